@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 from harmony_conformance.apis.api import CHAT, Api
 from harmony_conformance.json_value import Json, JsonObject
 
@@ -16,10 +14,6 @@ def _read(value: Json) -> Json:
     return value
 
 
-def _read_events(values: Iterable[Json]) -> Iterator[Json]:
-    yield from values
-
-
 CHAT_COMPLETIONS = Api(
     name="chat",
     title="Chat Completions",
@@ -27,6 +21,6 @@ CHAT_COMPLETIONS = Api(
     write_request=_write_request,
     read_request=_read,
     read_response=_read,
-    read_events=_read_events,
+    read_events=iter,
     answer_member="choices: […]",
 )

@@ -11,15 +11,7 @@ from harmony_conformance.transport.sse import Event, EventStream
 
 
 class ChunkChoice(NamedTuple):
-    """One choice in one chunk.
-
-    Attributes:
-        chunk: The index of the chunk in the stream.
-        place: The position in the chunk's `choices`.
-        number: The choice's `index`, or None if that is no whole number.
-        choice: The choice object.
-        delta: Its `delta`.
-    """
+    """One choice in one chunk: index of the chunk, position in its `choices`, the choice's `index` (None if that is no whole number)."""
 
     chunk: int
     place: int

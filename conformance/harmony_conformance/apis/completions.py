@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Iterator
 
 from harmony_conformance.apis.api import Api
 from harmony_conformance.apis.harmony_prompt import prompt_ids, settings
-from harmony_conformance.apis.request_fields import refuse_others, without
+from harmony_conformance.apis.request_fields import neutral, refuse_others, without
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
 
 KIND = "text_completion"
 """The member `object` of a response and of each chunk."""
 
-_CHAT_ONLY: Mapping[str, tuple[Json, ...]] = MappingProxyType(
-    {
-        "logprobs": (None, False),
-        "top_logprobs": (None,),
-        "chat_template_kwargs": (None, {}),
-        "reasoning_format": (None,),
-    }
-)
+_CHAT_ONLY = neutral("logprobs", "top_logprobs", "chat_template_kwargs", "reasoning_format")
 """Members that the API lacks or defines otherwise, with the values without effect."""
 
 
@@ -40,7 +32,7 @@ def _read_response(body: Json) -> Json:
     if not items(at(body, "choices")):
         return body
     return _translate(
-        members(body), "chat.completion", lambda content: {"message": {"role": "assistant", "content": content}}
+        members(body), "chat.completion", lambda text: {"message": {"role": "assistant", "content": text}}
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from harmony_conformance.apis.api import UnsupportedByApiError
 from harmony_conformance.apis.request_fields import refuse_others, without
@@ -15,9 +14,10 @@ _DATE = "2025-06-28"
 """The current date in these prompts, fixed so that all runs send the same."""
 _CONVERSATION_MEMBERS = frozenset({"messages", "tools", "tool_choice", "reasoning_effort", "parallel_tool_calls"})
 
-_NEUTRAL: Mapping[str, tuple[Json, ...]] = MappingProxyType(
-    {"response_format": (None, {"type": "text"}), "tool_choice": (None, "auto", "none")}
-)
+_NEUTRAL: Mapping[str, tuple[Json, ...]] = {
+    "response_format": (None, {"type": "text"}),
+    "tool_choice": (None, "auto", "none"),
+}
 """Members that constrain sampling, which a prompt cannot do, with the values that constrain nothing."""
 
 

@@ -6,15 +6,14 @@ The ids in a stream are not read: of several tokens that form one character, an 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
 
 from harmony_conformance.apis.api import Api
 from harmony_conformance.apis.harmony_prompt import prompt_ids, settings
-from harmony_conformance.apis.request_fields import refuse_others, without
+from harmony_conformance.apis.request_fields import neutral, refuse_others, token_counts, without
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
 
-_FINISH_REASONS: Mapping[str, str] = MappingProxyType({"eos": "stop", "word": "stop", "limit": "length"})
-_UNSUPPORTED: Mapping[str, tuple[Json, ...]] = MappingProxyType({"logprobs": (None, False), "top_logprobs": (None,)})
+_FINISH_REASONS: Mapping[str, str] = {"eos": "stop", "word": "stop", "limit": "length"}
+_UNSUPPORTED = neutral("logprobs", "top_logprobs")
 """Members that the API lacks, with the values without effect. Its own `n_probs` differs."""
 _LIMITS = ("max_completion_tokens", "max_tokens")
 
@@ -26,7 +25,7 @@ def _write_request(request: JsonObject) -> JsonObject:
     if isinstance(others.get("stop"), str):
         others = {**others, "stop": [others["stop"]]}
     limited: JsonObject = {} if limit is None else {"n_predict": limit}
-    return {**others, **limited, "prompt": list[Json](prompt_ids(request)), "return_tokens": True}
+    return {**others, **limited, "prompt": [*prompt_ids(request)], "return_tokens": True}
 
 
 def _read_request(request: Json) -> Json:
@@ -79,9 +78,7 @@ def _finish_reason(answer: JsonObject) -> Json:
 
 def _usage(answer: JsonObject) -> JsonObject:
     prompt, output = number(answer.get("tokens_evaluated")), number(answer.get("tokens_predicted"))
-    if prompt is None or output is None:
-        return {}
-    return {"usage": {"prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output}}
+    return {"usage": token_counts(prompt, output)} if prompt is not None and output is not None else {}
 
 
 LLAMACPP_COMPLETION = Api(

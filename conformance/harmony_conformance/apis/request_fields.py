@@ -7,6 +7,20 @@ from collections.abc import Collection, Mapping
 from harmony_conformance.apis.api import UnsupportedByApiError
 from harmony_conformance.json_value import Json, JsonObject, at, text
 
+_NEUTRAL: Mapping[str, tuple[Json, ...]] = {
+    **dict.fromkeys(("top_logprobs", "reasoning_format", "functions", "function_call"), (None,)),
+    **dict.fromkeys(("logprobs", "ignore_eos"), (None, False)),
+    **dict.fromkeys(("parallel_tool_calls", "skip_special_tokens"), (None, True)),
+    **dict.fromkeys(("logit_bias", "chat_template_kwargs"), (None, {})),
+    "n": (None, 1),
+    "tool_choice": (None, "auto"),
+}
+
+
+def neutral(*names: str) -> Mapping[str, tuple[Json, ...]]:
+    """Return the values without effect of some members of a chat request, by member."""
+    return {name: _NEUTRAL[name] for name in names}
+
 
 def refuse_others(request: JsonObject, neutral: Mapping[str, tuple[Json, ...]]) -> None:
     """Check that members the API lacks are absent or have a value without effect. `neutral` lists these values by member.
@@ -31,6 +45,12 @@ def failure(body: Json) -> Json:
     if not isinstance(message, str):
         return body
     return {"error": {"message": message, "type": at(body, "error_type"), "param": None, "code": None}}
+
+
+def token_counts(prompt: int | None, output: int | None) -> JsonObject:
+    """Return a `usage` of Chat Completions. It has a total if both counts are known."""
+    total: JsonObject = {"total_tokens": prompt + output} if prompt is not None and output is not None else {}
+    return {"prompt_tokens": prompt, "completion_tokens": output, **total}
 
 
 def said_as_text(content: Json) -> Json:

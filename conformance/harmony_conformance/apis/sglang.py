@@ -7,37 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from harmony_conformance.apis.api import Api
 from harmony_conformance.apis.chat_completion import ABORTED
 from harmony_conformance.apis.harmony_prompt import prompt_ids, settings
-from harmony_conformance.apis.request_fields import failure, refuse_others, without
+from harmony_conformance.apis.request_fields import failure, neutral, refuse_others, token_counts, without
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
 
-_SAMPLING: Mapping[str, str] = MappingProxyType(
-    {
-        "max_tokens": "max_new_tokens",
-        "max_completion_tokens": "max_new_tokens",
-        "seed": "sampling_seed",
-        **{
-            name: name
-            for name in (
-                "temperature",
-                "top_p",
-                "stop",
-                "n",
-                "frequency_penalty",
-                "presence_penalty",
-                "ignore_eos",
-                "skip_special_tokens",
-            )
-        },
-    }
-)
+_SAMPLING: Mapping[str, str] = {
+    "max_tokens": "max_new_tokens",
+    "max_completion_tokens": "max_new_tokens",
+    "seed": "sampling_seed",
+    **{name: name for name in ("temperature", "top_p", "stop", "n", "frequency_penalty", "presence_penalty")},
+    **{name: name for name in ("ignore_eos", "skip_special_tokens")},
+}
 """Members of a chat request that become sampling parameters. The server rejects unknown ones."""
 _FROM_SAMPLING = {"max_new_tokens": "max_tokens", "sampling_seed": "seed"}
-_NOT_HERE: Mapping[str, tuple[Json, ...]] = MappingProxyType({"logprobs": (None, False), "top_logprobs": (None,)})
+_NOT_HERE = neutral("logprobs", "top_logprobs")
 """Members that the API defines otherwise, with the values without effect."""
 _PROMPT = frozenset({"text", "input_ids", "sampling_params", "return_prompt_token_ids"})
 
@@ -48,7 +34,7 @@ def _write_request(request: JsonObject) -> JsonObject:
     shown: JsonObject = {"return_prompt_token_ids": True} if request.get("return_token_ids") is True else {}
     moved = {*_SAMPLING, *_NOT_HERE, "stream_options", "response_format", "return_token_ids"}
     others = settings(without(request, moved))
-    return {**others, "input_ids": list[Json](prompt_ids(request)), "sampling_params": sampling, **shown}
+    return {**others, "input_ids": [*prompt_ids(request)], "sampling_params": sampling, **shown}
 
 
 def _read_request(request: Json) -> Json:
@@ -74,13 +60,8 @@ def _read_response(body: Json) -> Json:
         }
         for index, one in enumerate(answers)
     ]
-    return {
-        "object": "chat.completion",
-        "choices": choices,
-        **_prompt_ids(last),
-        **_usage(answers),
-        **_abort_error(last),
-    }
+    shared = {**_prompt_ids(last), **_usage(answers), **_abort_error(last)}
+    return {"object": "chat.completion", "choices": choices, **shared}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,9 +81,6 @@ class _Progress:
         different = next((place for place, (one, other) in enumerate(shared) if one != other), len(output))
         return output[len(self.text) if output.startswith(self.text) else different :], ids[self.ids :]
 
-    def after(self, addition: str, ids: list[Json]) -> _Progress:
-        return _Progress(text=self.text + addition, ids=self.ids + len(ids))
-
 
 def _read_events(values: Iterable[Json]) -> Iterator[Json]:
     progress: dict[int, _Progress] = {}
@@ -112,9 +90,9 @@ def _read_events(values: Iterable[Json]) -> Iterator[Json]:
             yield failure(value)
             continue
         index = number(event.get("index")) or 0
-        before = progress.get(index)
-        addition, ids = (before or _Progress()).new_in(event)
-        progress[index] = (before or _Progress()).after(addition, ids)
+        is_first, before = index not in progress, progress.get(index, _Progress())
+        addition, ids = before.new_in(event)
+        progress[index] = _Progress(text=before.text + addition, ids=before.ids + len(ids))
         reason = at(event["meta_info"], "finish_reason", "type")
         choice: JsonObject = {"index": index, "delta": {"content": addition}, "finish_reason": reason}
         if isinstance(event.get("output_ids"), list):
@@ -122,7 +100,7 @@ def _read_events(values: Iterable[Json]) -> Iterator[Json]:
         yield {
             "object": "chat.completion.chunk",
             "choices": [choice],
-            **(_prompt_ids(event) if before is None else {}),
+            **(_prompt_ids(event) if is_first else {}),
             **(_usage([value]) if reason is not None else {}),
             **_abort_error(event),
         }
@@ -142,14 +120,13 @@ def _abort_error(answer: JsonObject) -> JsonObject:
 
 def _usage(answers: list[Json]) -> JsonObject:
     """Return the usage: prompt tokens once, completion tokens of all choices together."""
-    prompt = number(at(answers[0], "meta_info", "prompt_tokens"))
+    prompt, cached = (number(at(answers[0], "meta_info", name)) for name in ("prompt_tokens", "cached_tokens"))
     counts = [number(at(one, "meta_info", "completion_tokens")) for one in answers]
     if prompt is None or None in counts:
         return {}
-    output = sum(count for count in counts if count is not None)
-    cached = number(at(answers[0], "meta_info", "cached_tokens"))
+    output = sum(filter(None, counts))
     details: JsonObject = {} if cached is None else {"prompt_tokens_details": {"cached_tokens": cached}}
-    return {"usage": {"prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output, **details}}
+    return {"usage": {**token_counts(prompt, output), **details}}
 
 
 SGLANG_GENERATE = Api(

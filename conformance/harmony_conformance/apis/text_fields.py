@@ -8,7 +8,7 @@ Token ids and log probabilities are no texts: they show the model's tokens on re
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -140,21 +140,22 @@ class _JoinedDeltas:
         return "".join(self._pieces) if self._pieces else self._other
 
 
+_KINDS: Mapping[str, FieldKind] = {
+    **dict.fromkeys(("content", "refusal"), FieldKind.CONTENT),
+    **dict.fromkeys((*REASONING_FIELDS, "reasoning_details"), FieldKind.REASONING),
+    "role": FieldKind.NAME,
+}
+
+
 def _texts(message: Json) -> Iterator[TextField]:
     for name, value in members(message).items():
-        if name in ("content", "refusal"):
-            yield from _walk(value, name, FieldKind.CONTENT)
-        elif name in REASONING_FIELDS or name == "reasoning_details":
-            yield from _walk(value, name, FieldKind.REASONING)
-        elif name == "role":
-            yield from _walk(value, name, FieldKind.NAME)
-        elif name == "tool_calls":
+        if name == "tool_calls":
             for index, call in enumerate(items(value)):
                 yield from _call(call, f"{name}/{index}")
         elif name == "function_call":
             yield from _call({"function": value}, name)
         else:
-            yield from _walk(value, name, FieldKind.OTHER)
+            yield from _walk(value, name, _KINDS.get(name, FieldKind.OTHER))
 
 
 def _call(call: Json, where: str) -> Iterator[TextField]:

@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Protocol
 
 from harmony_conformance.json_value import ENVELOPED, Json, loads
@@ -22,16 +21,14 @@ LINE_LIMIT = 64 * 1024 * 1024
 _BLOCK = 1024 * 1024
 _GZIP = b"\x1f\x8b"
 _UTF8_MARK = b"\xef\xbb\xbf"
-_OTHER_FORMATS: Mapping[bytes, str] = MappingProxyType(
-    dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), "the file is UTF-16: convert it (iconv -f utf-16 -t utf-8)")
-    | {
-        b"\x28\xb5\x2f\xfd": "the file is packed by zstd: unpack it (zstd -d)",
-        b"BZh91AY&SY": "the file is packed by bzip2: unpack it (bzip2 -d)",
-        b"\xfd7zXZ\x00": "the file is packed by xz: unpack it (xz -d)",
-        b"PK\x03\x04": "the file is a zip archive: unpack it (unzip)",
-        b"PAR1\x15": "the file is Parquet: write it as JSON Lines",
-    }
-)
+_OTHER_FORMATS: Mapping[bytes, str] = {
+    **dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), "the file is UTF-16: convert it (iconv -f utf-16 -t utf-8)"),
+    b"\x28\xb5\x2f\xfd": "the file is packed by zstd: unpack it (zstd -d)",
+    b"BZh91AY&SY": "the file is packed by bzip2: unpack it (bzip2 -d)",
+    b"\xfd7zXZ\x00": "the file is packed by xz: unpack it (xz -d)",
+    b"PK\x03\x04": "the file is a zip archive: unpack it (unzip)",
+    b"PAR1\x15": "the file is Parquet: write it as JSON Lines",
+}
 """The first bytes of files without JSON lines, and the remedy."""
 _LONGEST_MARK = max(map(len, _OTHER_FORMATS))
 

@@ -36,6 +36,7 @@ MAY_BE_KEPT = frozenset({Retention.PRESENT, Retention.EITHER})
 
 _BETWEEN_INSTRUCTIONS = "\n\n"
 _NAMESPACE = "functions."
+_JSON = "<|constrain|>json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,17 +91,14 @@ def _cached_conversation(key: str, reading: RequestReading, date: str | None) ->
 
 def _conversation(request: Json, reading: RequestReading, date: str | None) -> tuple[Message, ...]:
     effort = EFFORTS.get(text(at(request, "reasoning_effort")), ReasoningEffort.MEDIUM)
-    system = reduce(
-        SystemContent.with_tools,
-        built_in_tools(request),
-        SystemContent(reasoning_effort=effort, conversation_start_date=date),
-    )
+    system = SystemContent(reasoning_effort=effort, conversation_start_date=date)
+    system = reduce(SystemContent.with_tools, built_in_tools(request), system)
     messages = list(_messages(request, reading))
     if reading.instructs is Role.SYSTEM:
         leading = list(takewhile(lambda message: message.author.role is Role.DEVELOPER, messages))
-        system = replace(
-            system, model_identity="\n".join([system.model_identity or "", *map(_instructions_of, leading)])
-        )
+        parts = (part for message in leading for part in message.content if isinstance(part, DeveloperContent))
+        texts = [system.model_identity or "", *(part.instructions or "" for part in parts)]
+        system = replace(system, model_identity="\n".join(texts))
         messages = messages[len(leading) :]
     return (Message(author=Role.SYSTEM, content=system), *_with_declarations(messages, _declarations(request, reading)))
 
@@ -125,10 +123,6 @@ def _messages(request: Json, reading: RequestReading) -> Iterator[Message]:
             yield Message(author=Role.DEVELOPER, content=DeveloperContent(instructions=instructions))
 
 
-def _instructions_of(message: Message) -> str:
-    return "".join(part.instructions or "" for part in message.content if isinstance(part, DeveloperContent))
-
-
 def _message(part: PromptPart) -> Message:
     function = f"{_NAMESPACE}{part.function}"
     match part.kind:
@@ -140,19 +134,11 @@ def _message(part: PromptPart) -> Message:
             return Message(author=Role.ASSISTANT, channel="commentary", content=part.text)
         case PartKind.CALL:
             return Message(
-                author=Role.ASSISTANT,
-                channel="commentary",
-                recipient=function,
-                content_type="<|constrain|>json",
-                content=part.text,
+                author=Role.ASSISTANT, channel="commentary", recipient=function, content_type=_JSON, content=part.text
             )
         case PartKind.RESULT:
-            return Message(
-                author=Author(role=Role.TOOL, name=function),
-                channel="commentary",
-                recipient="assistant",
-                content=part.text,
-            )
+            tool = Author(role=Role.TOOL, name=function)
+            return Message(author=tool, channel="commentary", recipient="assistant", content=part.text)
         case PartKind.FINAL | PartKind.INSTRUCTIONS:
             return Message(author=Role.ASSISTANT, channel="final", content=part.text)
 
@@ -160,27 +146,23 @@ def _message(part: PromptPart) -> Message:
 def _declarations(request: Json, reading: RequestReading) -> DeveloperContent:
     declared = DeveloperContent()
     tools = [] if at(request, "tool_choice") == "none" else items(at(request, "tools"))
-    functions = [function for tool in tools if (function := at(tool, "function")) is not None]
-    if functions:
-        declared = declared.with_function_tools(map(_tool, functions))
-    answer = at(request, "response_format")
-    if reading.declares_formats and at(answer, "type") == "json_schema":
-        declared = declared.with_response_format(
-            ResponseFormat(
-                name=text(at(answer, "json_schema", "name")),
-                schema=at(answer, "json_schema", "schema"),
-                description=text(at(answer, "json_schema", "description")) or None,
-            )
+    functions = [
+        ToolDescription(
+            name=text(at(function, "name")),
+            description=text(at(function, "description")),
+            parameters=at(function, "parameters"),
         )
+        for tool in tools
+        if (function := at(tool, "function")) is not None
+    ]
+    if functions:
+        declared = declared.with_function_tools(functions)
+    if reading.declares_formats and at(request, "response_format", "type") == "json_schema":
+        answer = members(at(request, "response_format", "json_schema"))
+        name, description = text(answer.get("name")), text(answer.get("description")) or None
+        answer_format = ResponseFormat(name=name, schema=answer.get("schema"), description=description)
+        declared = declared.with_response_format(answer_format)
     return declared
-
-
-def _tool(function: Json) -> ToolDescription:
-    return ToolDescription(
-        name=text(at(function, "name")),
-        description=text(at(function, "description")),
-        parameters=members(function).get("parameters"),
-    )
 
 
 def _with_declarations(messages: Sequence[Message], declared: DeveloperContent) -> Sequence[Message]:
@@ -189,9 +171,6 @@ def _with_declarations(messages: Sequence[Message], declared: DeveloperContent) 
         return messages
     match messages:
         case [Message(content=(DeveloperContent(instructions=instructions),)), *rest]:
-            first = DeveloperContent(
-                instructions=instructions, tools=declared.tools, response_formats=declared.response_formats
-            )
-            return [Message(author=Role.DEVELOPER, content=first), *rest]
+            return [Message(author=Role.DEVELOPER, content=replace(declared, instructions=instructions)), *rest]
         case _:
             return [Message(author=Role.DEVELOPER, content=declared), *messages]

@@ -22,13 +22,9 @@ Conversation = Callable[[Json, RequestReading], Messages]
 
 @dataclass(frozen=True, kw_only=True)
 class Mistake:
-    """One mistake of a renderer.
+    """One mistake of a renderer, with its ids in the defect catalogue, which may lack it.
 
-    Attributes:
-        description: A sentence for reports.
-        defects: Ids of the defect catalogue, which may lack it.
-        change: Build the wrong conversation from a request and its reading.
-        feed: Change the token ids of the rendered conversation.
+    `change` builds the wrong conversation, `feed` changes the token ids of the rendered conversation.
     """
 
     description: str
@@ -58,32 +54,21 @@ def _of_each(change: Callable[[Message], Message]) -> Conversation:
     return lambda request, reading: tuple(map(change, reference_conversation(request, reading)))
 
 
-def _with_messages(request: Json, messages: Sequence[Json]) -> Json:
-    return {**members(request), "messages": list(messages)}
+def _of_messages(change: Callable[[list[Json]], list[Json]]) -> Conversation:
+    return _of_request(lambda request: {**members(request), "messages": change(items(at(request, "messages")))})
 
 
-def _without_developer(request: Json) -> Json:
-    return _with_messages(
-        request, [message for message in items(at(request, "messages")) if at(message, "role") != "developer"]
-    )
+def _only_first_instruction(messages: list[Json]) -> list[Json]:
+    return messages[:1] + [one for one in messages[1:] if at(one, "role") not in ("system", "developer")]
 
 
-def _only_first_instruction(request: Json) -> Json:
-    first, *rest = items(at(request, "messages"))
-    others = (message for message in rest if at(message, "role") not in ("system", "developer"))
-    return _with_messages(request, [first, *others])
-
-
-def _without_preamble_of_reasoned_calls(request: Json) -> Json:
-    return _with_messages(
-        request,
-        [
-            {**members(message), "content": None}
-            if items(at(message, "tool_calls")) and (at(message, "reasoning") or at(message, "reasoning_content"))
-            else message
-            for message in items(at(request, "messages"))
-        ],
-    )
+def _without_preamble_of_reasoned_calls(messages: list[Json]) -> list[Json]:
+    return [
+        {**members(message), "content": None}
+        if items(at(message, "tool_calls")) and (at(message, "reasoning") or at(message, "reasoning_content"))
+        else message
+        for message in messages
+    ]
 
 
 def _without_preambles(request: Json, reading: RequestReading) -> Messages:
@@ -100,10 +85,6 @@ def _without_tools(request: Json) -> Json:
 
 def _without_reasoning(request: Json, reading: RequestReading) -> Messages:
     return tuple(message for message in reference_conversation(request, reading) if message.channel != "analysis")
-
-
-def _with_all_reasoning(request: Json, reading: RequestReading) -> Messages:
-    return reference_conversation(request, replace(reading, keeps=frozenset(Retention)))
 
 
 def is_call(message: Message) -> bool:
@@ -130,31 +111,30 @@ def replace_content(message: Message, content: str) -> Message:
     return replace(message, content=(TextContent(text=content),))
 
 
-def _as_if_special(ids: Sequence[int]) -> Sequence[int]:
-    return encode_with_special_tokens(decode(ids))
-
-
 MISTAKES = (
     Mistake(
         description="messages of the role developer do not reach the prompt",
         defects=("V31",),
-        change=_of_request(_without_developer),
+        change=_of_messages(lambda messages: [one for one in messages if at(one, "role") != "developer"]),
     ),
     Mistake(
         description="system and developer messages that are not the first message are dropped",
         defects=("J05",),
-        change=_of_request(_only_first_instruction),
+        change=_of_messages(_only_first_instruction),
     ),
     Mistake(
         description="reasoning that is sent back is never read",
         defects=("V41", "J10", "O14", "O19", "L15", "P10"),
         change=_without_reasoning,
     ),
-    Mistake(description="reasoning of finished turns is kept", change=_with_all_reasoning),
+    Mistake(
+        description="reasoning of finished turns is kept",
+        change=lambda request, reading: reference_conversation(request, replace(reading, keeps=frozenset(Retention))),
+    ),
     Mistake(
         description="the text before a call is erased where there is reasoning too",
         defects=("L04",),
-        change=_of_request(_without_preamble_of_reasoned_calls),
+        change=_of_messages(_without_preamble_of_reasoned_calls),
     ),
     Mistake(description="the text before a call is erased", defects=("V17",), change=_without_preambles),
     Mistake(description="functions are not declared", defects=("M14",), change=_of_request(_without_tools)),
@@ -182,7 +162,7 @@ MISTAKES = (
         description="markers in texts become special tokens",
         defects=("J11", "L08"),
         change=reference_conversation,
-        feed=_as_if_special,
+        feed=lambda ids: encode_with_special_tokens(decode(ids)),
     ),
 )
 """All mistakes. Those that change the counts equally are indistinguishable."""

@@ -85,14 +85,12 @@ def _parts_of(message: Json, index: int, names: dict[str, str], keep: Retention)
     content = _text_or_refusal(at(message, "content"))
     where = f"/messages/{index}/content"
     match at(message, "role"):
-        case "system" | "developer":
-            yield PromptPart(kind=PartKind.INSTRUCTIONS, text=content or "", where=where)
-        case "user":
-            yield PromptPart(kind=PartKind.USER, text=content or "", where=where)
+        case "system" | "developer" | "user" as role:
+            kind = PartKind.USER if role == "user" else PartKind.INSTRUCTIONS
+            yield PromptPart(kind=kind, text=content or "", where=where)
         case "assistant":
             calls = items(at(message, "tool_calls"))
-            field = next((name for name in REASONING_FIELDS if text(at(message, name))), None)
-            if field is not None:
+            if field := next((name for name in REASONING_FIELDS if text(at(message, name))), None):
                 at_field = f"/messages/{index}/{field}"
                 yield PromptPart(kind=PartKind.REASONING, text=text(at(message, field)), where=at_field, retention=keep)
             if content:
@@ -101,10 +99,8 @@ def _parts_of(message: Json, index: int, names: dict[str, str], keep: Retention)
             for number, call in enumerate(calls):
                 name = text(at(call, "function", "name"))
                 names[text(at(call, "id"))] = name
-                at_call = f"/messages/{index}/tool_calls/{number}"
-                yield PromptPart(
-                    kind=PartKind.CALL, text=text(at(call, "function", "arguments")), where=at_call, function=name
-                )
+                at_call, arguments = f"/messages/{index}/tool_calls/{number}", text(at(call, "function", "arguments"))
+                yield PromptPart(kind=PartKind.CALL, text=arguments, where=at_call, function=name)
         case "tool":
             caller = names.get(text(at(message, "tool_call_id")))
             yield PromptPart(kind=PartKind.RESULT, text=content or "", where=where, function=caller)
@@ -145,12 +141,9 @@ def _reasoning_retention(messages: Sequence[Json]) -> Iterator[Retention]:
 
 
 def _is_final(message: Json) -> bool:
-    return (
-        at(message, "role") == "assistant"
-        and not items(at(message, "tool_calls"))
-        and not _is_commentary(message)
-        and bool(_text_or_refusal(at(message, "content")))
-    )
+    if at(message, "role") != "assistant" or items(at(message, "tool_calls")) or _is_commentary(message):
+        return False
+    return bool(_text_or_refusal(at(message, "content")))
 
 
 def _is_commentary(message: Json) -> bool:

@@ -80,14 +80,7 @@ class Requests:
 
 @dataclass(frozen=True, kw_only=True)
 class PromptCostTable:
-    """The prompt token counts of the requests in one form, or in several forms with equal counts.
-
-    Attributes:
-        requests: The requests.
-        form: The first of the forms.
-        forms: The names of the forms.
-        expected: The count of each request.
-    """
+    """The prompt token counts of the requests in one form, or in several forms (by name) with equal counts."""
 
     requests: Requests
     form: PromptForm
@@ -115,10 +108,9 @@ class PromptCostTable:
 
 @dataclass(frozen=True, kw_only=True)
 class CountExplanation:
-    """An explanation of the reported counts.
+    """An explanation of the reported counts, valid for some forms (by name).
 
     Attributes:
-        forms: The names of the forms for which it is valid.
         preamble: The tokens of every prompt that are not in the form; negative if tokens are missing.
         mistakes: Groups of mistakes, which explain the counts together. Mistakes of one group are indistinguishable.
         growth: A sentence about a part that is larger or smaller than in any form, or an empty text.
@@ -238,8 +230,7 @@ def _gap(requests: Requests, counts: Sequence[int], table: PromptCostTable) -> t
 def _by_mistakes(table: PromptCostTable, gap: Sequence[int], size: int) -> Iterator[CountExplanation]:
     for groups in combinations(table.groups if size else (), size):
         if not any(_remainder(gap, groups)):
-            mistakes = tuple(group.mistakes for group in groups)
-            yield CountExplanation(forms=table.forms, preamble=0, mistakes=mistakes)
+            yield CountExplanation(forms=table.forms, preamble=0, mistakes=tuple(one.mistakes for one in groups))
 
 
 def _by_growth(table: PromptCostTable, gap: Sequence[int], size: int) -> Iterator[CountExplanation]:

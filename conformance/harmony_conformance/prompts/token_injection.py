@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from harmony_conformance.prompts.prompt_parser import pieces
@@ -49,16 +49,13 @@ def injected(ids: Sequence[int], texts: Iterable[str], *, own: int = 0) -> Injec
 
 
 def _distinctive(text: str, own: int) -> list[str]:
-    """Return the markers with surroundings that do not occur in every prompt; all of them if none is distinctive."""
-    excerpts = list(_around_markers(text))
+    """Return the markers with surroundings that do not occur in every prompt; all of them if none is distinctive.
+
+    The surroundings are up to twelve characters on either side, without other markers.
+    """
+    markers, excerpts = list(SPECIAL.finditer(text)), list[str]()
+    for before, marker, after in zip([None, *markers], markers, [*markers[1:], None], strict=False):
+        start = max(before.end() if before else 0, marker.start() - _AROUND)
+        excerpts.append(text[start : min(after.start() if after else len(text), marker.end() + _AROUND)])
     distinctive = [near for near in excerpts if SPECIAL.sub("", near).strip() not in _HEADER_WORDS]
     return [near for near in distinctive if len(SPECIAL.sub("", near)) >= own] if own else distinctive or excerpts
-
-
-def _around_markers(text: str) -> Iterator[str]:
-    """Yield each marker with up to twelve characters on either side, without other markers."""
-    markers = list(SPECIAL.finditer(text))
-    for index, marker in enumerate(markers):
-        before = markers[index - 1].end() if index else 0
-        after = markers[index + 1].start() if index + 1 < len(markers) else len(text)
-        yield text[max(before, marker.start() - _AROUND) : min(after, marker.end() + _AROUND)]

@@ -33,9 +33,7 @@ class Declaration:
 
 def declarations(messages: Iterable[PromptMessage]) -> Mapping[str, Declaration]:
     """Return the functions that system and developer messages declare, by name."""
-    return declarations_in(
-        "\n".join(message.content for message in messages if message.role in ("developer", "system"))
-    )
+    return declarations_in("\n".join(one.content for one in messages if one.role in ("developer", "system")))
 
 
 def official_spelling(tools: Sequence[Json]) -> str:

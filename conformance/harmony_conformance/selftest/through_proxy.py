@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
 from importlib.metadata import entry_points
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, cast
 
 from starlette.types import ASGIApp
 
@@ -36,7 +36,7 @@ from harmony_conformance.runner.judge_run import Plan
 from harmony_conformance.runner.run import Options, make_plan, run_with_client
 from harmony_conformance.runtime.processes import forking_if_whole
 from harmony_conformance.selftest.in_memory_transport import at_once, client_to
-from harmony_conformance.selftest.selftest import ExpectedDetections, apis_of, read_switches
+from harmony_conformance.selftest.selftest import ExpectedDetections, apis_of, failing, read_switches
 from harmony_conformance.selftest.unchanged_answers import Digests, changed, digests
 
 _GROUP = "harmony_conformance.through"
@@ -47,7 +47,6 @@ _CLIENTS = "client"
 """Family of checks of requests. Scenarios send wrong requests on purpose."""
 _FORCED = frozenset({"structured.answer_is_json", "tool_calls.arguments_fit_the_schema"})
 """Checks that fail if a script violates the requested grammar. Only the suite knows about the script, so a proxy fails them."""
-_NOTHING = ExpectedDetections(caught_by=frozenset(), also=frozenset())
 
 
 class Between(Protocol):
@@ -79,8 +78,7 @@ def way_named(name: str) -> Through:
     points = {point.name: point for point in entry_points(group=_GROUP)}
     if name not in points:
         raise UnknownThroughError(f"{name!r} is not installed; available: {', '.join(sorted(points)) or 'none'}")
-    factory: Through = points[name].load()
-    return factory
+    return cast("Through", points[name].load())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,13 +124,7 @@ class Watched:
 
 @dataclass(frozen=True, kw_only=True)
 class ThroughTest:
-    """Result of the self-test through a proxy.
-
-    Attributes:
-        exchanges: Number of recorded exchanges with the correct server.
-        faults: Checks that fail on them, as sentences.
-        watched: Result of each defect.
-    """
+    """Result of the self-test through a proxy: the number of recorded exchanges with the correct server, failures on them, each defect."""
 
     exchanges: int
     faults: tuple[str, ...]
@@ -159,7 +151,7 @@ def run_through(
     """
     series, recorded = _run(None, through, part or ScenarioSubset(scenarios=(), apis=tuple(APIS)))
     correct = _CorrectRun(sent=digests(series, arrivals=True), recorded=frozenset(map(_digest, recorded)))
-    failing = {check for check in _failing(recorded) if _family(check) != _CLIENTS} - _FORCED
+    failed = {check for check in _failing(recorded) if _family(check) != _CLIENTS} - _FORCED
     watch = partial(_watch, through=through, part=part)
     with ProcessPoolExecutor(workers, forking_if_whole(), initializer=_inherit, initargs=(correct,)) as pool:
         watched: list[Watched] = []
@@ -168,7 +160,7 @@ def run_through(
             on_result(one)
     return ThroughTest(
         exchanges=len(recorded),
-        faults=tuple(f"the correct server: {check} fails on the recorded traffic" for check in sorted(failing)),
+        faults=tuple(f"the correct server: {check} fails on the recorded traffic" for check in sorted(failed)),
         watched=tuple(watched),
     )
 
@@ -214,17 +206,17 @@ def _plan(part: ScenarioSubset, *, with_rows: bool) -> Plan:
 
 
 def _watch(defect: str, *, through: Through, part: ScenarioSubset | None) -> Watched:
-    correct, expected = _CORRECT[0], read_switches().get(defect, _NOTHING)
+    correct, expected = _CORRECT[0], read_switches().get(defect, ExpectedDetections())
     series, recorded = _run(defect, through, part or ScenarioSubset(scenarios=(), apis=apis_of(defect)))
-    failing = _failing(x for x in recorded if _digest(x) not in correct.recorded)
+    failed = _failing(x for x in recorded if _digest(x) not in correct.recorded)
     different = [x for one in changed(series, correct.sent) for x in one.exchanges.values()]
     unseen = {
         rule.id: reasons
         for rule in CHECKS
-        if rule.id in expected.caught_by - failing and (reasons := tuple(_why_not(rule, different)))
+        if rule.id in expected.caught_by - failed and (reasons := tuple(_why_not(rule, different)))
     }
-    seen = failing & expected.caught_by
-    unrelated = failing - expected.caught_by - expected.also - expected.by_wire - _FORCED
+    seen = failed & expected.caught_by
+    unrelated = failed - expected.caught_by - expected.also - expected.by_wire - _FORCED
     if not seen and not unseen:
         unseen = dict.fromkeys(sorted(expected.caught_by), (_NOT_SENT,))
     return Watched(
@@ -243,12 +235,7 @@ def _family(check: str) -> str:
 def _failing(exchanges: Iterable[Exchange]) -> frozenset[str]:
     """Return the ids of the checks of single exchanges that fail on one of these."""
     rules = tuple(rule for rule in CHECKS if not is_comparison(rule))
-    return frozenset(
-        result.check
-        for x in exchanges
-        for result in judge_alone(x, rules)
-        if result.outcome in (Outcome.FAIL, Outcome.ERROR)
-    )
+    return failing(result for x in exchanges for result in judge_alone(x, rules))
 
 
 def _why_not(rule: Check | Comparison, exchanges: Sequence[Exchange]) -> Iterator[str]:
@@ -256,11 +243,7 @@ def _why_not(rule: Check | Comparison, exchanges: Sequence[Exchange]) -> Iterato
     if is_comparison(rule):
         yield _COMPARES
         return
-    reasons: dict[str, None] = {}
-    for x in exchanges:
-        if fails(rule, x):
-            reasons |= dict.fromkeys(rests_on(rule, x) or (_MISSED,))
-    yield from reasons
+    yield from dict.fromkeys(fact for x in exchanges if fails(rule, x) for fact in rests_on(rule, x) or (_MISSED,))
 
 
 def _digest(x: Exchange) -> bytes:
@@ -270,25 +253,23 @@ def _digest(x: Exchange) -> bytes:
 
 
 _ON_WIRE = frozenset({"id", "request", "response", "failure", "api", "started"})
-_UNKNOWN: Mapping[str, object] = MappingProxyType(
-    {
-        "scenario": "traffic",
-        "step": "",
-        "attempt": 0,
-        "engine": "openai",
-        "validity": Validity.UNKNOWN,
-        "script": None,
-        "expected": None,
-        "script_not_played": "",
-        "rendered_prompt": None,
-        "counted_prompt": None,
-        "retry_waits": (),
-        "from_log": False,
-        "concurrency": None,
-        "answered_by": AnsweredBy.API,
-        "choice": 0,
-    }
-)
+_UNKNOWN: Mapping[str, object] = {
+    "scenario": "traffic",
+    "step": "",
+    "attempt": 0,
+    "engine": "openai",
+    "validity": Validity.UNKNOWN,
+    "script": None,
+    "expected": None,
+    "script_not_played": "",
+    "rendered_prompt": None,
+    "counted_prompt": None,
+    "retry_waits": (),
+    "from_log": False,
+    "concurrency": None,
+    "answered_by": AnsweredBy.API,
+    "choice": 0,
+}
 
 KNOWLEDGE: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iter
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Self, TypeVar
 
 import httpx
@@ -40,26 +40,20 @@ _WHOLE_EXCHANGE = 10  # times the timeout
 _SECRET_HEADERS = frozenset({"set-cookie", "authorization"})
 _SENDING = frozenset({"POST", "PUT", "PATCH"})
 _LENGTH = "content-length"
-_USUAL_HEADERS: Mapping[str, str] = MappingProxyType(
-    {"Accept-Encoding": ACCEPTED, "Connection": "keep-alive", "user-agent": "harmony-conformance"}
-)
-_MEDIA_TYPES: Mapping[str, str] = MappingProxyType(
-    {"content-type": "application/json", "accept": "application/json, text/event-stream"}
-)
+_USUAL_HEADERS: Mapping[str, str] = {
+    "Accept-Encoding": ACCEPTED,
+    "Connection": "keep-alive",
+    "user-agent": "harmony-conformance",
+}
+_MEDIA_TYPES: Mapping[str, str] = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionSettings:
-    """The settings of a connection.
+    """The settings of a connection. `headers` are sent with every request; the API key is never recorded.
 
-    Attributes:
-        base: The base URL of the server.
-        key: The API key, which is never recorded, or None.
-        headers: Headers for every request.
-        timeout: The longest time without a byte, in seconds.
-        body_limit: The largest response body, in bytes.
-        network: The connection options.
+    `timeout` is the longest time without a byte, in seconds. `body_limit` is the size of the largest response body, in bytes.
     """
 
     base: str
@@ -85,12 +79,9 @@ SendRequest = Callable[[Request], Awaitable[SendResult]]
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
-    """A wait before a retry that a busy server requested.
+    """A wait of `seconds` before a retry that a busy server requested, by an unreadable Retry-After if `requested_seconds` is None.
 
-    Attributes:
-        requested_seconds: The seconds in Retry-After, or None if it is unreadable.
-        seconds: The seconds that the client waits.
-        attempt: The number of the wait, from 1.
+    `attempt` counts from 1.
     """
 
     requested_seconds: float | None
@@ -164,12 +155,15 @@ class Client:
         waits: list[float] = []
         while True:
             result = await self._send_once(request, leave_after)
+            status, failure = result.response.status if result.response else 0, result.failure
             wait = _wait(result.response, len(waits) + 1)
             if wait is None:
-                return replace(result, retry_waits=tuple(waits), failure=result.failure or _limited(result.response))
+                if failure is None and status == _TOO_MANY:
+                    failure = Failure(kind=FailureKind.RATE_LIMITED, detail=f"HTTP {status} without Retry-After")
+                return replace(result, retry_waits=tuple(waits), failure=failure)
             is_hopeless = _is_hopeless(wait)
             if len(waits) == _WAITS or is_hopeless:
-                detail = f"HTTP {result.response.status if result.response else 0} after {len(waits)} waits"
+                detail = f"HTTP {status} after {len(waits)} waits"
                 detail += f", and the server asks to wait longer than {_PATIENCE:.0f} s" if is_hopeless else ""
                 failure = Failure(kind=FailureKind.RATE_LIMITED, detail=detail)
                 return replace(result, retry_waits=tuple(waits), failure=failure)
@@ -214,16 +208,13 @@ class Client:
             ContentDecodingError: The body is not in the content coding that its header names.
         """
         transport, network = self._transport, self._settings.network
-        if leave_after is not None and network.http2:
-            # httpx does not reset HTTP/2 streams: only the end of the connection shows the server that the client left
-            transport = open_transport(self._settings.base, network)
-        size = events = 0
-        limit = self._settings.body_limit
-        event_counter = EventDecoder()
-        start = now()
+        size, events, event_counter, limit = 0, 0, EventDecoder(), self._settings.body_limit
         async with AsyncExitStack() as stack:
-            if transport is not self._transport:
+            if leave_after is not None and network.http2:
+                # httpx does not reset HTTP/2 streams: only the end of the connection shows the server that the client left
+                transport = open_transport(self._settings.base, network)
                 stack.push_async_callback(transport.aclose)
+            start = now()
             response = await transport.handle_async_request(self._httpx_request(request, trace))
             stack.push_async_callback(response.aclose)
             if response.status_code == _PROXY_AUTHENTICATION and network.proxy is not None:
@@ -232,8 +223,7 @@ class Client:
                 raise httpx.RemoteProtocolError("the server switched protocols, which the client did not request")
             head = _Head(status=response.status_code, headers=_decode_headers(response.headers.raw))
             heads.append(head)
-            coding = decoder(head.headers.get("content-encoding", ""))
-            async for data in _decoded(response, coding, limit):
+            async for data in _decoded(response, decoder(head.headers.get("content-encoding", "")), limit):
                 size += len(data)
                 if size > limit:
                     return Failure(kind=FailureKind.TOO_LARGE, detail=f"the body is larger than {limit} bytes")
@@ -319,8 +309,7 @@ def _joined(parts: Iterable[bytes], limit: int) -> bytes:
 
 def _merge_headers(*several: Mapping[str, str]) -> dict[str, str]:
     """Merge headers. Later values replace earlier ones of the same name in any case."""
-    last = {name.lower(): (name, value) for headers in several for name, value in headers.items()}
-    return dict(last.values())
+    return dict({name.lower(): (name, value) for headers in several for name, value in headers.items()}.values())
 
 
 def _decode_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -362,8 +351,7 @@ async def _pause(seconds: float) -> None:
 
 def asks_too_much(response: Response) -> bool:
     """Return True if a busy server asks for a longer wait than the client accepts."""
-    wait = _wait(response, 1)
-    return wait is not None and _is_hopeless(wait)
+    return (wait := _wait(response, 1)) is not None and _is_hopeless(wait)
 
 
 def is_longest(waited: Iterable[float]) -> bool:
@@ -373,13 +361,6 @@ def is_longest(waited: Iterable[float]) -> bool:
 
 def _is_hopeless(wait: Wait) -> bool:
     return wait.requested_seconds is not None and wait.requested_seconds > _PATIENCE
-
-
-def _limited(response: Response | None) -> Failure | None:
-    """Return the failure for a 429 without Retry-After."""
-    if response is None or response.status != _TOO_MANY:
-        return None
-    return Failure(kind=FailureKind.RATE_LIMITED, detail=f"HTTP {_TOO_MANY} without Retry-After")
 
 
 def _wait(response: Response | None, attempt: int) -> Wait | None:

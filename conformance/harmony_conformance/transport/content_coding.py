@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
 from importlib import import_module
 from importlib.util import find_spec
-from types import MappingProxyType
 
 _OUTPUT = 64 * 1024  # the most bytes per step of zlib
 _INPUT = 64  # the input bytes per step of brotli and Zstandard, whose output has no limit
@@ -125,15 +124,13 @@ def _slices(data: bytes) -> Iterator[bytes]:
         yield data[start : start + _INPUT]
 
 
-_LIBRARIES: Mapping[str, str] = MappingProxyType({"br": "brotli", "zstd": "zstandard"})
-_CODINGS: Mapping[str, Callable[[], Decoder]] = MappingProxyType(
-    {
-        "gzip": lambda: _Zlib(zlib.MAX_WBITS | 16),
-        "deflate": lambda: _Zlib(zlib.MAX_WBITS, -zlib.MAX_WBITS),
-        "br": _Brotli,
-        "zstd": _Zstandard,
-    }
-)
+_LIBRARIES: Mapping[str, str] = {"br": "brotli", "zstd": "zstandard"}
+_CODINGS: Mapping[str, Callable[[], Decoder]] = {
+    "gzip": lambda: _Zlib(zlib.MAX_WBITS | 16),
+    "deflate": lambda: _Zlib(zlib.MAX_WBITS, -zlib.MAX_WBITS),
+    "br": _Brotli,
+    "zstd": _Zstandard,
+}
 _SUPPORTED = tuple(name for name in _CODINGS if name not in _LIBRARIES or find_spec(_LIBRARIES[name]) is not None)
 ACCEPTED = ", ".join(_SUPPORTED)
 """The supported codings as value of Accept-Encoding."""

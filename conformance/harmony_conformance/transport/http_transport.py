@@ -10,7 +10,6 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from types import MappingProxyType
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -36,13 +35,12 @@ STREAM_RESET = "StreamReset"
 _ENDS = ("disconnected", "ConnectionTerminated", STREAM_RESET)
 _CERTIFICATE_REQUIRED = "alert certificate required"
 _CERTIFICATE = "certificate verify failed"
-_RIGHT_CERTIFICATE: Mapping[str, str] = MappingProxyType(
-    {
-        "Hostname mismatch": "use the name that the certificate was issued for",
-        "IP address mismatch": "use the name that the certificate was issued for",
-        "expired": "the server needs a certificate that is still valid",
-    }
-)
+_PRIVATE = f"name the file of the authority that issued it by --ca-file or the variable {CA_FILE} (a folder: {CA_DIR})"
+_RIGHT_CERTIFICATE: Mapping[str, str] = {
+    "Hostname mismatch": "use the name that the certificate was issued for",
+    "IP address mismatch": "use the name that the certificate was issued for",
+    "expired": "the server needs a certificate that is still valid",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,13 +134,12 @@ def open_transport(base: str, network: Network) -> httpx.AsyncBaseTransport:
     Raises:
         UsageError: A certificate file is unreadable.
     """
-    is_tls = base.startswith("https:")
     proxy = None
     if network.proxy is not None:
         is_tls_proxy = network.proxy.startswith("https:")
         proxy = httpx.Proxy(network.proxy, ssl_context=_trusted(network.ca_file) if is_tls_proxy else None)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts no certificate: for plain HTTP
-    if is_tls:
+    if base.startswith("https:"):
         context = _trusted(network.ca_file)
         if network.client_cert is not None:
             _present(context, network.client_cert, network.client_key)
@@ -190,8 +187,7 @@ def trailing_data(response: httpx.Response) -> bytes:
     part: Any = response.stream
     for name in ("_httpcore_stream", "_stream", "_connection", "_h11_state", "trailing_data"):
         part = getattr(part, name, None)
-    data: bytes = part[0] if part else b""
-    return data
+    return cast("bytes", part[0]) if part else b""
 
 
 def failure_of(error: Exception, network: Network, timeout: float, last_event: str, *, has_begun: bool) -> Failure:
@@ -243,8 +239,7 @@ def _cause_of(error: BaseException) -> str:
     for cause in _causes(error):
         if isinstance(cause, OSError) and cause.errno and not isinstance(cause, ssl.SSLError):
             return os.strerror(cause.errno)
-    texts = (" ".join(str(cause).split()) for cause in _causes(error))
-    return next(filter(None, texts), type(error).__name__)
+    return next(filter(None, (" ".join(str(cause).split()) for cause in _causes(error))), type(error).__name__)
 
 
 def _reason(error: BaseException) -> str:
@@ -258,10 +253,7 @@ def _reason(error: BaseException) -> str:
         return "this port speaks plain http: use http://"
     if _CERTIFICATE in tls:
         reason = tls[tls.index(_CERTIFICATE) :].partition(" (_ssl")[0]
-        private = (
-            f"name the file of the authority that issued it by --ca-file or the variable {CA_FILE} (a folder: {CA_DIR})"
-        )
-        return f"{reason}: {next((right for part, right in _RIGHT_CERTIFICATE.items() if part in reason), private)}"
+        return f"{reason}: {next((right for part, right in _RIGHT_CERTIFICATE.items() if part in reason), _PRIVATE)}"
     return _cause_of(error)
 
 

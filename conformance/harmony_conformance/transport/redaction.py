@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import accumulate
 from urllib.parse import quote, unquote, unquote_plus, urlsplit
 
-from harmony_conformance.json_value import Json, JsonObject, items, members, text
+from harmony_conformance.json_value import Json, items, members, text
 from harmony_conformance.transport.messages import Chunk
 
 MASK = "***"
@@ -56,7 +56,9 @@ def request_secrets(request: Json) -> tuple[str, ...]:
     words = [text(body[name]) for name in _KEYS if name in body]
     for tool in map(members, items(body.get("tools"))):
         if not _TOOL_CREDENTIALS.isdisjoint(tool):
-            words += _tool_secrets(tool)
+            values = (tool.get("authorization"), *members(tool.get("headers")).values())
+            words += [word for value in values for word in text(value).split()]
+            words += _url_secrets(text(tool.get("server_url")))
     return tuple(dict.fromkeys(word for word in words if _is_secret(word))) if words else ()
 
 
@@ -75,13 +77,6 @@ def cookie_secrets(headers: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     pairs = (pair.partition("=") for cookie in cookies for pair in _BETWEEN_PAIRS.split(cookie))
     values = (value.strip(' "') for name, _, value in pairs if name.strip().lower() not in _COOKIE_ATTRIBUTES)
     return tuple(dict.fromkeys(word for word in values if _is_secret(word) and not _PREFERENCE.fullmatch(word)))
-
-
-def _tool_secrets(tool: JsonObject) -> Iterator[str]:
-    yield from text(tool.get("authorization")).split()
-    for value in members(tool.get("headers")).values():
-        yield from text(value).split()
-    yield from _url_secrets(text(tool.get("server_url")))
 
 
 def _url_secrets(url: str) -> Iterator[str]:
@@ -104,10 +99,8 @@ def _has_credentials(name: str) -> bool:
 
 def _parts(name: str, value: str) -> list[str]:
     """Return the parts of a header value that a server may echo alone: its words, and the values of cookies."""
-    parts = value.split()
-    if "cookie" not in name.lower():
-        return parts
-    return [*parts, *(cookie.partition("=")[2].strip() for cookie in value.split(";"))]
+    cookies = value.split(";") if "cookie" in name.lower() else []
+    return [*value.split(), *(cookie.partition("=")[2].strip() for cookie in cookies)]
 
 
 def _is_secret(word: str) -> bool:
@@ -138,9 +131,8 @@ class Mask:
             return tuple(chunks)
         body = b"".join(chunk.data for chunk in chunks)
         for word in self._words:
-            spans = list(_spans(body, word.encode()))
-            if spans:
-                chunks = _without(chunks, spans)
+            if (secret := word.encode()) in body:
+                chunks = _without(chunks, [match.span() for match in re.finditer(re.escape(secret), body)])
                 body = b"".join(chunk.data for chunk in chunks)
         return tuple(chunks)
 
@@ -153,18 +145,11 @@ def _spellings(secret: str) -> Iterator[str]:
     yield from (secret, in_json, in_json.replace("/", "\\/"), quote(secret, safe=""), quote(secret))
 
 
-def _spans(body: bytes, word: bytes) -> Iterator[tuple[int, int]]:
-    start = body.find(word)
-    while start >= 0:
-        yield start, start + len(word)
-        start = body.find(word, start + len(word))
-
-
-def _without(chunks: Sequence[Chunk], spans: Iterable[tuple[int, int]]) -> tuple[Chunk, ...]:
+def _without(chunks: Sequence[Chunk], spans: Sequence[tuple[int, int]]) -> tuple[Chunk, ...]:
     """Replace each span of the body by the mask, in the chunk where the span begins."""
     starts = [0, *accumulate(len(chunk.data) for chunk in chunks)][:-1]
     parts = [bytearray(chunk.data) for chunk in chunks]
-    for start, end in reversed(list(spans)):
+    for start, end in reversed(spans):
         first = bisect_right(starts, start) - 1
         for place in range(bisect_right(starts, end - 1) - 1, first, -1):
             del parts[place][: end - starts[place]]

@@ -20,13 +20,7 @@ _FIELD, _END = b"data: ", b"\n\n"
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """One event.
-
-    Attributes:
-        data: The data lines, joined by line breaks.
-        at: The arrival time of its last byte, in seconds after the request.
-        name: The event type, `message` by default.
-    """
+    """One event: its data lines, joined by line breaks, and the arrival time of its last byte, in seconds after the request."""
 
     data: str
     at: float
@@ -75,9 +69,8 @@ class EventDecoder:
 
     def feed(self, data: bytes, at: float = 0.0) -> list[Event]:
         """Return the events that `data` completes. `at` is its arrival time, in seconds after the request."""
-        events: list[Event] = []
         if not data:
-            return events
+            return []
         if data.startswith(_FIELD) and data.endswith(_END) and not (self._line or self._data or self._name):
             # the fast path: complete events of one line each, as most servers send
             lines = data[len(_FIELD) : -len(_END)].split(_END + _FIELD)
@@ -90,22 +83,21 @@ class EventDecoder:
         self._after_cr = ends_in_cr
         self._line += data
         if b"\n" not in data and b"\r" not in data:
-            return events
-        lines = bytes(self._line).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-        self._line = bytearray(lines.pop())
-        events.extend(event for line in lines if (event := self._take(line, at)) is not None)
-        return events
+            return []
+        *lines, rest = bytes(self._line).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        self._line = bytearray(rest)
+        return [event for line in lines if (event := self._take(line, at)) is not None]
 
     def unfinished(self) -> str:
         """Return the data after the last complete event, which is empty at the end of a valid stream."""
-        line = [bytes(self._line).decode("utf-8", "replace")] if self._line else []
-        return "\n".join([*self._data, *line])
+        return "\n".join([*self._data, *([bytes(self._line).decode("utf-8", "replace")] if self._line else [])])
 
     def _take(self, raw: bytes, at: float) -> Event | None:
         if self._first:
             raw, self._first = raw.removeprefix(_BYTE_ORDER_MARK), False
         if not raw:
-            return self._dispatch(at)
+            data, name, self._data, self._name = self._data, self._name, [], ""
+            return Event(data="\n".join(data), name=name or "message", at=at) if data else None
         line = raw.decode("utf-8", "replace")
         field, _, value = line.partition(":")
         value = value.removeprefix(" ")
@@ -119,11 +111,6 @@ class EventDecoder:
             case _:
                 self.stray.append(line)
         return None
-
-    def _dispatch(self, at: float) -> Event | None:
-        data, name = self._data, self._name
-        self._data, self._name = [], ""
-        return Event(data="\n".join(data), name=name or "message", at=at) if data else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,46 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from harmony_conformance.apis.api import Api, Framing, UnsupportedByApiError
-from harmony_conformance.apis.request_fields import failure, refuse_others, said_as_text, without
+from harmony_conformance.apis.request_fields import failure, neutral, refuse_others, said_as_text, token_counts, without
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, object_in, text
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS
 
 SCHEMA_NAME = "answer"
 """The name of a response schema, which Ollama's `format` lacks."""
 
-_OPTIONS: Mapping[str, str] = MappingProxyType(
-    {
-        "max_tokens": "num_predict",
-        "max_completion_tokens": "num_predict",
-        **{name: name for name in ("temperature", "top_p", "top_k", "min_p", "seed", "stop")},
-        **{name: name for name in ("presence_penalty", "frequency_penalty")},
-    }
-)
+_OPTIONS: Mapping[str, str] = {
+    "max_tokens": "num_predict",
+    "max_completion_tokens": "num_predict",
+    **{name: name for name in ("temperature", "top_p", "top_k", "min_p", "seed", "stop")},
+    **{name: name for name in ("presence_penalty", "frequency_penalty")},
+}
 """Members of a chat request that become `options`."""
 
-_CHAT_NAMES: Mapping[str, str] = MappingProxyType({option: name for name, option in _OPTIONS.items()})
+_CHAT_NAMES: Mapping[str, str] = {option: name for name, option in _OPTIONS.items()}
 """The reverse mapping. Of several names, the last one is used."""
 
-_NEUTRAL: Mapping[str, tuple[Json, ...]] = MappingProxyType(
-    {
-        "n": (None, 1),
-        "tool_choice": (None, "auto"),
-        "parallel_tool_calls": (None, True),
-        "logit_bias": (None, {}),
-        "ignore_eos": (None, False),
-        "skip_special_tokens": (None, True),
-        "reasoning_format": (None,),
-        "chat_template_kwargs": (None, {}),
-        "functions": (None,),
-        "function_call": (None,),
-    }
+_NEUTRAL = neutral(
+    *("n", "tool_choice", "parallel_tool_calls", "logit_bias", "ignore_eos", "skip_special_tokens"),
+    *("reasoning_format", "chat_template_kwargs", "functions", "function_call"),
 )
 """Members that the API lacks, with the values without effect."""
 
-_THINK: Mapping[str | bool, str] = MappingProxyType({True: "medium", "max": "high"})
+_THINK: Mapping[str | bool, str] = {True: "medium", "max": "high"}
 """Values of `think` that differ from Harmony's effort levels."""
 
 
@@ -54,12 +41,14 @@ def spell(request: JsonObject) -> JsonObject:
         UnsupportedByApiError: The API lacks a requested feature.
     """
     refuse_others(request, _NEUTRAL)
+    if any(at(tool, "function", "strict") is True for tool in items(request.get("tools"))):
+        raise UnsupportedByApiError("`strict` functions")
     moved = {*_OPTIONS, *_NEUTRAL, "stream_options", "reasoning_effort", "response_format", "messages", "tools"}
     options: JsonObject = {option: request[name] for name, option in _OPTIONS.items() if request.get(name) is not None}
     return {
         **without(request, moved),
         **({"messages": _write_messages(request["messages"])} if "messages" in request else {}),
-        **({"tools": _write_tools(request["tools"])} if "tools" in request else {}),
+        **({"tools": request["tools"]} if "tools" in request else {}),
         "stream": request.get("stream", False),
         **({"options": options} if options else {}),
         **({"think": request["reasoning_effort"]} if request.get("reasoning_effort") is not None else {}),
@@ -84,12 +73,6 @@ def spelled_format(response_format: Json) -> JsonObject:
             raise UnsupportedByApiError("`response_format` of this type")
 
 
-def _write_tools(tools: Json) -> Json:
-    if any(at(tool, "function", "strict") is True for tool in items(tools)):
-        raise UnsupportedByApiError("`strict` functions")
-    return tools
-
-
 def _write_messages(messages: Json) -> Json:
     if not isinstance(messages, list):
         return messages
@@ -107,17 +90,14 @@ def _write_message(message: JsonObject, functions: dict[str, str]) -> JsonObject
     """Write a message. `functions` has the function names by the call ids."""
     if text(message.get("refusal")):
         raise UnsupportedByApiError("refusals in a history")
-    reasoning = next((name for name in REASONING_FIELDS if isinstance(message.get(name), str)), None)
-    thinking: JsonObject = {} if reasoning is None else {"thinking": message[reasoning]}
-    calls: JsonObject = {}
-    if isinstance(message.get("tool_calls"), list):
-        calls = {"tool_calls": [_write_call(call) for call in items(message["tool_calls"])]}
+    thinking = [thought for name in REASONING_FIELDS if isinstance(thought := message.get(name), str)]
+    calls = message.get("tool_calls")
     return {
         **without(message, {*_MESSAGE_MEMBERS, *REASONING_FIELDS}),
         "role": message.get("role"),
         "content": said_as_text(message.get("content")),
-        **thinking,
-        **calls,
+        **({"thinking": thinking[0]} if thinking else {}),
+        **({"tool_calls": list(map(_write_call, calls))} if isinstance(calls, list) else {}),
         **(_write_result(message, functions) if message.get("role") == "tool" else {}),
     }
 
@@ -143,13 +123,12 @@ def asked(request: Json) -> Json:
     """Read a request of /api/chat as a chat request."""
     if not isinstance(request, dict):
         return request
-    tools = request.get("tools")
     history = _History()
     messages = [history.read(message, place) for place, message in enumerate(items(request.get("messages")))]
     return {
         **asked_settings(request),
         **({"messages": messages} if "messages" in request else {}),
-        **({"tools": tools} if tools is not None else {}),
+        **({"tools": request["tools"]} if request.get("tools") is not None else {}),
     }
 
 
@@ -193,23 +172,21 @@ class _History:
             return {}
         calls = [self._call(call, f"{place}.{index}") for index, call in enumerate(items(message.get("tool_calls")))]
         role = text(message.get("role")).lower()
+        # the id that a result names, else that of the last call of the function it names, else of the last call
+        function = text(message.get("tool_name")) or text(message.get("name"))
+        call_id = text(message.get("tool_call_id")) or (self.ids.get(function, "") if function else self.last)
         return {
             **without(message, {"role", "tool_calls", "tool_name", "tool_call_id", "thinking"}),
             "role": role,
             **({"reasoning": message["thinking"]} if isinstance(message.get("thinking"), str) else {}),
             **({"tool_calls": [*calls]} if calls else {}),
-            **({"tool_call_id": self._call_id(message)} if role == "tool" else {}),
+            **({"tool_call_id": call_id} if role == "tool" else {}),
         }
 
     def _call(self, call: Json, place: str) -> JsonObject:
         name, identity = text(at(call, "function", "name")), text(at(call, "id")) or place
         self.ids[name], self.last = identity, identity
         return {"id": identity, "type": "function", "function": as_called(at(call, "function"))}
-
-    def _call_id(self, message: JsonObject) -> str:
-        """Return the id that a result names, else that of the last call of the function it names, else of the last call."""
-        name = text(message.get("tool_name")) or text(message.get("name"))
-        return text(message.get("tool_call_id")) or (self.ids.get(name, "") if name else self.last)
 
 
 def as_called(function: Json) -> JsonObject:
@@ -318,9 +295,7 @@ def _usage(body: JsonObject) -> JsonObject:
     """Return the usage of a finished response. Ollama omits counts of zero: possible for the output, never for the prompt."""
     if body.get("done") is not True:
         return {}
-    prompt, output = number(body.get("prompt_eval_count")), number(body.get("eval_count", 0))
-    total: JsonObject = {"total_tokens": prompt + output} if prompt is not None and output is not None else {}
-    return {"usage": {"prompt_tokens": prompt, "completion_tokens": output, **total}}
+    return {"usage": token_counts(number(body.get("prompt_eval_count")), number(body.get("eval_count", 0)))}
 
 
 OLLAMA = Api(

@@ -28,8 +28,7 @@ def _write_request(request: JsonObject) -> JsonObject:
             raise UnsupportedByApiError("conversations of several messages")
     if not prompt:
         raise UnsupportedByApiError("empty prompts: one only loads the model")
-    system: JsonObject = {"system": before[0]} if before else {}
-    return {**without(body, {"messages", "tools"}), **system, "prompt": prompt}
+    return {**without(body, {"messages", "tools"}), **({"system": before[0]} if before else {}), "prompt": prompt}
 
 
 def _read_request(request: Json) -> Json:
@@ -59,8 +58,7 @@ def _read_events(values: Iterable[Json]) -> Iterator[Json]:
 
 
 def _texts(body: JsonObject) -> JsonObject:
-    thinking: JsonObject = {"reasoning": body["thinking"]} if "thinking" in body else {}
-    return {"content": body["response"], **thinking}
+    return {"content": body["response"], **({"reasoning": body["thinking"]} if "thinking" in body else {})}
 
 
 def _write_raw_request(request: JsonObject) -> JsonObject:

@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
 
-_TRANSLATED = frozenset(
-    {
-        "input",
-        "instructions",
-        "tools",
-        "tool_choice",
-        "text",
-        "reasoning",
-        "max_output_tokens",
-        "chat_template_kwargs",
-        "store",
-        "include",
-    }
-)
+_TRANSLATED = {
+    *("input", "instructions", "tools", "tool_choice", "text", "reasoning", "max_output_tokens"),
+    *("chat_template_kwargs", "store", "include"),
+}
 _LOGPROBS = "message.output_text.logprobs"
-_BUILT_IN: Mapping[str, str] = MappingProxyType(
-    {
-        "web_search": "browser",
-        "web_search_preview": "browser",
-        "browser_search": "browser",
-        "code_interpreter": "python",
-    }
-)
+_BUILT_IN: Mapping[str, str] = {"web_search": "browser", "browser_search": "browser", "code_interpreter": "python"}
 """The built-in tools of gpt-oss by the beginning of the API's tool types, which may be dated (`web_search_preview_2025_03_11`)."""
 _TEXTS = frozenset({"input_text", "output_text", "reasoning_text", "summary_text", "text"})
 _REASONING, _CONTENT, _CALL = 0, 1, 2
@@ -80,10 +62,8 @@ def _messages(request: JsonObject) -> JsonObject:
     elif isinstance(instructions, list):
         messages += _read_items(instructions)
     if isinstance(conversation, str):
-        messages.append({"role": "user", "content": conversation})
-    else:
-        messages += _read_items(items(conversation))
-    return {"messages": messages}
+        return {"messages": [*messages, {"role": "user", "content": conversation}]}
+    return {"messages": [*messages, *_read_items(items(conversation))]}
 
 
 def _read_items(entries: list[Json]) -> list[Json]:
@@ -116,8 +96,7 @@ class _AssistantMessage:
         """Add an item. Yield the message before it if the item cannot be a part of that."""
         match kind:
             case "reasoning":
-                thought = thought_of(item)
-                if thought:
+                if thought := thought_of(item):
                     yield from self._begin_part(_REASONING)
                     self._message["reasoning"] = thought
             case "function_call":
@@ -134,8 +113,7 @@ class _AssistantMessage:
                     self._message["phase"] = phase
 
     def _begin_part(self, part: int) -> Iterator[Json]:
-        follows = self._last < part or (part == _CALL and self._last == _CALL)
-        if not follows or self._is_final:
+        if self._is_final or not (self._last < part or self._last == part == _CALL):
             yield from self.close()
         self._last = part
 
@@ -183,11 +161,7 @@ def _tools(request: JsonObject) -> JsonObject:
 
 def _function(tool: JsonObject) -> JsonObject:
     neutral: dict[str, tuple[Json, ...]] = {"strict": (None, False), "parameters": (None,)}
-    return {
-        name: value
-        for name, value in tool.items()
-        if name != "type" and not (name in neutral and value in neutral[name])
-    }
+    return {name: value for name, value in tool.items() if name != "type" and value not in neutral.get(name, ())}
 
 
 def _tool_choice(choice: Json) -> Json:
@@ -195,10 +169,8 @@ def _tool_choice(choice: Json) -> Json:
         case {"type": "function", "name": name}:
             return {"type": "function", "function": {"name": name}}
         case {"type": "allowed_tools", "mode": mode, "tools": list(tools)}:
-            return {
-                "type": "allowed_tools",
-                "allowed_tools": {"mode": mode, "tools": [_tool_choice(tool) for tool in tools]},
-            }
+            allowed: JsonObject = {"mode": mode, "tools": list(map(_tool_choice, tools))}
+            return {"type": "allowed_tools", "allowed_tools": allowed}
         case _:
             return choice
 

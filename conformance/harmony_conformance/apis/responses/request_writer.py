@@ -8,7 +8,6 @@ Reasoning becomes a reasoning item with `reasoning_text`: the form that gpt-oss 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Final
 
 from harmony_conformance.apis.api import UnsupportedByApiError
@@ -18,43 +17,29 @@ from harmony_conformance.prompts.chat_request import REASONING_FIELDS
 COMMENTARY: Final = "commentary"
 FINAL_ANSWER: Final = "final_answer"
 
-_UNSUPPORTED: Mapping[str, tuple[Json, ...]] = MappingProxyType(
-    {
-        "n": (None, 1),
-        "stop": (None, []),
-        "logit_bias": (None, {}),
-        "frequency_penalty": (None, 0),
-        "presence_penalty": (None, 0),
-        "functions": (None, []),
-        "function_call": (None,),
-        "prediction": (None,),
-    }
-)
+_UNSUPPORTED: Mapping[str, tuple[Json, ...]] = {
+    "n": (None, 1),
+    "stop": (None, []),
+    "logit_bias": (None, {}),
+    "frequency_penalty": (None, 0),
+    "presence_penalty": (None, 0),
+    "functions": (None, []),
+    "function_call": (None,),
+    "prediction": (None,),
+}
 """Members that the API lacks, with the values without effect."""
 
-_RENAMED: Mapping[str, str] = MappingProxyType(
-    {"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens"}
-)
-_TRANSLATED = frozenset(
-    {
-        "messages",
-        "tools",
-        "tool_choice",
-        "response_format",
-        "verbosity",
-        "reasoning_effort",
-        "stream_options",
-        "store",
-        "chat_template_kwargs",
-        "logprobs",
-        "top_logprobs",
-    }
-)
+_RENAMED: Mapping[str, str] = {"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens"}
+_TRANSLATED = {
+    *("messages", "tools", "tool_choice", "response_format", "verbosity", "reasoning_effort", "stream_options"),
+    *("store", "chat_template_kwargs", "logprobs", "top_logprobs"),
+}
 LOGPROBS: Final = "message.output_text.logprobs"
 """The value in `include` that requests log probabilities."""
-_BUILT_IN: Mapping[str, JsonObject] = MappingProxyType(
-    {"browser": {"type": "web_search_preview"}, "python": {"type": "code_interpreter", "container": {"type": "auto"}}}
-)
+_BUILT_IN: Mapping[str, JsonObject] = {
+    "browser": {"type": "web_search_preview"},
+    "python": {"type": "code_interpreter", "container": {"type": "auto"}},
+}
 
 
 def spelled(request: JsonObject) -> JsonObject:
@@ -71,14 +56,8 @@ def spelled(request: JsonObject) -> JsonObject:
         for name, value in request.items()
         if name not in _TRANSLATED and name not in _UNSUPPORTED
     }
-    body = {
-        **others,
-        **_input(request),
-        **_tools(request),
-        **_text(request),
-        **_logprobs(request),
-        "store": request.get("store") is True,
-    }
+    translated = {**_input(request), **_tools(request), **_text(request), **_logprobs(request)}
+    body = {**others, **translated, "store": request.get("store") is True}
     if "tool_choice" in request:
         body["tool_choice"] = _choice(request["tool_choice"])
     if "reasoning_effort" in request:
@@ -131,8 +110,7 @@ def _assistant_items(message: JsonObject, place: int, *, is_continued: bool) -> 
     calls = message.get("tool_calls")
     content = message.get("content")
     if content is None and message.get("refusal") is not None:
-        refusals: list[Json] = [{"type": "refusal", "refusal": message["refusal"]}]
-        content = refusals
+        content = list[Json]([{"type": "refusal", "refusal": message["refusal"]}])
     if thought:
         parts: list[Json] = [{"type": "reasoning_text", "text": thought}]
         yield {"type": "reasoning", "id": f"rs_{place}", "summary": [], "content": parts}
@@ -152,13 +130,8 @@ def _parts(content: Json, kind: str) -> Json:
 def _call(call: Json) -> Json:
     if not isinstance(call, dict):
         return call
-    function = members(call.get("function"))
-    return {
-        "type": "function_call",
-        "call_id": call.get("id"),
-        "name": function.get("name"),
-        "arguments": function.get("arguments"),
-    }
+    function: JsonObject = {name: at(call, "function", name) for name in ("name", "arguments")}
+    return {"type": "function_call", "call_id": call.get("id"), **function}
 
 
 def _tools(request: JsonObject) -> JsonObject:

@@ -22,14 +22,12 @@ def completion(body: Json) -> Json:
         return body
     output = items(body.get("output"))
     choice: JsonObject = {"index": 0, "message": _message(output), "finish_reason": finish_reason(body)}
-    entries = [entry for item in output for entry in logprobs(members(item))]
-    if entries:
+    if entries := [entry for item in output for entry in logprobs(members(item))]:
         choice["logprobs"] = {"content": entries}
     if "token_ids" in body:
         choice["token_ids"] = body["token_ids"]
     translated: JsonObject = {**identity(body, "chat.completion"), "choices": [choice]}
-    error = failure(body)
-    if error is not None:
+    if (error := failure(body)) is not None:
         translated |= {"error": error, "choices": [choice] if output else []}
     return {**translated, **shared(body)}
 

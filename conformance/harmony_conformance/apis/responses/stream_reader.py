@@ -23,17 +23,6 @@ from harmony_conformance.apis.responses.response_reader import (
 )
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
 
-_DELTAS = {
-    "response.output_text.delta": "content",
-    "response.refusal.delta": "refusal",
-    "response.reasoning_text.delta": "reasoning",
-    "response.reasoning.delta": "reasoning",
-    "response.reasoning_summary_text.delta": "summary",
-    "response.reasoning_summary.delta": "summary",
-    "response.function_call_arguments.delta": "arguments",
-}
-"""The kind of text that each delta event extends."""
-
 _WHOLES = {
     "response.output_text.done": ("content", "text"),
     "response.refusal.done": ("refusal", "refusal"),
@@ -45,20 +34,20 @@ _WHOLES = {
 }
 """The kind of text that each event completes, and the member that has the complete text."""
 
+_DELTAS = {name.replace(".done", ".delta"): kind for name, (kind, _) in _WHOLES.items()}
+"""The kind of text that each delta event extends."""
+
 _SHOWN = frozenset({"content", "refusal"})
 _PART_MEMBERS = {"output_text": ("content", "text"), "refusal": ("refusal", "refusal")}
 _PART_DONE = "response.content_part.done"
 _TEXT_DELTA, _TEXT_DONE = "response.output_text.delta", "response.output_text.done"
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
 _FUNCTION_CALL = "function_call"
-_PART = frozenset({"content_index", "summary_index"})
 
 
 def chunks(events: Iterable[Json]) -> Iterator[Json]:
-    """Yield one `chat.completion.chunk`, or `{"error": …}`, for each event."""
-    stream = _Stream()
-    for event in events:
-        yield stream.chunk(event)
+    """Return an iterator of one `chat.completion.chunk`, or `{"error": …}`, for each event."""
+    return map(_Stream().chunk, events)
 
 
 @dataclass(kw_only=True)
@@ -257,8 +246,11 @@ class _Stream:
         error = failure(response)
         more = shared(response)
         reason = finish_reason(response)
-        reason = "tool_calls" if reason == "stop" and self._calls else reason
-        return delta, reason, more if error is None else {**more, "error": error}
+        return (
+            delta,
+            "tool_calls" if reason == "stop" and self._calls else reason,
+            more if error is None else {**more, "error": error},
+        )
 
 
 def _name(item: Json) -> str:
@@ -267,7 +259,8 @@ def _name(item: Json) -> str:
 
 
 def _part(event: JsonObject) -> int:
-    return next((place for name in sorted(_PART) if (place := number(event.get(name))) is not None), 0)
+    names = ("content_index", "summary_index")
+    return next((place for name in names if (place := number(event.get(name))) is not None), 0)
 
 
 def _texts(item: JsonObject) -> Iterator[tuple[str, str]]:

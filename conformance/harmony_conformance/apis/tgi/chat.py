@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
 
 from harmony_conformance.apis.api import Api, UnsupportedByApiError
-from harmony_conformance.apis.request_fields import failure, refuse_others, without
+from harmony_conformance.apis.request_fields import failure, neutral, refuse_others, without
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
 
-_NEUTRAL: Mapping[str, tuple[Json, ...]] = MappingProxyType(
-    {
-        "n": (None, 1),
-        "parallel_tool_calls": (None, True),
-        "logit_bias": (None, {}),
-        "logprobs": (None, False),
-        "top_logprobs": (None,),
-        "ignore_eos": (None, False),
-        "skip_special_tokens": (None, True),
-        "reasoning_format": (None,),
-        "chat_template_kwargs": (None, {}),
-        "functions": (None,),
-        "function_call": (None,),
-    }
+_NEUTRAL = neutral(
+    *("n", "parallel_tool_calls", "logit_bias", "logprobs", "top_logprobs", "ignore_eos", "skip_special_tokens"),
+    *("reasoning_format", "chat_template_kwargs", "functions", "function_call"),
 )
 """Members that the API lacks or ignores, with the values without effect."""
 
-_FINISH_REASONS: Mapping[Json, str] = MappingProxyType({"eos_token": "stop", "stop_sequence": "stop"})
+_FINISH_REASONS: Mapping[Json, str] = {"eos_token": "stop", "stop_sequence": "stop"}
 """TGI's finish reasons with those of Chat Completions."""
 
-_ANY_OBJECT: JsonObject = {"type": "object"}
+_GRAMMARS = ("json", "json_object", "json_schema")
 
 
 def _write_request(request: JsonObject) -> JsonObject:
@@ -51,7 +39,7 @@ def _grammar(form: Json) -> JsonObject:
         case None | "text":
             return {}
         case "json_object":
-            return {"response_format": {"type": "json_object", "value": _ANY_OBJECT}}
+            return {"response_format": {"type": "json_object", "value": {"type": "object"}}}
         case "json_schema":
             described = members(at(form, "json_schema"))
             value: JsonObject = {name: described[name] for name in ("name", "schema") if name in described}
@@ -61,18 +49,14 @@ def _grammar(form: Json) -> JsonObject:
 
 
 def _read_request(request: Json) -> Json:
+    """Read a request. The schema of a grammar is strict, since a grammar constrains every token."""
     if not isinstance(request, dict):
         return request
-    return {**without(request, {"response_format"}), **_response_format(request.get("response_format"))}
-
-
-def _response_format(grammar: Json) -> JsonObject:
-    """Return the `response_format` of a grammar. Its schema is strict, since a grammar constrains every token."""
-    value = at(grammar, "value")
-    if not isinstance(value, dict) or at(grammar, "type") not in ("json", "json_object", "json_schema"):
-        return {}
-    described: JsonObject = value if "schema" in value else {"schema": value}
-    return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", **described, "strict": True}}}
+    others, value = without(request, {"response_format"}), at(request, "response_format", "value")
+    if not isinstance(value, dict) or at(request, "response_format", "type") not in _GRAMMARS:
+        return others
+    schema: JsonObject = {"name": "answer", **(value if "schema" in value else {"schema": value}), "strict": True}
+    return {**others, "response_format": {"type": "json_schema", "json_schema": schema}}
 
 
 def _read_response(body: Json) -> Json:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
 
 from harmony_conformance.apis.api import Api, UnsupportedByApiError
 from harmony_conformance.apis.harmony_prompt import prompt_text, settings
-from harmony_conformance.apis.request_fields import failure, without
+from harmony_conformance.apis.request_fields import failure, token_counts, without
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
 
 _FINISH_REASONS: dict[str, str] = {"length": "length", "eos_token": "stop", "stop_sequence": "stop"}
-_PARAMETERS: Mapping[str, str] = MappingProxyType(
-    {
-        "max_tokens": "max_new_tokens",
-        "max_completion_tokens": "max_new_tokens",
-        **{name: name for name in ("top_p", "seed", "stop", "frequency_penalty")},
-    }
-)
+_PARAMETERS: Mapping[str, str] = {
+    "max_tokens": "max_new_tokens",
+    "max_completion_tokens": "max_new_tokens",
+    **{name: name for name in ("top_p", "seed", "stop", "frequency_penalty")},
+}
 """Members of a chat request that become `parameters`."""
 
 
@@ -57,17 +54,16 @@ def _read_response(body: Json) -> Json:
     answer = at(body, 0) if isinstance(body, list) else body
     if not isinstance(at(answer, "generated_text"), str):
         return failure(body)
-    details = at(answer, "details")
-    prompt = _ids(at(details, "prefill"))
-    others = items(at(details, "best_of_sequences"))
-    sequences: list[Json] = [{**members(details), "generated_text": at(answer, "generated_text")}, *others]
+    details = members(at(answer, "details"))
+    prompt, others = _ids(details.get("prefill")), items(details.get("best_of_sequences"))
+    sequences: list[Json] = [{**details, "generated_text": at(answer, "generated_text")}, *others]
     counts = [number(at(one, "generated_tokens")) for one in sequences]
     total = None if None in counts else sum(one or 0 for one in counts)
     return {
         "object": "chat.completion",
         "choices": [_choice(index, one) for index, one in enumerate(sequences)],
         **({"prompt_token_ids": prompt} if prompt else {}),
-        **({"usage": _usage(len(prompt) or None, total)} if total is not None else {}),
+        **({"usage": token_counts(len(prompt) or None, total)} if total is not None else {}),
     }
 
 
@@ -101,7 +97,8 @@ def _chunk(event: JsonObject, token: JsonObject) -> JsonObject:
         "finish_reason": _finish_reason(details),
         "token_ids": _ids([token]),
     }
-    usage: JsonObject = {"usage": _usage(number(at(details, "input_length")), count)} if count is not None else {}
+    counts = token_counts(number(at(details, "input_length")), count)
+    usage: JsonObject = {"usage": counts} if count is not None else {}
     return {"object": "chat.completion.chunk", "choices": [choice], **usage}
 
 
@@ -112,11 +109,6 @@ def _ids(tokens: Json) -> list[Json]:
 def _finish_reason(details: Json) -> Json:
     reason = at(details, "finish_reason")
     return _FINISH_REASONS.get(reason, reason) if isinstance(reason, str) else None
-
-
-def _usage(prompt: int | None, output: int | None) -> JsonObject:
-    total: JsonObject = {"total_tokens": prompt + output} if prompt is not None and output is not None else {}
-    return {"prompt_tokens": prompt, "completion_tokens": output, **total}
 
 
 TGI_GENERATE = Api(
