@@ -22,12 +22,7 @@ from harmony_conformance.evidence.recording import InvalidRecordError, read_exch
 from harmony_conformance.json_value import InvalidJsonError, Json, at, items, loads, members, text
 from harmony_conformance.judge.check import Outcome
 
-KINDS = {
-    "pass": Outcome.PASS,
-    "fail": Outcome.FAIL,
-    "variant": Outcome.VARIANT,
-    "na": Outcome.NOT_APPLICABLE,
-}
+KINDS = {"pass": Outcome.PASS, "fail": Outcome.FAIL, "variant": Outcome.VARIANT, "na": Outcome.NOT_APPLICABLE}
 """Expected outcome of the check by the first word of an example's file name."""
 
 
@@ -50,7 +45,6 @@ class Example:
     Attributes:
         check: Id of the check.
         name: Name of the file without its suffix.
-        outcome: Expected outcome of the check.
         defects: Ids in the catalogue `golden/defects.json` that the example is an instance of.
         also_fails: Ids of the only other MUST checks that fail on it.
     """
@@ -126,10 +120,9 @@ def read_example(data: bytes, *, check: str, name: str) -> Example:
         raise InvalidExampleError(f"invalid file name {check}/{name}: expected one of the prefixes {prefixes}")
     try:
         value = with_ids(loads(data))
-        steps = members(at(value, "exchanges")) or {"": value}
         exchanges = {
             step: read_exchange({**members(exchange), "step": step}, name=step or name)
-            for step, exchange in steps.items()
+            for step, exchange in (members(at(value, "exchanges")) or {"": value}).items()
         }
     except (InvalidJsonError, InvalidRecordError) as problem:
         raise InvalidExampleError(f"{check}/{name}: {problem}") from None
@@ -139,8 +132,8 @@ def read_example(data: bytes, *, check: str, name: str) -> Example:
         outcome=KINDS[kind],
         comment=text(at(value, "comment")),
         series=Series(name=name, exchanges=exchanges),
-        defects=tuple(text(defect) for defect in items(at(value, "defects"))),
-        also_fails=frozenset(text(other) for other in items(at(value, "also_fails"))),
+        defects=tuple(map(text, items(at(value, "defects")))),
+        also_fails=frozenset(map(text, items(at(value, "also_fails")))),
     )
 
 

@@ -33,23 +33,16 @@ def read_expectations(value: Json) -> Iterator[Scenario]:
     """
     requests, chunkings = members(at(value, "requests")), cycle(_CHUNKINGS)
     for group in items(at(value, "groups")):
-        name = text(at(group, "name"))
-        steps = [step for row in items(at(group, "rows")) for step in _steps(row, requests, name)]
+        name, past_stop = text(at(group, "name")), at(group, "past_stop") is True
+        rows = (step for row in items(at(group, "rows")) for step in _steps(row, requests, name))
+        steps = [replace(step, parallel_group=name, continues_after_stop=past_stop) for step in rows]
         if not steps:
             raise InvalidScenarioError(f"{name}: no rows")
         yield Scenario(
             name=name,
             about=text(at(group, "about")),
-            exercises=frozenset(text(check) for check in items(at(group, "exercises"))),
-            steps=tuple(
-                replace(
-                    step,
-                    parallel_group=name,
-                    stream_chunk_sizes=(next(chunkings),),
-                    continues_after_stop=at(group, "past_stop") is True,
-                )
-                for step in steps
-            ),
+            exercises=frozenset(map(text, items(at(group, "exercises")))),
+            steps=tuple(replace(step, stream_chunk_sizes=(next(chunkings),)) for step in steps),
             needs_script=True,
             violates_grammar=at(group, "breaks_grammar") is True,
         )
@@ -69,10 +62,9 @@ def _steps(row: Json, requests: Mapping[str, Json], group: str) -> Iterator[Step
             script = read_script(source)
         except InvalidRecordError as problem:
             raise InvalidScenarioError(f"{where}: {problem}") from None
-        suffix = f", {serial}" if "headers" in members(row) else ""
-        step = Step(
-            name=name + suffix, request=members(requests[request]), script=script, expected=read_row(row), row=name
-        )
+        full_name = f"{name}, {serial}" if "headers" in members(row) else name
+        body = members(requests[request])
+        step = Step(name=full_name, request=body, script=script, expected=read_row(row), row=name)
         yield from _cut(step, items(at(row, "limits")), where)
 
 

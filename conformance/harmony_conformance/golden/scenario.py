@@ -88,15 +88,11 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """Steps in order.
+    """Steps in order, and the ids of the checks that they are written for (`exercises`).
 
     Attributes:
-        exercises: Ids of the checks that the scenario is written for.
-        needs_script: True if it requires a scripted model.
-        needs_unscripted_model: True if it requires a model without a script.
         exclusive: True if no other request may run at the same time, because the scenario measures time.
         violates_grammar: True if a server with grammar-constrained sampling could not emit the scripts.
-        api: Name of the API that the steps use.
     """
 
     name: str
@@ -209,7 +205,7 @@ def read_scenario(value: Json, name: str) -> Scenario:
     return Scenario(
         name=name,
         about=text(at(value, "about")),
-        exercises=frozenset(text(check) for check in items(at(value, "exercises"))),
+        exercises=frozenset(map(text, items(at(value, "exercises")))),
         steps=steps,
         needs_script=at(value, "needs_script") is True,
         needs_unscripted_model=at(value, "needs_own_words") is True,
@@ -225,7 +221,7 @@ def _read_step(value: Json, name: str) -> Step:
         raise InvalidScenarioError(f"{name}: a step has no name (member `as`)")
     try:
         script, prefix = (
-            None if at(value, member) is None else read_script(at(value, member)) for member in ("script", "begins")
+            None if one is None else read_script(one) for one in (at(value, "script"), at(value, "begins"))
         )
         send = Send(text(at(value, "send")) or "both")
         validity = Validity(text(at(value, "validity")) or "valid")
@@ -261,8 +257,7 @@ def expand(scenario: Scenario) -> Iterator[Step]:
         if step.send in (Send.BOTH, Send.WHOLE):
             yield replace(step, send=Send.WHOLE)
         if step.send in (Send.BOTH, Send.STREAM):
-            suffix = STREAMED if step.send is Send.BOTH else ""
-            yield replace(step, name=step.name + suffix, send=Send.STREAM)
+            yield replace(step, name=step.name + (STREAMED if step.send is Send.BOTH else ""), send=Send.STREAM)
         for count in step.stream_chunk_sizes:
             yield replace(step, name=f"{step.name}{STREAMED} by {count}", send=Send.STREAM, event_tokens=count)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from harmony_conformance.evidence.exchange import ODD, Exchange
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members
 from harmony_conformance.prompts.prompt_parser import show
-from harmony_conformance.transport.messages import Chunk, Response
+from harmony_conformance.transport.messages import Chunk
 from harmony_conformance.transport.sse import Event
 from harmony_ref import tokens
 
@@ -74,8 +74,7 @@ def _body_mutants(body: Json) -> Iterator[tuple[str, str, Json]]:
         if other != finish:
             yield f"altered to {other}", "finish_reason", _set(body, ("choices", 0, "finish_reason"), other)
     for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
-        count = at(body, "usage", name)
-        if isinstance(count, int):
+        if isinstance(count := at(body, "usage", name), int):
             yield "altered by 1", f"usage/{name}", _set(body, ("usage", name), count + 1)
     yield "dropped", "usage", _set(body, ("usage",), None)
 
@@ -95,8 +94,7 @@ def _stream_mutants(x: Exchange, events: Sequence[Event]) -> Iterator[Mutant]:
     """Drop one event of a stream, double it, or swap it with the next."""
     data = [event.data for event in events]
     for index, event in enumerate(events):
-        kind = _event_kind(event)
-        if kind is None:
+        if (kind := _event_kind(event)) is None:
             continue
         yield Mutant(kind="dropped", where=kind, exchange=_with_events(x, [*data[:index], *data[index + 1 :]]))
         yield Mutant(kind="doubled", where=kind, exchange=_with_events(x, [*data[: index + 1], *data[index:]]))
@@ -121,8 +119,7 @@ def _event_kind(event: Event) -> str | None:
 
 def _prompt_mutants(x: Exchange) -> Iterator[Mutant]:
     """Drop one token of the prompt, double it, or swap it with the next, at every seventh position."""
-    ids = x.turn.prompt_ids if x.turn is not None else None
-    if ids is None:
+    if x.turn is None or (ids := x.turn.prompt_ids) is None:
         return
     for index in range(0, len(ids) - 1, _PROMPT_STRIDE):
         changes = (
@@ -131,8 +128,7 @@ def _prompt_mutants(x: Exchange) -> Iterator[Mutant]:
             ("tokens swapped", (*ids[:index], ids[index + 1], ids[index], *ids[index + 2 :])),
         )
         before = [token for token in ids[:index] if token in (tokens.START, tokens.MESSAGE)]
-        part = "header" if before[-1:] == [tokens.START] else "text"
-        where = f"prompt {part}: {show((ids[index],))!r}"
+        where = f"prompt {'header' if before[-1:] == [tokens.START] else 'text'}: {show((ids[index],))!r}"
         for kind, changed in changes:
             if changed != ids:
                 body = _set(x.chat_completion, ("prompt_token_ids",), [*changed])
@@ -154,20 +150,17 @@ def _set(value: Json, path: Sequence[str | int], new: Json) -> Json:
 
 
 def _with_body(x: Exchange, body: Json) -> Exchange:
-    if x.response is None:
-        return x
-    return _with_chunks(x, x.response, (Chunk(at=x.response.chunks[-1].at, data=dumps(body).encode()),))
+    last = x.response.chunks[-1].at if x.response is not None else 0.0
+    return _with_chunks(x, (Chunk(at=last, data=dumps(body).encode()),))
 
 
 def _with_events(x: Exchange, data: Sequence[str]) -> Exchange:
-    if x.response is None:
-        return x
-    chunks = tuple(Chunk(at=index / 1000, data=f"data: {event}\n\n".encode()) for index, event in enumerate(data))
-    return _with_chunks(x, x.response, chunks)
+    events = (f"data: {event}\n\n".encode() for event in data)
+    return _with_chunks(x, tuple(Chunk(at=index / 1000, data=event) for index, event in enumerate(events)))
 
 
-def _with_chunks(x: Exchange, response: Response, chunks: tuple[Chunk, ...]) -> Exchange:
-    return replace(x, response=Response(status=response.status, headers=response.headers, chunks=chunks))
+def _with_chunks(x: Exchange, chunks: tuple[Chunk, ...]) -> Exchange:
+    return replace(x, response=replace(x.response, chunks=chunks)) if x.response is not None else x
 
 
 def described(mutant: Mutant) -> JsonObject:

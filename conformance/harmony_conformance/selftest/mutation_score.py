@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 
 from harmony_conformance.checks import CHECKS
@@ -35,7 +35,6 @@ class BlindScore:
     """Numbers of mutants.
 
     Attributes:
-        made: All mutants.
         killed: Mutants that a check fails on.
         varied: Mutants that no check fails on but one reports as a variant.
         excused: Survivors by their known reason.
@@ -50,13 +49,7 @@ class BlindScore:
 
     def __add__(self, other: BlindScore) -> BlindScore:
         """Add two scores."""
-        return BlindScore(
-            made=self.made + other.made,
-            killed=self.killed + other.killed,
-            varied=self.varied + other.varied,
-            excused=self.excused + other.excused,
-            unexplained=self.unexplained + other.unexplained,
-        )
+        return BlindScore(**{one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)})
 
     def line(self) -> JsonObject:
         """Return the JSON form."""
@@ -113,8 +106,7 @@ def judge_mutants(
     made = killed = varied = 0
     excused: Counter[str] = Counter()
     unexplained: list[JsonObject] = []
-    pairs = ((mutant, one) for one in series for x in one.exchanges.values() for mutant in mutants(x))
-    for mutant, origin in pairs:
+    for mutant, origin in ((one, run) for run in series for x in run.exchanges.values() for one in mutants(x)):
         made += 1
         outcomes = frozenset(killer.outcomes(mutant, origin))
         if outcomes & _KILLED:
@@ -150,13 +142,6 @@ class _Killer:
 
 
 def _reason(mutant: Mutant, reasons: Sequence[Reason]) -> str | None:
-    return next(
-        (
-            reason.sentence
-            for reason in reasons
-            if fnmatchcase(mutant.kind, reason.kind)
-            and fnmatchcase(mutant.where, reason.where)
-            and fnmatchcase(mutant.exchange.id, reason.exchange)
-        ),
-        None,
-    )
+    parts = (mutant.kind, mutant.where, mutant.exchange.id)
+    matching = (one for one in reasons if all(map(fnmatchcase, parts, (one.kind, one.where, one.exchange))))
+    return next((one.sentence for one in matching), None)

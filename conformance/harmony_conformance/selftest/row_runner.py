@@ -44,9 +44,8 @@ def ask(scenario: Scenario, changes: Changes) -> Series:
 def _respond(request: Request, changes: Changes, serial: int) -> Response:
     try:
         body = members(request.json)
-        completion = accept(
-            changes.request(body, None), serial=serial, created=0, date=DATE, changes=changes.for_body(body)
-        )
+        request_body, own = changes.request(body, None), changes.for_body(body)
+        completion = accept(request_body, serial=serial, created=0, date=DATE, changes=own)
         if completion.request.streamed:
             return _response(HTTPStatus.OK, "text/event-stream", server_sent(completion.stream()))
         reply = Reply(status=HTTPStatus.OK, body=completion.whole())

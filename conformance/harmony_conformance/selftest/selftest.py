@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from itertools import islice
 
@@ -45,8 +45,8 @@ class ExpectedDetections:
         by_wire: Checks that fail too if only the wire traffic is known.
     """
 
-    caught_by: frozenset[str]
-    also: frozenset[str]
+    caught_by: frozenset[str] = frozenset()
+    also: frozenset[str] = frozenset()
     by_wire: frozenset[str] = frozenset()
 
 
@@ -85,9 +85,7 @@ def read_switches() -> Mapping[str, ExpectedDetections]:
     document = loads((golden.root() / "switches.json").read_text(encoding="utf-8"))
     return {
         name: ExpectedDetections(
-            caught_by=frozenset(text(check) for check in items(at(row, "caught_by"))),
-            also=frozenset(text(check) for check in items(at(row, "also"))),
-            by_wire=frozenset(text(check) for check in items(at(row, "by_wire"))),
+            **{one.name: frozenset(map(text, items(at(row, one.name)))) for one in fields(ExpectedDetections)}
         )
         for name, row in members(at(document, "switches")).items()
     }
@@ -186,7 +184,7 @@ def run_selftest(defects: Iterable[str], on_result: Callable[[DefectResult], Non
     with ProcessPoolExecutor(workers, forking_if_whole(), initializer=_inherit, initargs=(right,)) as pool:
         run_defect = partial(_run_defect, right=prompt_counts(correct.series))
         for defect, (failed, evidence) in zip(ids, pool.map(run_defect, ids), strict=True):
-            results.append(judge_defect(defect, failed, switches.get(defect, _NOTHING)))
+            results.append(judge_defect(defect, failed, switches.get(defect, ExpectedDetections())))
             on_result(results[-1])
             shown |= {defect: evidence} if evidence is not None else {}
     triggered = {check for result in results for check in result.caught_by}
@@ -199,9 +197,6 @@ def run_selftest(defects: Iterable[str], on_result: Callable[[DefectResult], Non
         defects=tuple(results),
         never_triggered=tuple(check.id for check in CHECKS if check.id not in triggered),
     )
-
-
-_NOTHING = ExpectedDetections(caught_by=frozenset(), also=frozenset())
 
 
 @cache
@@ -271,8 +266,8 @@ def _run_defect(defect: str, right: Mapping[str, int]) -> tuple[frozenset[str], 
     series, plan, failed = _judge(defect)
     if defect not in golden_evidence():
         return failed, None
-    named = read_switches().get(defect, _NOTHING).caught_by
-    return failed, shown_by(series, plan, failed, named, right)
+    expected = read_switches().get(defect, ExpectedDetections())
+    return failed, shown_by(series, plan, failed, expected.caught_by, right)
 
 
 def golden_evidence() -> Mapping[str, Shown]:

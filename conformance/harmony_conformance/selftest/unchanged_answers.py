@@ -56,10 +56,8 @@ def _of_steps(series: Series, *, arrivals: bool) -> dict[str, bytes]:
 def _digest(x: Exchange, serials: dict[bytes, bytes], *, arrivals: bool) -> bytes:
     response, digest = x.response, sha256()
     headers = () if response is None else response.headers.items()
-    about = (
-        [getattr(x, member) for member in _COMPARED],
-        sorted(one for one in headers if one[0] not in _IGNORED_HEADERS),
-    )
+    stable_headers = sorted(one for one in headers if one[0] not in _IGNORED_HEADERS)
+    about = ([getattr(x, member) for member in _COMPARED], stable_headers)
     answer = b"" if response is None else b"%d %s" % (response.status, response.body)
     for part in (repr(about).encode(), x.request.body, answer):
         stable = _numbered(_SERIALS, _numbered(_TIMES, part, {}), serials)

@@ -12,14 +12,9 @@ from harmony_conformance.golden.vectors.inputs import completed
 from harmony_conformance.golden.vectors.vector_file import InvalidVectorsError, Vector, VectorFile, VectorResult
 from harmony_conformance.json_value import Json, JsonObject, canonical, items, members, text
 
-_BEFORE: Final = 20
-"""Characters of context before the first difference of two texts."""
-
-_TWO: Final = 2
-"""Number of implementations that agreement requires."""
-
-_SHOWN: Final = 160
-"""Characters shown of a value."""
+_BEFORE: Final = 20  # characters of context before the first difference of two texts
+_SHOWN: Final = 160  # characters of a value
+_TWO: Final = 2  # implementations that agreement requires
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +67,7 @@ def compare(files: Sequence[VectorFile], implementations: Sequence[Implementatio
     differences: list[VectorDifference] = []
     alone: list[str] = []
     unanswered: list[str] = []
-    pairs = ((file, vector) for file in files for vector in file.vectors)
-    for file, vector in pairs:
+    for file, vector in ((one, vector) for one in files for vector in one.vectors):
         answers = _answers(file, vector, implementations)
         if len(answers) < _TWO:
             (alone if answers else unanswered).append(vector.id)
@@ -123,8 +117,7 @@ def _answers(file: VectorFile, vector: Vector, implementations: Sequence[Impleme
     tokenized = completed(vector.input)
     answers: dict[str, JsonObject] = {}
     for implementation in implementations:
-        answer = implementation.answers.get(file.kind)
-        if answer is None:
+        if (answer := implementation.answers.get(file.kind)) is None:
             continue
         try:
             answers[implementation.name] = answer(tokenized)
@@ -187,8 +180,7 @@ def _first_difference(expected: Json, actual: Json, where: str) -> tuple[str, Js
     if isinstance(expected, str) and isinstance(actual, str):
         pairs = enumerate(zip(expected, actual, strict=False))
         common = next((index for index, (one, other) in pairs if one != other), min(len(expected), len(actual)))
-        start = max(common - _BEFORE, 0)
-        if start:
+        if (start := common - _BEFORE) > 0:
             return f"{where} from character {start}", expected[start:], actual[start:]
     return where, expected, actual
 

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import TypeAlias
 
 import harmony_ref
-from harmony_conformance.golden.vectors.implementation import Implementation, error
+from harmony_conformance.golden.vectors.implementation import Implementation, error, trace
 from harmony_conformance.golden.vectors.inputs import (
     Mode,
     ParseInput,
@@ -86,10 +86,7 @@ def stream(vector_input: JsonObject) -> JsonObject:
 
     before = observe({})
     steps = [observe(_run_step(parser.process, token)) for token in parsed.tokens]
-    end = observe(_run_step(lambda _: parser.finish(), 0))
-    first = next((step["error"] for step in [*steps, end] if "error" in step), None)
-    trace: JsonObject = {"before": before, "steps": [*steps], "end": end, "messages": _messages(parser.messages)}
-    return trace if first is None else {"error": first, **trace}
+    return trace(before, steps, observe(_run_step(lambda _: parser.finish(), 0)), _messages(parser.messages))
 
 
 def typescript(vector_input: JsonObject) -> JsonObject:
@@ -115,9 +112,8 @@ def _render(parsed: RenderInput) -> list[int]:
 
 def _parse_leniently(parsed: ParseInput) -> JsonObject:
     result = parse_leniently(parsed.tokens, parsed.role)
-    rest = result.remainder
     remainder: Json = None
-    if rest is not None:
+    if (rest := result.remainder) is not None:
         header = None if rest.header is None else _header(rest.header)
         remainder = {"state": rest.state.value, "header": header, "text": rest.text, "start": rest.start}
     faults: list[Json] = [{"rule": fault.rule.value, "span": [*fault.span]} for fault in result.errors]

@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Protocol
 
-from harmony_conformance.golden.vectors.implementation import Absent, Implementation, error
+from harmony_conformance.golden.vectors.implementation import Absent, Implementation, error, trace
 from harmony_conformance.golden.vectors.inputs import (
     Mode,
     RenderInput,
@@ -116,10 +116,8 @@ class _Official:
             parser = self._new_parser(self._encoding, role, parsed.strict)
             steps = enumerate([*parsed.tokens, None])
             position = next(index for index, token in steps if _run_step(parser, token) is not None)
-            return {
-                "error": {"kind": "parse", "text": str(problem), "position": position},
-                "messages": loads(parser.messages),
-            }
+            first: JsonObject = {"kind": "parse", "text": str(problem), "position": position}
+            return {"error": first, "messages": loads(parser.messages)}
         return {"messages": loads(messages)}
 
     def stream(self, vector_input: JsonObject) -> JsonObject:
@@ -135,10 +133,7 @@ class _Official:
 
         before = observe(0, None)
         steps = [observe(position, _run_step(parser, token)) for position, token in enumerate(parsed.tokens)]
-        end = observe(len(steps), _run_step(parser, None))
-        first = next((step["error"] for step in [*steps, end] if "error" in step), None)
-        trace: JsonObject = {"before": before, "steps": [*steps], "end": end, "messages": loads(parser.messages)}
-        return trace if first is None else {"error": first, **trace}
+        return trace(before, steps, observe(len(steps), _run_step(parser, None)), loads(parser.messages))
 
     def typescript(self, vector_input: JsonObject) -> JsonObject:
         tool: JsonObject = {"name": "f", "description": "", "parameters": read_schema(vector_input)}

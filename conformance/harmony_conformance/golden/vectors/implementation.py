@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from harmony_conformance.json_value import JsonObject
+from harmony_conformance.json_value import Json, JsonObject
 
 Answer: TypeAlias = Callable[[JsonObject], JsonObject]
 """Function from the input of a vector to the answer: an object in the form of its kind, or one with an `error`."""
@@ -31,6 +31,12 @@ class Absent:
 
     name: str
     reason: str
+
+
+def trace(before: JsonObject, steps: Sequence[JsonObject], end: JsonObject, messages: Json) -> JsonObject:
+    """Build the answer to a stream vector: the values before and after each token and at the end, the first error before them."""
+    errors: list[JsonObject] = [{"error": step["error"]} for step in (*steps, end) if "error" in step]
+    return {**(errors[0] if errors else {}), "before": before, "steps": [*steps], "end": end, "messages": messages}
 
 
 def error(kind: str, text: str) -> JsonObject:

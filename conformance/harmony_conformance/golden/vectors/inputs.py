@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Final
 
@@ -75,10 +75,7 @@ def read_render(vector_input: JsonObject) -> RenderInput:
     Raises:
         InvalidVectorsError: a member is missing or invalid.
     """
-    _only(
-        vector_input,
-        {"messages", "mode", "next_role", "auto_drop_analysis", "conversation_has_function_tools", "spelled_out"},
-    )
+    _only(vector_input, {field.name for field in fields(RenderInput)})
     mode = Mode(_choice(vector_input.get("mode"), list(Mode), "mode"))
     messages = vector_input.get("messages")
     spelled_out = vector_input.get("spelled_out")
@@ -89,10 +86,8 @@ def read_render(vector_input: JsonObject) -> RenderInput:
         messages=messages,
         mode=mode,
         next_role=Role(_choice(vector_input.get("next_role", "assistant"), list(Role), "next_role")),
-        auto_drop_analysis=_flag(vector_input.get("auto_drop_analysis", True), "auto_drop_analysis"),
-        conversation_has_function_tools=_flag(
-            vector_input.get("conversation_has_function_tools", False), "conversation_has_function_tools"
-        ),
+        auto_drop_analysis=_flag(vector_input, "auto_drop_analysis", default=True),
+        conversation_has_function_tools=_flag(vector_input, "conversation_has_function_tools", default=False),
         spelled_out=None if spelled_out is None else items(spelled_out),
     )
 
@@ -106,8 +101,7 @@ def read_parse(vector_input: JsonObject) -> ParseInput:
 def read_stream(vector_input: JsonObject) -> ParseInput:
     """Parse the input of a stream vector. Raises as `read_render`."""
     _only(vector_input, {"text", "tokens", "role", "strictness", "observe"})
-    names = items(vector_input.get("observe"))
-    if not names:
+    if not (names := items(vector_input.get("observe"))):
         raise InvalidVectorsError("invalid observe: expected a list of names")
     return _parse_input(vector_input, [_choice(name, list(OBSERVABLE), "observe") for name in names])
 
@@ -145,8 +139,7 @@ def _parse_input(vector_input: JsonObject, observe: Sequence[str] = ()) -> Parse
 
 
 def _only(vector_input: JsonObject, names: set[str]) -> None:
-    unknown = [name for name in vector_input if name not in names]
-    if unknown:
+    if unknown := [name for name in vector_input if name not in names]:
         raise InvalidVectorsError(f"unknown member {unknown[0]!r} in input")
 
 
@@ -156,8 +149,8 @@ def _choice(value: Json, known: Sequence[str], name: str) -> str:
     return value
 
 
-def _flag(value: Json, name: str) -> bool:
-    if not isinstance(value, bool):
+def _flag(vector_input: JsonObject, name: str, *, default: bool) -> bool:
+    if not isinstance(value := vector_input.get(name, default), bool):
         raise InvalidVectorsError(f"invalid {name}: expected true or false")
     return value
 

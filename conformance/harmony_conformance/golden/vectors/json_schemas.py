@@ -39,8 +39,7 @@ def follow_schemas(top: Path | Traversable, files: list[VectorFile]) -> None:
     validator: Callable[[Json], _Validator] = vars(importlib.import_module("jsonschema"))["Draft202012Validator"]
     validators = {kind: validator(_schema(top, kind)) for kind in sorted({file.kind for file in files})}
     for file in files:
-        problem = next(validators[file.kind].iter_errors(file.document), None)
-        if problem is not None:
+        if (problem := next(validators[file.kind].iter_errors(file.document), None)) is not None:
             message = problem.message if len(problem.message) <= 200 else f"{problem.message[:200]}…"  # noqa: PLR2004 - a line
             raise InvalidVectorsError(f"{file.path} violates its schema at {problem.json_path}: {message}")
 

@@ -117,8 +117,7 @@ def read_file(data: bytes, *, kind: str, name: str) -> VectorFile:
         raise InvalidVectorsError(f"{path}: expected a JSON object")
     if any(_SURROGATE.search(string) for string in strings(document)):
         raise InvalidVectorsError(f"{path}: lone surrogate, which most JSON parsers reject")
-    first_problem = next(_problems(document, kind=kind, name=name), None)
-    if first_problem is not None:
+    if (first_problem := next(_problems(document, kind=kind, name=name), None)) is not None:
         raise InvalidVectorsError(f"{path}: {first_problem}")
     vectors = [_vector(members(test)) for test in items(document["tests"])]
     return VectorFile(kind=kind, name=name, document=document, vectors=vectors)
@@ -164,17 +163,14 @@ def _problems(document: JsonObject, *, kind: str, name: str) -> Iterator[str]:
     notes = set(members(document["notes"]))
     for number, test in enumerate(tests):
         yield from _problems_of_test(members(test), notes, where=f"test {number}", prefix=f"{kind}/{name}/")
-    unused = notes - {text(flag) for test in tests for flag in items(members(test)["flags"])}
-    if unused:
+    if unused := notes - {text(flag) for test in tests for flag in items(members(test)["flags"])}:
         yield f"unused note {min(unused)!r}: no test has this flag"
 
 
 def _problems_of_test(test: JsonObject, notes: set[str], *, where: str, prefix: str) -> Iterator[str]:
-    missing = [name for name in _TEST_MEMBERS if name not in test]
-    if missing:
+    if missing := [name for name in _TEST_MEMBERS if name not in test]:
         yield f"{test.get('id', where)}: missing member {missing[0]}"
-    extra = [name for name in test if name not in (*_TEST_MEMBERS, *_OPTIONAL_MEMBERS)]
-    if extra:
+    if extra := [name for name in test if name not in (*_TEST_MEMBERS, *_OPTIONAL_MEMBERS)]:
         yield f"{test['id']}: unknown member {extra[0]!r}"
     name = text(test["id"])
     if not name.startswith(prefix) or _NAME.fullmatch(name.removeprefix(prefix)) is None:
@@ -199,7 +195,7 @@ def _vector(test: JsonObject) -> Vector:
     return Vector(
         id=text(test["id"]),
         comment=text(test["comment"]),
-        flags=tuple(text(flag) for flag in items(test["flags"])),
+        flags=tuple(map(text, items(test["flags"]))),
         input=members(test["input"]),
         result=VectorResult(text(test["result"])),
         expected=None if test["expected"] is None else members(test["expected"]),
@@ -224,7 +220,7 @@ def _format(value: Json, indent: str) -> str:
 
 def _fill_lines(numbers: Sequence[str], indent: str) -> Iterator[str]:
     line = indent
-    for number in [f"{number}, " for number in numbers[:-1]] + [numbers[-1]]:
+    for number in (*(f"{number}, " for number in numbers[:-1]), numbers[-1]):
         if len(line) + len(number.rstrip()) > WIDTH:
             yield line.rstrip()
             line = indent
