@@ -23,6 +23,7 @@ from harmony_proxy.configuration import InvalidSettingError, Rules, load_rules
 from harmony_proxy.judging.counters import sentence
 from harmony_proxy.judging.judge_queue import JudgeQueue
 from harmony_proxy.judging.judge_settings import NONE, QUOTING, JudgeSettings
+from harmony_proxy.judging.log_file import problem_of
 from harmony_proxy.mitmproxy_addon.hooks import ConformanceAddon
 from harmony_proxy.policy.policy import FailMode
 
@@ -39,13 +40,12 @@ class Configured:
 
     def load(self, loader: Loader) -> None:
         """Register the options."""
-        many: Sequence[str] = ()
         modes = [mode.value for mode in FailMode]
         for name, kind, default, description, choices in (
             ("log", str, "", "Append one JSON line for each exchange to this file.", None),
             ("policy", str, "", "A TOML file: the action for each check and route.", None),
-            ("repair", Sequence[str], many, "Patterns of the ids of checks that are repaired.", None),
-            ("block", Sequence[str], many, "Patterns of the ids of checks for which a response is blocked.", None),
+            ("repair", Sequence[str], (), "Patterns of the ids of checks that are repaired.", None),
+            ("block", Sequence[str], (), "Patterns of the ids of checks for which a response is blocked.", None),
             ("fail", str, "open", "Pass (open) or block (closed) responses that cannot be examined.", modes),
             ("fallback", str, "observe", "Action on responses that cannot be repaired.", ["observe", "block"]),
             ("excerpts", str, NONE, "Traffic quoted in the log.", list(QUOTING)),
@@ -108,11 +108,8 @@ def _rules() -> Rules:
 
 def _settings() -> JudgeSettings:
     log = Path(ctx.options.harmony_log).expanduser() if ctx.options.harmony_log else None
-    if log is not None:
-        try:
-            log.open("ab").close()
-        except OSError as problem:
-            raise _invalid(f"harmony_log: {log}: {problem.strerror}") from None
+    if problem := problem_of(log):
+        raise _invalid(f"harmony_log: {log}: {problem}")
     for name in ("harmony_excerpts", "harmony_capture"):
         if (value := getattr(ctx.options, name)) not in QUOTING:
             raise _invalid(f"invalid {name}: expected one of {', '.join(QUOTING)}, got {value!r}")

@@ -5,15 +5,15 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
-import socket
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
 from harmony_conformance.cli.command import Command
 from harmony_conformance.engines.target import InvalidTargetError, Target, parse_target
 from harmony_conformance.errors import UsageError
-from harmony_proxy.configuration import PREFIX, InvalidSettingError, Rules, address, load_rules
+from harmony_proxy.configuration import PREFIX, InvalidSettingError, Rules, address, listening_on, load_rules
 from harmony_proxy.judging.judge_settings import LOW, NONE, QUOTING, JudgeSettings
+from harmony_proxy.judging.log_file import problem_of
 from harmony_proxy.policy.policy import Action, FailMode
 
 _LISTEN = "127.0.0.1:8090"
@@ -61,7 +61,7 @@ def execute(arguments: Namespace) -> int:
             if is_set:
                 raise UsageError(f"{flag} cannot be combined with --mitmproxy, which has no metrics and no drain time")
         _require("mitmproxy")
-        _try_to_listen(host, port)
+        listening_on(host, port).close()  # mitmproxy would report a failure only in its own log
         from harmony_proxy.mitmproxy_addon.running import watch  # noqa: PLC0415 - mitmproxy is slow to import, and an extra
 
         return watch(upstream.base or "", host, port, settings, _rules(arguments))
@@ -72,15 +72,10 @@ def execute(arguments: Namespace) -> int:
         metrics = address(arguments.metrics) if arguments.metrics else None
     except InvalidSettingError as problem:
         raise UsageError(f"--metrics: {problem}") from None
+    rules, base = _rules(arguments), upstream.base or ""
     return serve(
         Standalone(
-            upstream=upstream.base or "",
-            host=host,
-            port=port,
-            judging=settings,
-            rules=_rules(arguments),
-            metrics=metrics,
-            drain=arguments.drain,
+            upstream=base, host=host, port=port, judging=settings, rules=rules, metrics=metrics, drain=arguments.drain
         )
     )
 
@@ -123,11 +118,8 @@ def _rules(arguments: Namespace) -> Rules:
 
 
 def _settings(arguments: Namespace, engine: str) -> JudgeSettings:
-    if arguments.log is not None:
-        try:
-            arguments.log.open("ab").close()
-        except OSError as problem:
-            raise UsageError(f"--log {arguments.log}: {problem.strerror}") from None
+    if problem := problem_of(arguments.log):
+        raise UsageError(f"--log {arguments.log}: {problem}")
     return JudgeSettings(
         log=arguments.log,
         excerpts=arguments.excerpts,
@@ -153,15 +145,6 @@ def _upstream(text: str) -> Target:
             f"invalid --upstream: expected the URL of a server such as vllm:http://127.0.0.1:8000/v1, got {text!r}"
         )
     return target
-
-
-def _try_to_listen(host: str, port: int) -> None:
-    """Check the address before anything is started: mitmproxy reports a failure only in its own log."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        socket.create_server((host, port), family=family).close()
-    except OSError as problem:
-        raise UsageError(f"cannot listen on {host}:{port}: {problem.strerror or problem}") from None
 
 
 COMMAND = Command(

@@ -17,11 +17,14 @@
 
 from __future__ import annotations
 
+import socket
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, at, text
 from harmony_proxy.judging.judge_settings import LOW, NONE, NORMAL, QUOTING, JudgeSettings
@@ -30,6 +33,7 @@ from harmony_proxy.policy.policy import OBSERVE, Action, FailMode, InvalidPolicy
 
 PREFIX = "HARMONY_GUARD_"
 _LARGEST_PORT = 65535
+_BACKLOG = 2048
 
 
 class InvalidSettingError(ValueError):
@@ -72,15 +76,11 @@ def load_rules(  # noqa: PLR0913 - all policy flags
     try:
         if file is not None:
             document: Json = tomllib.loads(file.read_text(encoding="utf-8"))
-            field = at(document, "reasoning_field")
-            return _rules(lambda musts, repairs: read_policy(document, musts=musts, repairable=repairs), field)
-        if not repair and not block:
-            flag_policy((), (), fail, fallback, musts=(), repairable=())
-            return Rules()
-        return _rules(
-            lambda musts, repairs: flag_policy(repair, block, fail, fallback, musts=musts, repairable=repairs),
-            reasoning_field,
-        )
+            return _rules(partial(read_policy, document), at(document, "reasoning_field"))
+        if repair or block:
+            return _rules(partial(flag_policy, repair, block, fail, fallback), reasoning_field)
+        flag_policy((), (), fail, fallback, musts=(), repairable=())
+        return Rules()
     except OSError as problem:
         raise InvalidSettingError(f"{file}: {problem.strerror}") from None
     except UnicodeDecodeError as problem:
@@ -140,7 +140,22 @@ def address(value: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _rules(read: Callable[[frozenset[str], frozenset[str]], Policy], reasoning_field: Json) -> Rules:
+def listening_on(host: str, port: int) -> socket.socket:
+    """Return a listening socket.
+
+    Raises:
+        UsageError: the address cannot be listened on.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as problem:
+        raise UsageError(f"cannot listen on {host}:{port}: {problem.strerror or problem}") from None
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
+
+
+def _rules(read: Callable[..., Policy], reasoning_field: Json) -> Rules:
     # These import all checks and repairs, which takes time: only if a policy is read.
     from harmony_conformance.checks import CHECKS  # noqa: PLC0415 - as above
     from harmony_conformance.judge.check import MUST  # noqa: PLC0415 - as above
@@ -152,5 +167,5 @@ def _rules(read: Callable[[frozenset[str], frozenset[str]], Policy], reasoning_f
         raise InvalidPolicyError(f"invalid reasoning_field: expected one of {expected}, got {reasoning_field!r}")
     handlers = repair.handlers(reasoning_field=text(reasoning_field) or None)
     musts = frozenset(check.id for check in CHECKS if check.subject is Exchange and check.severity is MUST)
-    policy = read(musts, handlers.repairs)
+    policy = read(musts=musts, repairable=handlers.repairs)
     return Rules() if policy.observes else Rules(policy=policy, handlers=handlers)

@@ -38,9 +38,5 @@ class _UnboundedQueue(JudgeQueue):
         return 1
 
     def problem(self) -> None:
-        """Fail on any internal error of the guard.
-
-        Raises:
-            AssertionError: always.
-        """
+        """Raise an AssertionError for any internal error of the guard."""
         raise AssertionError("internal error of the guard")

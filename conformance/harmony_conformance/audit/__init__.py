@@ -1,1 +1,1 @@
-"""Logs: lines to exchanges, exchanges to tallies. Reading is streamed; scanning is pure; tallies add up in any order."""
+"""Audit of traffic logs: lines to exchanges, exchanges to tallies. Logs are streamed; tallies add up in any order."""

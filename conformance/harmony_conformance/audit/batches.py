@@ -1,4 +1,4 @@
-"""A log in parts that are judged by themselves: batches of lines, and what is said of each. Pure but for the reading of the lines."""
+"""Batches of log lines, and their judgement. Only `batches` does I/O."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from harmony_conformance.judge.judge import judge_split
 from harmony_conformance.report.model import finding_json
 
 LINES, BYTES = 200, 1024 * 1024
-"""What a batch holds at most; one line of any length is always in it."""
+"""Maximum lines and bytes of a batch. A longer line is a batch of its own size."""
 
 _WRITTEN = frozenset({Outcome.FAIL, Outcome.ERROR})
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """How lines are read, and what may be quoted of them."""
+    """Line format, and the quotations that the report may contain."""
 
     form: LineFormat = LineFormat.AUTO
     excerpts: Excerpts = Excerpts.REDACTED
@@ -33,7 +33,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Lines of one file that follow each other, and the problems between them."""
+    """Consecutive lines of one file, with the unreadable ones."""
 
     file: str
     lines: tuple[Line | UnreadableLine, ...]
@@ -41,7 +41,7 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Scanned:
-    """What came of a batch: its sum, and the lines of `failures.jsonl` and `unreadable.jsonl`, in the order of the log."""
+    """Result of a batch: its tally, and the rows of `failures.jsonl` and `unreadable.jsonl` in the order of the log."""
 
     tally: Tally
     failures: tuple[JsonObject, ...]
@@ -49,41 +49,41 @@ class Scanned:
 
 
 def batches(paths: Iterable[Path], *, lines: int = LINES, size: int = BYTES) -> Iterator[Batch]:
-    """The lines of files, in order, in parts of at most so many lines and bytes; no batch reaches over the end of a file."""
+    """Yield the lines of files in order, in batches of at most `lines` lines and `size` bytes. A batch is of one file."""
     for path in paths:
-        gathered: list[Line | UnreadableLine] = []
-        held = 0
+        batch: list[Line | UnreadableLine] = []
+        batch_size = 0
         for line in read_lines(path):
             length = len(line.data) if isinstance(line, Line) else 0
-            if gathered and (len(gathered) >= lines or held + length > size):
-                yield Batch(file=str(path), lines=tuple(gathered))
-                gathered, held = [], 0
-            gathered.append(line)
-            held += length
-        if gathered:
-            yield Batch(file=str(path), lines=tuple(gathered))
+            if batch and (len(batch) >= lines or batch_size + length > size):
+                yield Batch(file=str(path), lines=tuple(batch))
+                batch, batch_size = [], 0
+            batch.append(line)
+            batch_size += length
+        if batch:
+            yield Batch(file=str(path), lines=tuple(batch))
 
 
 def scan_batch(batch: Batch, reading: ReadOptions) -> Scanned:
-    """Judge each exchange of a batch by itself, and sum up."""
+    """Judge each exchange of a batch alone, and tally the results."""
     counting = Counting()
     checks = build_index(CHECKS)
     failures: list[JsonObject] = []
     unreadable: list[JsonObject] = []
     for line in batch.lines:
         place = LinePosition(file=batch.file, offset=line.offset)
-        found = line if isinstance(line, UnreadableLine) else read_line(line, reading.form, name=str(place))
-        match found:
+        record = line if isinstance(line, UnreadableLine) else read_line(line, reading.form, name=str(place))
+        match record:
             case UnreadableLine():
-                counting.add_problem(place, found)
+                counting.add_problem(place, record)
                 unreadable.append(
-                    {"file": place.file, "offset": place.offset, "kind": found.kind, "detail": found.detail}
+                    {"file": place.file, "offset": place.offset, "kind": record.kind, "detail": record.detail}
                 )
             case LeftOut():
                 counting.leave_out()
             case Found():
-                aside, results = judge_split(found.exchange, checks)
-                judged = Judged(place=place, exchange=found.exchange, results=results, aside=aside)
+                aside, results = judge_split(record.exchange, checks)
+                judged = Judged(place=place, exchange=record.exchange, results=results, aside=aside)
                 counting.add(judged)
                 failures.extend(_failures(judged, reading.excerpts))
     return Scanned(tally=counting.tally(), failures=tuple(failures), unreadable=tuple(unreadable))
@@ -93,7 +93,7 @@ def _failures(judged: Judged, excerpts: Excerpts) -> Iterator[JsonObject]:
     failed = [result for result in judged.results if result.outcome in _WRITTEN]
     names = names_in(judged.exchange) if failed else frozenset[str]()
     for result in failed:
-        findings: list[Json] = [finding_json(apply_excerpts(told, excerpts, names)) for told in result.findings]
+        findings: list[Json] = [finding_json(apply_excerpts(one, excerpts, names)) for one in result.findings]
         yield {
             "exchange": str(judged.place),
             "check": result.check,

@@ -42,7 +42,7 @@ def read_openai_line(value: Json, *, name: str) -> Exchange:
     path, headers, content = _request(value["request"])
     response, is_wire = _response(value["response"], _status(value))
     if not is_wire and response.content_type == "application/json" and at(content, "stream") is True:
-        content = {name: member for name, member in members(content).items() if name not in _STREAM_MEMBERS}
+        content = {key: member for key, member in members(content).items() if key not in _STREAM_MEMBERS}
     body = dumps(content).encode("utf-8", "surrogatepass")
     return Exchange(id=name, request=Request(path=path, headers=headers, body=body), response=response, from_log=True)
 
@@ -54,7 +54,9 @@ def _request(value: Json) -> tuple[str, Mapping[str, str], Json]:
         raise NotAnExchangeError("no exchange: its request is not a JSON object")
     path = (text(at(value, "path")) or text(at(value, "url"))).partition("?")[0] or CHAT
     if "messages" not in body or not path.endswith("/chat/completions"):
-        raise NotAnExchangeError("no exchange: its request is not for Chat Completions (no `messages`, or another path)")
+        raise NotAnExchangeError(
+            "no exchange: its request is not for Chat Completions (no `messages`, or another path)"
+        )
     return path, _headers(at(value, "headers")) if wrapped is not None else {}, body
 
 

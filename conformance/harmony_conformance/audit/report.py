@@ -1,4 +1,4 @@
-"""A tally as a report: the result lines of `report.jsonl`, one for each check, with counts of exchanges; and the exit code."""
+"""Report of an audit: a result line for each check, as in `report.jsonl`, with counts of exchanges; and the exit code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harmony_conformance.errors import Exit
 from harmony_conformance.json_value import Json, JsonObject, dumps
 from harmony_conformance.judge.check import Check, Comparison, Outcome, Severity
 from harmony_conformance.judge.judge import is_comparison
-from harmony_conformance.report.model import ORDER, WORDS, ResultLine, finding_json
+from harmony_conformance.report.model import ORDER, ResultLine, count_all, finding_json
 
 SCENARIO = "traffic"
 WORST_FIRST = (
@@ -24,26 +24,27 @@ WORST_FIRST = (
     Outcome.INCONCLUSIVE,
     Outcome.NOT_APPLICABLE,
 )
-_RIGHT = 'a line is {"request": …, "response": …}, or one of the exchanges.jsonl of a run'
+_EXPECTED_LINE = 'expected {"request": …, "response": …}, or lines of the exchanges.jsonl of a run'
 ALONE = "compares exchanges, each line is judged alone"
+"""Reason why comparisons are not applicable."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditLine:
-    """A check's result over a log: its line, its counts of exchanges, and its first examples, redacted as was asked."""
+    """Result of a check over a log: its line, its counts of exchanges, and its first examples after redaction."""
 
     result: ResultLine
     counts: Mapping[Outcome, int]
     examples: tuple[FindingExample, ...]
 
     def line(self) -> JsonObject:
-        """The JSON form: a result line with its counts."""
+        """Return the JSON form: a result line with counts."""
         return {**self.result.line(), "counts": {outcome.value: self.counts.get(outcome, 0) for outcome in ORDER}}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """The report of a log: what was read, what could not be, and one line a check, sorted by check."""
+    """The report of a log: its files, its tally, and one line for each check, sorted by check."""
 
     files: tuple[str, ...]
     tally: Tally
@@ -53,22 +54,21 @@ class Audit:
 
     @property
     def counts(self) -> Counter[Outcome]:
-        """Outcomes in exchanges times checks."""
-        total: Counter[Outcome] = Counter()
-        for line in self.lines:
-            total.update(dict(line.counts))
-        return total
+        """Number of exchanges times checks for each outcome."""
+        return sum((Counter(dict(line.counts)) for line in self.lines), Counter[Outcome]())
 
     def summary(self) -> str:
-        """The last line a user reads."""
-        return ", ".join(f"{self.counts[outcome]} {WORDS[outcome]}" for outcome in ORDER)
+        """Return the last line of the printed report."""
+        return count_all(self.counts)
 
     def jsonl(self) -> Iterator[str]:
-        """The lines of `audit.jsonl`: header, a result for each check, footer."""
+        """Yield the lines of `audit.jsonl`: header, a result for each check, footer."""
         unread: JsonObject = {
             kind: {
                 "count": unread.count,
-                "first": [{"file": place.file, "offset": place.offset, "detail": told} for place, told in unread.first],
+                "first": [
+                    {"file": place.file, "offset": place.offset, "detail": detail} for place, detail in unread.first
+                ],
             }
             for kind, unread in sorted(self.tally.unread.items())
         }
@@ -100,7 +100,7 @@ class Audit:
 
 
 def make_audit(tally: Tally, files: tuple[str, ...], excerpts: Excerpts, version: str) -> Audit:
-    """The report of a tally; every check has a line, also where nothing was read."""
+    """Return the report of a tally. Every check has a line, even if no exchange was read."""
     lines = (_line(rule, tally.checks.get(rule.id, CheckTally()), tally.exchanges, excerpts) for rule in CHECKS)
     return Audit(
         files=files,
@@ -112,7 +112,7 @@ def make_audit(tally: Tally, files: tuple[str, ...], excerpts: Excerpts, version
 
 
 def exit_code(audit: Audit, fails_on: frozenset[Severity]) -> Exit:
-    """3 where a check of ours broke, 2 where nothing could be checked, 1 where a check that counts failed, else 0."""
+    """Return 3 after an internal error, 2 if nothing was checked, 1 if a check of a severity in `fails_on` failed, else 0."""
     if audit.counts[Outcome.ERROR]:
         return Exit.OUR_ERROR
     if nothing_checked(audit):
@@ -122,24 +122,24 @@ def exit_code(audit: Audit, fails_on: frozenset[Severity]) -> Exit:
 
 
 def nothing_checked(audit: Audit) -> str:
-    """Why nothing could be checked; empty where something was."""
+    """Return the reason why nothing could be checked, empty if something was."""
     if not audit.tally.exchanges:
-        empty = "discovery alone" if audit.tally.left_out else "the input is empty"
-        return f"no exchange was found ({unread(audit.tally) or empty}); {_RIGHT}"
+        empty = "only discovery requests" if audit.tally.left_out else "the input is empty"
+        return f"no exchange in the input ({unread(audit.tally) or empty}); {_EXPECTED_LINE}"
     if not any(line.result.applied for line in audit.lines if line.result.severity is Severity.MUST):
-        return "not one MUST check applied to an exchange"
+        return "no MUST check was applicable"
     return ""
 
 
 def unread(tally: Tally) -> str:
-    """What could not be read, in one line: how many lines of which kind, and where the first stands; empty where all was read."""
+    """Return the unreadable lines on one line: count, kind and first position of each kind. Empty if all were readable."""
     kinds = (f"{unread.count} x {kind}, first at {unread.first[0][0]}" for kind, unread in sorted(tally.unread.items()))
     return "; ".join(kinds)
 
 
 def _line(rule: Check | Comparison, tallied: CheckTally, exchanges: int, excerpts: Excerpts) -> AuditLine:
     applied = sum(tallied.counts.get(outcome, 0) for outcome in WORST_FIRST[:4])
-    examples = tuple(_shown(example, excerpts) for example in tallied.examples)
+    examples = tuple(_redact(example, excerpts) for example in tallied.examples)
     outcome = next((outcome for outcome in WORST_FIRST if tallied.counts.get(outcome)), Outcome.NOT_APPLICABLE)
     result = ResultLine(
         check=rule.id,
@@ -160,7 +160,7 @@ def _line(rule: Check | Comparison, tallied: CheckTally, exchanges: int, excerpt
     return AuditLine(result=result, counts=tallied.counts, examples=examples)
 
 
-def _shown(example: FindingExample, excerpts: Excerpts) -> FindingExample:
+def _redact(example: FindingExample, excerpts: Excerpts) -> FindingExample:
     findings = tuple(apply_excerpts(finding, excerpts, example.names) for finding in example.findings)
     reason = apply_to_reason(example.reason, excerpts)
     return FindingExample(place=example.place, outcome=example.outcome, findings=findings, reason=reason)
@@ -175,4 +175,6 @@ def _reason(
         return ""
     if is_comparison(rule):
         return ALONE
-    return min(tallied.reasons, key=lambda reason: (-tallied.reasons[reason], reason), default="nothing was read")
+    return min(
+        tallied.reasons, key=lambda reason: (-tallied.reasons[reason], reason), default="the log has no exchange"
+    )

@@ -1,7 +1,7 @@
-"""Exchanges to tallies. Pure, and in any order: tallies of the parts of a log add up to the tally of the log.
+"""Tallies of judged exchanges: pure, in any order. Tallies of the parts of a log add up to the tally of the log.
 
-Each line is judged alone, as a series of one, so a comparison of several exchanges is not applicable here; `run replay:` judges those of a recorded
-run. What is kept is bounded: counts, and the first few examples of each check by file and offset.
+Each line is judged alone, so comparisons of several exchanges are not applicable; `run replay:` judges them for a recorded run.
+Memory is bounded: counts, and the first examples of each check by file and offset.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
+from operator import attrgetter
 from typing import TypeVar
 
 from harmony_conformance.audit.redaction import names_in
@@ -21,16 +22,17 @@ from harmony_conformance.judge.judge import Result
 Key = TypeVar("Key", bound=str)
 
 EXAMPLES = 10
-"""How many examples of each check and outcome are kept."""
+"""Maximum examples of each check and outcome."""
 
 _FINDINGS = 5
 _MOST_ASIDES = 256
-_TOLD = frozenset({Outcome.FAIL, Outcome.VARIANT, Outcome.ERROR})
+_PLACE = attrgetter("place")
+_WITH_EXAMPLES = frozenset({Outcome.FAIL, Outcome.VARIANT, Outcome.ERROR})
 
 
 @dataclass(frozen=True, kw_only=True)
 class FindingExample:
-    """An exchange on which a check had something to say; at most five of its findings. `names` are the functions it mentions."""
+    """An exchange with findings of a check, at most five of them. `names` are the functions in the exchange."""
 
     place: LinePosition
     outcome: Outcome
@@ -41,7 +43,14 @@ class FindingExample:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckTally:
-    """What one check said of all exchanges. `reasons` counts why it was not applicable, `evidence` on what it rested."""
+    """Results of one check over all exchanges.
+
+    Attributes:
+        counts: Exchanges by outcome.
+        reasons: Exchanges by the reason why the check was not applicable.
+        evidence: Evidence that the results depend on.
+        examples: The first examples of each outcome.
+    """
 
     counts: Mapping[Outcome, int] = field(default_factory=dict[Outcome, int])
     reasons: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -49,32 +58,36 @@ class CheckTally:
     examples: tuple[FindingExample, ...] = ()
 
     def __add__(self, other: CheckTally) -> CheckTally:
-        """Both together."""
+        """Return the sum."""
         return CheckTally(
             counts=_sum(self.counts, other.counts),
             reasons=_sum(self.reasons, other.reasons),
             evidence=self.evidence | other.evidence,
-            examples=_first((*self.examples, *other.examples)),
+            examples=_first_examples((*self.examples, *other.examples)),
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unread:
-    """Lines that are no exchange, by kind: how many, and where the first of them stand."""
+    """Unreadable lines of one kind: their number, and position and detail of the first ones."""
 
     count: int
     first: tuple[tuple[LinePosition, str], ...]
 
     def __add__(self, other: Unread) -> Unread:
-        """Both together."""
+        """Return the sum."""
         return Unread(count=self.count + other.count, first=tuple(nsmallest(EXAMPLES, (*self.first, *other.first))))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tally:
-    """A log, or a part of one, summed up. Tallies add up: `+` is associative and commutative, and `Tally()` changes nothing.
+    """Results of a log, or of a part of it. `+` is associative and commutative, with `Tally()` as neutral element.
 
-    `left_out` counts the exchanges of discovery: they were read, and are not judged.
+    Attributes:
+        exchanges: Number of judged exchanges.
+        left_out: Number of exchanges of discovery, which are not judged.
+        checks: Results by check id.
+        unread: Unreadable lines by kind.
     """
 
     exchanges: int = 0
@@ -83,34 +96,32 @@ class Tally:
     unread: Mapping[str, Unread] = field(default_factory=dict[str, Unread])
 
     def __add__(self, other: Tally) -> Tally:
-        """Both together."""
-        checks = {
-            name: self.checks.get(name, CheckTally()) + other.checks.get(name, CheckTally())
-            for name in {*self.checks, *other.checks}
-        }
-        nothing = Unread(count=0, first=())
-        unread = {
-            kind: self.unread.get(kind, nothing) + other.unread.get(kind, nothing)
-            for kind in {*self.unread, *other.unread}
-        }
+        """Return the sum."""
+        no_check, no_line = CheckTally(), Unread(count=0, first=())
         return Tally(
             exchanges=self.exchanges + other.exchanges,
             left_out=self.left_out + other.left_out,
-            checks=checks,
-            unread=unread,
+            checks={
+                name: self.checks.get(name, no_check) + other.checks.get(name, no_check)
+                for name in {*self.checks, *other.checks}
+            },
+            unread={
+                kind: self.unread.get(kind, no_line) + other.unread.get(kind, no_line)
+                for kind in {*self.unread, *other.unread}
+            },
         )
 
     @property
     def unreadable(self) -> int:
-        """How many lines could not be read."""
+        """Number of unreadable lines."""
         return sum(unread.count for unread in self.unread.values())
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """An exchange of a log, where it stands, and what was said of it.
+    """An exchange of a log, its position, and its results.
 
-    `aside`: the results of checks that do not apply, which are one value for many exchanges; they may stand in `results` as well.
+    `aside` has results of checks that do not apply, one tuple that many exchanges share. Other such results are in `results`.
     """
 
     place: LinePosition
@@ -120,7 +131,7 @@ class Judged:
 
 
 def tally(judged: Iterable[Judged], problems: Iterable[tuple[LinePosition, UnreadableLine]] = ()) -> Tally:
-    """Sum up judged exchanges and unread lines."""
+    """Tally judged exchanges and unreadable lines."""
     counting = Counting()
     for one in judged:
         counting.add(one)
@@ -130,7 +141,7 @@ def tally(judged: Iterable[Judged], problems: Iterable[tuple[LinePosition, Unrea
 
 
 class Counting:
-    """Sums up one exchange at a time, in constant memory; `tally()` is the sum so far."""
+    """Tally of exchanges that are added one at a time, in constant memory."""
 
     def __init__(self) -> None:
         self._exchanges = 0
@@ -145,25 +156,23 @@ class Counting:
     def add(self, judged: Judged) -> None:
         """Count an exchange."""
         self._exchanges += 1
-        if judged.aside:
-            self._put_aside(judged.aside)
+        if (
+            judged.aside
+        ):  # counted by identity: most exchanges of a log share one of a few tuples of hundreds of results
+            _, times = self._asides.get(id(judged.aside), ((), 0))
+            self._asides[id(judged.aside)] = judged.aside, times + 1
+            if len(self._asides) > _MOST_ASIDES:
+                self._count_asides()
         for result in judged.results:
             self._counts[result.check, result.outcome] += 1
             if result.outcome is Outcome.NOT_APPLICABLE:
                 self._reasons[result.check, result.reason] += 1
                 continue
             self._evidence.setdefault(result.check, set()).update(result.evidence)
-            if result.outcome in _TOLD:
-                self._keep(judged, result)
+            if result.outcome in _WITH_EXAMPLES:
+                self._add_example(judged, result)
 
-    def _put_aside(self, aside: tuple[Result, ...]) -> None:
-        """Count them as one, by what they are: most exchanges of a log are alike, and there are hundreds of checks."""
-        _, times = self._asides.get(id(aside), ((), 0))
-        self._asides[id(aside)] = aside, times + 1
-        if len(self._asides) > _MOST_ASIDES:
-            self._sum_up_asides()
-
-    def _sum_up_asides(self) -> None:
+    def _count_asides(self) -> None:
         for aside, times in self._asides.values():
             for result in aside:
                 self._counts[result.check, result.outcome] += times
@@ -175,37 +184,32 @@ class Counting:
         self._left_out += 1
 
     def add_problem(self, place: LinePosition, problem: UnreadableLine) -> None:
-        """Count a line that is no exchange."""
+        """Count an unreadable line."""
         one = Unread(count=1, first=((place, problem.detail),))
         before = self._unread.get(problem.kind)
         self._unread[problem.kind] = one if before is None else before + one
 
     def tally(self) -> Tally:
-        """The sum."""
-        self._sum_up_asides()
+        """Return the tally of everything added so far."""
+        self._count_asides()
         checks = {
             check: CheckTally(
                 counts={outcome: n for (name, outcome), n in self._counts.items() if name == check},
                 reasons={reason: n for (name, reason), n in self._reasons.items() if name == check},
                 evidence=frozenset(self._evidence.get(check, ())),
-                examples=_first(
-                    example for (name, _), kept in self._examples.items() if name == check for example in kept
+                examples=_first_examples(
+                    example for (name, _), examples in self._examples.items() if name == check for example in examples
                 ),
             )
             for check, _ in self._counts
         }
-        return Tally(
-            exchanges=self._exchanges,
-            left_out=self._left_out,
-            checks=checks,
-            unread=dict(self._unread),
-        )
+        return Tally(exchanges=self._exchanges, left_out=self._left_out, checks=checks, unread=dict(self._unread))
 
-    def _keep(self, judged: Judged, result: Result) -> None:
-        kept = self._examples.setdefault((result.check, result.outcome), [])
-        if len(kept) >= EXAMPLES and kept[-1].place < judged.place:
+    def _add_example(self, judged: Judged, result: Result) -> None:
+        examples = self._examples.setdefault((result.check, result.outcome), [])
+        if len(examples) >= EXAMPLES and examples[-1].place < judged.place:
             return
-        kept.append(
+        examples.append(
             FindingExample(
                 place=judged.place,
                 outcome=result.outcome,
@@ -214,21 +218,17 @@ class Counting:
                 names=names_in(judged.exchange),
             )
         )
-        kept.sort(key=_by_place)
-        del kept[EXAMPLES:]
+        examples.sort(key=_PLACE)
+        del examples[EXAMPLES:]
 
 
-def _first(examples: Iterable[FindingExample]) -> tuple[FindingExample, ...]:
+def _first_examples(examples: Iterable[FindingExample]) -> tuple[FindingExample, ...]:
     by_outcome: dict[Outcome, list[FindingExample]] = {}
     for example in examples:
         by_outcome.setdefault(example.outcome, []).append(example)
     return tuple(
-        example for outcome in sorted(by_outcome) for example in nsmallest(EXAMPLES, by_outcome[outcome], key=_by_place)
+        example for outcome in sorted(by_outcome) for example in nsmallest(EXAMPLES, by_outcome[outcome], key=_PLACE)
     )
-
-
-def _by_place(example: FindingExample) -> LinePosition:
-    return example.place
 
 
 def _sum(one: Mapping[Key, int], other: Mapping[Key, int]) -> Mapping[Key, int]:

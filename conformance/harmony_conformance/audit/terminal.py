@@ -1,4 +1,4 @@
-"""The audit in a terminal: a line for each check that applied, the first examples of each failure with their places, what was not read, counts."""
+"""Terminal report of an audit: applicable checks, first examples of failures, unreadable lines, counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.table import Table
 
 from harmony_conformance.audit.report import ALONE, Audit, AuditLine
 from harmony_conformance.judge.check import Finding, Outcome, Severity
-from harmony_conformance.report.model import ORDER, WORDS
+from harmony_conformance.report.model import WORDS, count_applied
 from harmony_conformance.report.terminal import STYLE, visible
 
 _EXAMPLES_SHOWN = 3
@@ -19,9 +19,9 @@ _UNREAD_SHOWN = 3
 
 
 def print_audit(audit: Audit, console: Console) -> None:
-    """Print the whole report."""
+    """Print the report; its last line has the counts."""
     console.print(_table(audit))
-    for line in _told(audit):
+    for line in _lines(audit):
         console.print(line, soft_wrap=True, highlight=False)
 
 
@@ -30,28 +30,20 @@ def _table(audit: Audit) -> Table:
     for heading in ("check", "severity", "outcome"):
         table.add_column(heading, no_wrap=True)
     table.add_column("exchanges", min_width=14)
-    for line in filter(_applied, audit.lines):
+    for line in audit.lines:
         outcome = line.result.outcome
-        counted = ", ".join(
-            f"{line.counts[outcome]} {WORDS[outcome]}"
-            for outcome in ORDER
-            if line.counts.get(outcome) and outcome is not Outcome.NOT_APPLICABLE
-        )
-        table.add_row(
-            line.result.check,
-            line.result.severity.value,
-            f"[{STYLE[outcome]}]{WORDS[outcome]}[/]",
-            counted or escape(line.result.reason),
-        )
+        if outcome is not Outcome.NOT_APPLICABLE:
+            table.add_row(
+                line.result.check,
+                line.result.severity.value,
+                f"[{STYLE[outcome]}]{WORDS[outcome]}[/]",
+                count_applied(line.counts) or escape(line.result.reason),
+            )
     return table
 
 
-def _applied(line: AuditLine) -> bool:
-    return line.result.outcome is not Outcome.NOT_APPLICABLE
-
-
-def _told(audit: Audit) -> Iterator[str]:
-    idle = [line.result.reason for line in audit.lines if not _applied(line)]
+def _lines(audit: Audit) -> Iterator[str]:
+    idle = [line.result.reason for line in audit.lines if line.result.outcome is Outcome.NOT_APPLICABLE]
     if idle:
         yield f"{len(idle)} more checks applied to no exchange ({idle.count(ALONE)} of them compare exchanges; each line is judged alone)"
     for line in audit.lines:
@@ -62,7 +54,7 @@ def _told(audit: Audit) -> Iterator[str]:
     yield from _unread(audit)
     failed = any(line.counts.get(outcome) for line in audit.lines for outcome in (Outcome.FAIL, Outcome.ERROR))
     if failed or audit.tally.unread:
-        yield "FILE@N is the line that begins at byte N of FILE (of its text, where it is compressed)"
+        yield "FILE@N: the line at byte N of FILE (after decompression)"
     yield f"{audit.tally.exchanges} exchanges judged; counts are exchanges times checks"
     yield audit.summary()
 
@@ -85,7 +77,7 @@ def _failure(line: AuditLine) -> Iterator[str]:
                 yield from _finding(finding)
     if line.counts[outcome] > _EXAMPLES_SHOWN:
         yield f"  … and {line.counts[outcome] - _EXAMPLES_SHOWN} more exchanges"
-    yield f"  says: {escape(result.quotation)}"
+    yield f"  spec: {escape(result.quotation)}"
 
 
 def _finding(finding: Finding) -> Iterator[str]:
@@ -97,7 +89,7 @@ def _finding(finding: Finding) -> Iterator[str]:
 
 
 def _variants(audit: Audit) -> Iterator[str]:
-    told = {
+    variants = {
         line.result.check: (
             line.counts[Outcome.VARIANT],
             Counter(
@@ -110,19 +102,19 @@ def _variants(audit: Audit) -> Iterator[str]:
         for line in audit.lines
         if line.counts.get(Outcome.VARIANT)
     }
-    if told:
+    if variants:
         yield ""
         yield "[yellow]variants[/] (legitimate differences, never failures)"
-    for check, (times, messages) in told.items():
+    for check, (times, messages) in variants.items():
         first = messages.most_common(1)[0][0] if messages else ""
         yield f"  {escape(check)}: {escape(visible(first))} ({times} exchanges)"
 
 
 def _unread(audit: Audit) -> Iterator[str]:
     for kind, unread in sorted(audit.tally.unread.items()):
-        yield f"[yellow]not read[/] {unread.count} x {escape(visible(kind))}"
+        yield f"[yellow]unreadable[/] {unread.count} x {escape(visible(kind))}"
         for place, detail in unread.first[:_UNREAD_SHOWN]:
             yield f"  - {escape(visible(str(place)))}{': ' + escape(visible(detail)) if detail else ''}"
     yield f"{audit.tally.unreadable} lines could not be read as exchanges"
     if audit.tally.left_out:
-        yield f"{audit.tally.left_out} discovery exchanges left out"
+        yield f"{audit.tally.left_out} discovery exchanges not judged"

@@ -67,8 +67,9 @@ def counts_fit_a_form(series: Series) -> Iterator[Finding]:
     elif growths:
         yield _finding(series, quote(", or ".join(growths)))
     elif accounts[0].preamble:
-        fit = RedactableText("{}, and every prompt has {}", _names(accounts), _signed(accounts[0].preamble))
-        yield variant(fit, where=_WHERE)
+        size, more = abs(accounts[0].preamble), RedactableText("more" if accounts[0].preamble > 0 else "fewer")
+        extra = RedactableText("{} tokens {} than the conversation with its date", size, more)
+        yield variant(RedactableText("{}, and every prompt has {}", _names(accounts), extra), where=_WHERE)
     elif not accounts[0].is_of_the_library:
         yield variant(_names(accounts), where=_WHERE)
 
@@ -90,11 +91,6 @@ def _names(accounts: Sequence[CountExplanation]) -> RedactableText:
     forms = [form for account in accounts for form in account.forms]
     more = RedactableText(" and {} more", len(forms) - _MOST_FORMS) if len(forms) > _MOST_FORMS else RedactableText("")
     return RedactableText("the counts fit the form {}{}", " or ".join(forms[:_MOST_FORMS]), more)
-
-
-def _signed(tokens: int) -> RedactableText:
-    direction = RedactableText("more" if tokens > 0 else "fewer")
-    return RedactableText("{} tokens {} than the conversation with its date", abs(tokens), direction)
 
 
 def _finding(series: Series, message: ReportText) -> Finding:

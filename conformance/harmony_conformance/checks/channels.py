@@ -243,12 +243,6 @@ def _forbidden(x: Exchange) -> bool:
     return any(not may_be_called(x.chat_request, call.name) for call in calls)
 
 
-def _unplaced_arguments(x: Exchange) -> tuple[str, ...]:
-    """Return arguments that the API cannot represent; they may be shown as content."""
-    calls = x.expected_output.calls if x.expected_output is not None and not x.api_adapter.arguments_are_texts else ()
-    return tuple(call.arguments for call in calls if not x.has_place_for(call))
-
-
 @check(MUST, spec="harmony#final", when=(on.is_conversation, on.ended_well, on.meaning_is_known, shows_only_messages))
 def content_is_the_answer(x: Exchange) -> Iterator[Finding]:
     """The content is what the model wrote for the user: its final messages, and preambles before a call; nothing is added or missing.
@@ -259,7 +253,9 @@ def content_is_the_answer(x: Exchange) -> Iterator[Finding]:
     if turn is None or output is None:
         return
     content = turn.content or ""
-    if told_in_order(output.shown, content) or told_in_order((*output.shown, *_unplaced_arguments(x)), content):
+    calls = () if x.api_adapter.arguments_are_texts else output.calls
+    unplaced = [call.arguments for call in calls if not x.has_place_for(call)]  # these may be shown as content
+    if told_in_order(output.shown, content) or told_in_order((*output.shown, *unplaced), content):
         return
     if (
         output.preambles

@@ -41,19 +41,12 @@ def as_many_as_asked(x: Exchange) -> Iterator[Finding]:
     prompt = at(x.request.json, "prompt")
     prompts = items(prompt) if any(number(one) is None for one in items(prompt)) else [prompt]
     wanted = (number(at(x.chat_request, "n")) or 1) * len(prompts)
-    indexes = sorted(_indexes(x))
+    unstreamed = (number(at(choice, "index")) or 0 for choice in items(at(x.chat_completion, "choices")))
+    indexes = sorted(unstreamed if x.stream is None else {one.number or 0 for one in x.chunk_choices})
     if indexes != list(range(wanted)):
         message = RedactableText("{} choices were asked for", wanted)
         actual = RedactableText("indexes {}", ", ".join(map(str, indexes)))
         yield mismatch(message, "/choices", RedactableText("indexes 0 to {}", wanted - 1), actual)
-
-
-def _indexes(x: Exchange) -> Iterator[int]:
-    """Yield the index of each choice of an unstreamed answer, or each index of a stream once."""
-    if x.stream is None:
-        yield from (number(at(choice, "index")) or 0 for choice in items(at(x.chat_completion, "choices")))
-        return
-    yield from {one.number or 0 for one in x.chunk_choices}
 
 
 def _entries(x: Exchange) -> list[Json]:

@@ -138,19 +138,14 @@ def echo_repeats_the_prompt(x: Exchange) -> Iterator[Finding]:
 
     Clients use it to measure the log probabilities of a known text: without the echo they measure another text.
     """
-    sent, content = _prompt(x), _with_echo(x)
+    sent, content = _prompt(x), (x.turn.content or "") if x.turn is not None else ""
     if not isinstance(sent, str):
         return
+    if x.api == TGI_GENERATE.name and x.events is not None:  # a stream of TGI has the echo in its last event only
+        content = next((text(at(event.value, "generated_text")) for event in reversed(x.events.events)), "")
     bare = decode([one for one in encode_with_special_tokens(sent) if not tokens.is_special(one)])
     if not content.startswith((sent, bare)):
         yield mismatch("the text does not begin with the prompt", "/text", shorten(sent), shorten(content))
-
-
-def _with_echo(x: Exchange) -> str:
-    """Return the text that has the echo. A stream of TGI has it only in its last event, after the tokens that were generated."""
-    if x.api == TGI_GENERATE.name and x.events is not None:
-        return next((text(at(event.value, "generated_text")) for event in reversed(x.events.events)), "")
-    return (x.turn.content or "") if x.turn is not None else ""
 
 
 @only_on(COMPLETIONS.name)

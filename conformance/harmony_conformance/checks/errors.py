@@ -25,7 +25,6 @@ from harmony_conformance.judge.check import (
 )
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote, shorten
-from harmony_conformance.transport.sse import EventStream
 
 
 @check(MUST, spec="http#server-error", when=on.is_valid)
@@ -65,8 +64,9 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
         return
     if x.stream is not None:
         if x.error is not None:
-            message = "the stream carries an error"
-            yield mismatch(message, f"event {_place_of_error(x.stream)}", "a whole answer", shorten(_text_of(x.error)))
+            errors = (i for i, event in enumerate(x.stream.events) if members(event.value).get("error") is not None)
+            where, actual = f"event {next(errors, 0)}", shorten(_text_of(x.error))
+            yield mismatch("the stream carries an error", where, "a whole answer", actual)
         elif x.turn is None:
             message = "the stream contains no completion"
             yield mismatch(message, "stream", "chunks with choices", RedactableText("{} events", len(x.stream.events)))
@@ -82,11 +82,6 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
         message = "the body is not an answer"
         actual = shorten(x.response.body.decode("utf-8", "replace"))
         yield mismatch(message, "body", x.api_adapter.answer_member, actual)
-
-
-def _place_of_error(stream: EventStream) -> int:
-    errors = (index for index, event in enumerate(stream.events) if members(event.value).get("error") is not None)
-    return next(errors, 0)
 
 
 def _refused_parameter(x: Exchange) -> str | None:
@@ -162,18 +157,14 @@ def error_has_error_status(x: Exchange) -> Iterator[Finding]:
 
     Clients look at the status: an error under 200 is parsed as an answer (defect V21). A Response with the status `failed` reports the error itself.
     """
-    if x.response is None or x.stream is not None or x.response.status >= on.REFUSED or _is_failed_response(x):
+    answer = at(x.response_json, "object"), at(x.response_json, "status")
+    is_failed_response = x.api == RESPONSES.name and answer == ("response", "failed")
+    if x.response is None or x.stream is not None or x.response.status >= on.REFUSED or is_failed_response:
         return
     if x.error is not None:
         message = RedactableText("HTTP {} carries an error", x.response.status)
         actual = RedactableText("{}: {}", x.response.status, shorten(_text_of(x.error)))
         yield mismatch(message, "status", "400 or above", actual)
-
-
-def _is_failed_response(x: Exchange) -> bool:
-    """Return True if the answer is an object of the Responses API that reports a failed generation."""
-    kind, status = at(x.response_json, "object"), at(x.response_json, "status")
-    return x.api == RESPONSES.name and (kind, status) == ("response", "failed")
 
 
 @evidence
@@ -236,17 +227,13 @@ def refusal_explains(x: Exchange) -> Iterator[Finding]:
     if x.response is None or text(at(x.chat_completion, "error", "message")):
         return
     flat = at(x.chat_completion, "object") == "error" and text(at(x.chat_completion, "message"))
-    if flat or text(at(x.chat_completion, "error")) or _detail(x.chat_completion):
+    detail = at(x.chat_completion, "detail")  # FastAPI: a text, or a list of problems, each with a `msg`
+    has_detail = text(detail) or any(text(at(problem, "msg")) for problem in items(detail))
+    if flat or text(at(x.chat_completion, "error")) or has_detail:
         yield variant("the reason is in a form of this server, not in error.message", where="body")
         return
     message = RedactableText("HTTP {} has no reason where clients look for it", x.response.status)
     yield mismatch(message, "body", "error.message", shorten(_reason(x)) or "an empty body")
-
-
-def _detail(body: Json) -> str:
-    """Return the reason in the form of FastAPI: `detail` is a text, or a list of problems, each with a `msg`."""
-    detail = at(body, "detail")
-    return text(detail) or next(filter(None, (text(at(problem, "msg")) for problem in items(detail))), "")
 
 
 def _reason(x: Exchange) -> str:

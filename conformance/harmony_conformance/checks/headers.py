@@ -13,7 +13,6 @@ from harmony_conformance.evidence.expected_output import FunctionCall
 from harmony_conformance.json_value import equal_json, pointer, spells_fractions
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, Verdict, check, mismatch, variant
-from harmony_conformance.prompts.prompt_parser import PromptMessage
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
 _TYPE = r"(?: ?⟦constrain⟧(?:json|code)| (?:json|code))?"
@@ -54,18 +53,14 @@ def messages_end_as_they_must(x: Exchange) -> Iterator[Finding]:
     The guide: `<|return|>` is a decode-time stop token only; prior messages in prompts end with `<|end|>`.
     """
     for index, message in enumerate(x.prompt_messages):
-        expected = _end(message)
-        if message.end_name == "⟦end⟧" and expected == ("⟦call⟧",):
+        is_call = message.role == "assistant" and message.recipient is not None
+        expected: LiteralString = "⟦call⟧" if is_call else "⟦end⟧"
+        if message.end_name == "⟦end⟧" and is_call:
             yield variant("a call is closed by <|end|>", where=f"prompt message {index}")
-        elif message.end is not None and message.end_name not in expected:
+        elif message.end is not None and message.end_name != expected:
             problem = "a message of the prompt ends in the wrong token"
             actual = RedactableText("{} after {}", message.end_name, shorten(str(message)))
-            yield mismatch(problem, f"prompt message {index}", quote(" or ".join(expected)), actual)
-
-
-def _end(message: PromptMessage) -> tuple[str, ...]:
-    calls = message.role == "assistant" and message.recipient is not None
-    return ("⟦call⟧",) if calls else ("⟦end⟧",)
+            yield mismatch(problem, f"prompt message {index}", quote(expected), actual)
 
 
 @check(MUST, spec="harmony#final", when=(on.is_conversation, on.ended_well, on.has_row_for_broken_output))

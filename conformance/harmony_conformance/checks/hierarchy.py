@@ -11,7 +11,7 @@ from harmony_conformance.json_value import at, canonical, dumps, objects_in, tex
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, condition, mismatch, variant
 from harmony_conformance.judge.history_conditions import gives_instructions
-from harmony_conformance.prompts.prompt_parser import INSTRUCTIONS, PartKind, PromptPart
+from harmony_conformance.prompts.prompt_parser import INSTRUCTIONS, PartKind
 from harmony_conformance.prompts.tool_declarations import declares_functions, official_spelling
 from harmony_conformance.redactable_text import RedactableText, shorten
 
@@ -47,7 +47,8 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
                 actual=RedactableText("they are in a {} message", role) if role else "they are nowhere in the prompt",
             )
     instructions = "\n".join(m.content.partition("# Tools\n")[0] for m in messages if m.role == "developer")
-    twice = next((part for part in sent if _is_repeated(part.text, instructions, sent)), None)
+    times_sent = {part.text: sum(one.text.count(part.text) for one in sent) for part in sent}
+    twice = next((part for part in sent if instructions.count(part.text) > times_sent[part.text]), None)
     if twice is not None:
         message = "instructions are in the prompt more often than they were sent"
         yield mismatch(message, twice.where, "once", RedactableText("{} times", instructions.count(twice.text)))
@@ -56,10 +57,6 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
     if bare is not None:
         message = "the developer message has no `# Instructions` section"
         yield mismatch(message, "developer message", "# Instructions", shorten(bare.content))
-
-
-def _is_repeated(instruction: str, shown: str, sent: list[PromptPart]) -> bool:
-    return shown.count(instruction) > sum(part.text.count(instruction) for part in sent)
 
 
 @check(MUST, spec="harmony#identity", when=(on.is_conversation, on.prompt_is_known))
@@ -172,6 +169,7 @@ def developer_message_holds_nothing_else(x: Exchange) -> Iterator[Finding]:
     them, are variants.
     """
     instructions = [part.text for part in x.expected_parts if part.kind is PartKind.INSTRUCTIONS]
+    format_name = text(at(x.chat_request, "response_format", "json_schema", "name"))
     for index, message in enumerate(x.prompt_messages):
         if message.role != "developer":
             continue
@@ -185,12 +183,8 @@ def developer_message_holds_nothing_else(x: Exchange) -> Iterator[Finding]:
             problem = "a developer message contains text that is not in the request"
             expected = "# Instructions, # Tools, # Response Formats"
             yield mismatch(problem, f"prompt message {index}", expected, shorten(rest))
-        elif message.content != _official_form(message.content, instructions, official, _format_name(x)):
+        elif message.content != _official_form(message.content, instructions, official, format_name):
             yield variant("the line ends of a developer message are not the library's", where=f"prompt message {index}")
-
-
-def _format_name(x: Exchange) -> str:
-    return text(at(x.chat_request, "response_format", "json_schema", "name"))
 
 
 def _official_form(content: str, instructions: list[str], tools: str, name: str) -> str:

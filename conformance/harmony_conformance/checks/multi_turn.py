@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from harmony_conformance.checks.helpers.counted_pairs import counted_pair
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.checks.rendering.content_placement import place_of_next_call
 from harmony_conformance.checks.rendering.prompt_diff import is_under_another_name
@@ -13,17 +14,9 @@ from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, comparison, evidence, mismatch, series_only, variant
 from harmony_conformance.judge.history_conditions import finished_reasoning, has_finished_reasoning, has_loop_reasoning
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS
-from harmony_conformance.prompts.prompt_parser import PartKind, PromptMessage, PromptPart, Retention
+from harmony_conformance.prompts.prompt_parser import PartKind, Retention
 from harmony_conformance.redactable_text import Location, RedactableText, shorten
 from harmony_ref import encode
-
-
-def _thinks(x: Exchange, part: PromptPart) -> bool:
-    """Return True if an assistant message that is not for the user contains the reasoning."""
-    return any(
-        message.role == "assistant" and message.channel in ("analysis", None) and part.text in message.content
-        for message in x.prompt_messages
-    )
 
 
 @check(MUST, spec="harmony#drop-reasoning", when=(on.is_conversation, on.prompt_is_known, has_finished_reasoning))
@@ -32,8 +25,9 @@ def finished_reasoning_is_dropped(x: Exchange) -> Iterator[Finding]:
 
     Where the official sources differ (between two finals, in finished turns while a new tool loop is open), retained reasoning is a variant.
     """
+    own = [m.content for m in x.prompt_messages if m.role == "assistant" and m.channel in ("analysis", None)]
     for part in finished_reasoning(x):
-        if not _thinks(x, part):
+        if not any(part.text in content for content in own):
             continue
         if part.retention is Retention.EITHER:
             yield variant("reasoning of a finished turn is retained, as openai-harmony 0.0.8 does", where=part.where)
@@ -48,9 +42,9 @@ def loop_reasoning_is_kept(x: Exchange) -> Iterator[Finding]:
 
     Without it the model forgets why it called (defects V17, V41, J10, L15, O14, O19). A server may ignore it under another name than in its answers.
     """
-    messages = _since_last_user(x)
-    parts = x.expected_parts
-    position = 0
+    shown, parts, position = x.prompt_messages, x.expected_parts, 0
+    last_user = max((index for index, message in enumerate(shown) if message.role == "user"), default=-1)
+    messages = [message for message in shown[last_user + 1 :] if message.role == "assistant"]
     for number, part in enumerate(parts):
         if part.kind is not PartKind.REASONING or part.retention is not Retention.PRESENT:
             continue
@@ -67,22 +61,10 @@ def loop_reasoning_is_kept(x: Exchange) -> Iterator[Finding]:
                 expected=RedactableText("analysis: {}", shorten(part.text)),
                 actual=shorten(str(elsewhere)) if elsewhere is not None else "not in the prompt",
             )
-        elif not any(_is_whole_line(part.text, message.content) for message in holders):
+        elif not any(f"\n{part.text.strip()}\n" in f"\n{message.content.strip()}\n" for message in holders):
             expected, actual = text_difference(part.text, holders[0].content)
             yield mismatch("reasoning of the open tool loop is not what was sent", part.where, expected, actual)
         position = position if call is None else call + 1
-
-
-def _is_whole_line(text: str, content: str) -> bool:
-    """Return True if a message consists of the text, alone or joined with others by line breaks."""
-    return content.strip() == text.strip() or f"\n{text.strip()}\n" in f"\n{content.strip()}\n"
-
-
-def _since_last_user(x: Exchange) -> list[PromptMessage]:
-    """Return the assistant messages of the prompt after the last user message."""
-    messages = x.prompt_messages
-    last = max((index for index, message in enumerate(messages) if message.role == "user"), default=-1)
-    return [message for message in messages[last + 1 :] if message.role == "assistant"]
 
 
 @series_only
@@ -120,12 +102,8 @@ def reasoning_costs_what_it_must(series: Series) -> Iterator[Finding]:
 
 def _difference(series: Series, short: str, long: str) -> tuple[int, int, str] | None:
     """Return the growth of the prompt in tokens, the growth if the reasoning is retained, and the id of the longer exchange."""
-    exchanges = pair(series, short, long)
-    if exchanges is None:
-        return None
-    one, other = exchanges
-    less, more = prompt_count(one), prompt_count(other)
-    return None if less is None or more is None else (more - less, _cost(other) - _cost(one), other.id)
+    counted = counted_pair(series, short, long)
+    return counted and (counted.grown, _cost(counted.more) - _cost(counted.less), counted.more.id)
 
 
 def _cost(x: Exchange) -> int:

@@ -143,12 +143,8 @@ def only_the_answer_is_constrained(x: Exchange) -> Iterator[Finding]:
     yield mismatch(message, "output token 0", "<|channel|>…", shorten(show(ids)))
 
 
-def _structured(series: Series) -> tuple[Exchange, ...]:
-    return tuple(x for x in series.exchanges.values() if _is_whole_answer(x) and asks_for_json.holds(x))
-
-
-def _plain(series: Series) -> tuple[Exchange, ...]:
-    return tuple(x for x in series.exchanges.values() if _is_whole_answer(x) and not asks_for_json.holds(x))
+def _answers(series: Series, *, as_json: bool) -> list[Exchange]:
+    return [x for x in series.exchanges.values() if _is_whole_answer(x) and asks_for_json.holds(x) is as_json]
 
 
 def _is_whole_answer(x: Exchange) -> bool:
@@ -160,8 +156,8 @@ def _is_whole_answer(x: Exchange) -> bool:
 @condition
 def has_plain_and_structured(series: Series) -> bool:
     """answers with and without a demand for JSON, where those without have reasoning"""
-    plain = _plain(series)
-    return bool(_structured(series)) and bool(plain) and all(map(_reasons, plain))
+    plain = _answers(series, as_json=False)
+    return bool(_answers(series, as_json=True)) and bool(plain) and all(map(_reasons, plain))
 
 
 def _reasons(x: Exchange) -> bool:
@@ -176,7 +172,7 @@ def reasoning_stays(series: Series) -> Iterator[Finding]:
 
     Works on a black box. SHOULD, since a model may sometimes not reason; a grammar that prevents it does so every time (defects T05, O07).
     """
-    structured = _structured(series)
+    structured = _answers(series, as_json=True)
     if not any(map(_reasons, structured)):
         message = RedactableText("no reasoning in any of {} JSON answers, but in every plain one", len(structured))
         yield mismatch(message, "/reasoning", "reasoning", "none", exchange=structured[0].id)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from harmony_conformance.checks.helpers.counted_pairs import counted_pair
 from harmony_conformance.checks.rendering.tool_schemas import untyped, without_default
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.evidence.series_pairs import pair, prompt_count
 from harmony_conformance.json_value import Json, at, items, members, pointer, text
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import (
@@ -179,20 +179,11 @@ def _bare(line: str) -> str:
 WITHOUT, WITH = "without tools", "with tools"
 
 
-def _growth(series: Series) -> tuple[Exchange, int] | None:
-    """Return the request with tools, and the growth of its prompt in tokens."""
-    exchanges = pair(series, WITHOUT, WITH)
-    if exchanges is None:
-        return None
-    less, more = map(prompt_count, exchanges)
-    return (exchanges[1], more - less) if less is not None and more is not None else None
-
-
 @series_only
 @evidence
 def has_counted_tools(series: Series) -> bool:
     """the same request with and without tools, both prompts counted"""
-    return _growth(series) is not None
+    return counted_pair(series, WITHOUT, WITH) is not None
 
 
 @comparison(MUST, spec="harmony#tools", when=has_counted_tools)
@@ -201,10 +192,10 @@ def tools_cost_tokens(series: Series) -> Iterator[Finding]:
 
     Works on a black box. A server that drops them lets the model guess what it may call (defect M14).
     """
-    growth = _growth(series)
-    if growth is None:
+    counted = counted_pair(series, WITHOUT, WITH)
+    if counted is None:
         return
-    offered, grown = growth
+    offered, grown = counted.more, counted.grown
     least = sum(_words(at(tool, "function")) for tool in offered.tools)
     if grown < least:
         yield Finding(

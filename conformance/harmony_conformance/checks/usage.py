@@ -22,22 +22,16 @@ def is_reported(x: Exchange) -> Iterator[Finding]:
         expected = "prompt_tokens, completion_tokens, total_tokens"
         yield mismatch("no usage is reported", "/usage", expected, "nothing")
         return
-    for name, count in (
-        ("prompt_tokens", usage.prompt_tokens),
-        ("completion_tokens", usage.completion_tokens),
-        ("total_tokens", usage.total_tokens),
-    ):
+    # of an empty answer only a stop token was emitted, which need not be counted
+    is_empty = x.turn is not None and not x.turn.says_something and not x.turn.reasoning
+    for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
+        count: int | None = getattr(usage, name)
         if count is None:
             message = RedactableText("{} is missing or not a whole number", Location(name))
             yield mismatch(message, f"/usage/{name}", "a whole number", "something else")
-        elif count <= 0 and not (name == "completion_tokens" and (_is_empty(x) or x.limit == 0)):
+        elif count <= 0 and not (name == "completion_tokens" and (is_empty or x.limit == 0)):
             message = RedactableText("{} is {}", Location(name), count)
             yield mismatch(message, f"/usage/{name}", "more than 0", quote(count))
-
-
-def _is_empty(x: Exchange) -> bool:
-    """Return True if the answer is empty: then only a stop token was emitted, which need not be counted."""
-    return x.turn is not None and not x.turn.says_something and not x.turn.reasoning
 
 
 @check(MUST, spec="chat#usage", when=(on.is_answering, on.ended_well, on.has_usage))

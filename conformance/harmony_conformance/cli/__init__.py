@@ -1,4 +1,4 @@
-"""The commands, one module each, which is imported by its name: a start pays for the command that was called and no other."""
+"""Commands, one module each. Only the module of the called command is imported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NAMES = ("run", "serve", "selftest", "audit", "render", "parse", "golden", "chec
 
 
 def load(name: str) -> Command:
-    """The command of a name."""
-    loaded: object = getattr(import_module(f"{__name__}.{name}"), "COMMAND")  # noqa: B009 - pyright knows of no attribute
-    assert isinstance(loaded, Command)
-    return loaded
+    """Import the command of this name."""
+    command: object = getattr(import_module(f"{__name__}.{name}"), "COMMAND")  # noqa: B009 - pyright knows of no attribute
+    assert isinstance(command, Command)
+    return command

@@ -1,4 +1,4 @@
-"""`harmony-conformance checks`: every check, its requirement, its clause."""
+"""`harmony-conformance checks`: list every check with its requirement and clause."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from harmony_conformance.selftest.prompt_evidence import evidence_markdown
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Which form."""
+    """Add the options of `checks`."""
     parser.add_argument(
         "--format",
         choices=list(_FORMATS),
         default="md",
-        help="md, json: the checks; accounting: what each mistake costs in prompt_tokens; evidence: what shows each defect of the prompt",
+        help="md, json: the checks; accounting: token cost of each mistake; evidence: evidence for each prompt defect",
     )
 
 
 def execute(arguments: Namespace) -> int:
-    """Print the list of checks."""
+    """Print the list of checks, or one of the tables."""
     print(_FORMATS[arguments.format]())
     return Exit.CONFORMS
 
@@ -51,5 +51,5 @@ _FORMATS: Mapping[str, Callable[[], str]] = MappingProxyType(
 
 
 COMMAND = Command(
-    name="checks", help="every check, its requirement and the clause it cites", configure=configure, run=execute
+    name="checks", help="list every check with its requirement and clause", configure=configure, run=execute
 )

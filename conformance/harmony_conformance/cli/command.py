@@ -1,4 +1,4 @@
-"""A command of the command line. `cli.py` knows its own; others are found through the entry-point group `harmony_conformance.commands`."""
+"""Definition of a command. Other packages add commands by the entry-point group `harmony_conformance.commands`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """Name, one line of help, its options, and what it does."""
+    """A command: name, one line of help, function that adds its options, function that runs it."""
 
     name: str
     help: str

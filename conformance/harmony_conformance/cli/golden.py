@@ -1,4 +1,4 @@
-"""`harmony-conformance golden check|write|list|copy`: the golden data, and the vectors in it."""
+"""`harmony-conformance golden check|write|list|copy`: check or copy the golden data, or write expected results of its vectors."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ from harmony_conformance.golden.vectors.vector_file import InvalidVectorsError, 
 
 
 def configure(parser: ArgumentParser) -> None:
-    """What to do with the data, and where."""
+    """Add the subcommands `check`, `write`, `list` and `copy`."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     check = actions.add_parser(
-        "check", help="ask every implementation that is installed every vector; exit code 1 when one answers otherwise"
+        "check", help="run each vector on every installed implementation; exit code 1 on a difference"
     )
     check.add_argument(
-        "folder", nargs="?", metavar="DIR", help="a copy of the golden data (default: that of this package)"
+        "folder", nargs="?", metavar="DIR", help="copy of the golden data (default: the data of this package)"
     )
-    write = actions.add_parser("write", help="fill in what the implementations agree on; exit code 1 where they do not")
-    write.add_argument("folder", metavar="DIR", help="the folder of the golden data")
-    actions.add_parser("list", help="one id a line")
-    copy = actions.add_parser("copy", help="copy the golden data")
-    copy.add_argument("folder", metavar="DIR", help="a new or empty folder")
+    write = actions.add_parser(
+        "write", help="write results that all implementations agree on; exit code 1 if any differ"
+    )
+    write.add_argument("folder", metavar="DIR", help="folder of the golden data")
+    actions.add_parser("list", help="print the ids of the golden data, one per line")
+    copy = actions.add_parser("copy", help="copy the golden data to a folder")
+    copy.add_argument("folder", metavar="DIR", help="new or empty folder")
 
 
 def execute(arguments: Namespace) -> int:
-    """Do it."""
+    """Run the subcommand."""
     try:
         return _ACTIONS[arguments.action](arguments)
     except golden.GoldenError as problem:
@@ -50,16 +52,16 @@ def _check(arguments: Namespace) -> int:
     comparison = agreement.compare(files, [one for one in implementations if isinstance(one, Implementation)])
     total = sum(len(file.vectors) for file in files)
     if len(comparison.unanswered) == total:
-        raise UsageError("nothing could be checked: no implementation of these vectors is installed")
+        raise UsageError("nothing could be checked: no installed implementation supports these vectors")
     for difference in comparison.differences:
         print(
             f"{difference.path}: {difference.id}: {difference.implementation}: "
             f"{agreement.shown(difference.expected, difference.actual)}"
         )
-    _say_counts(files, implementations, comparison)
+    _print_counts(files, implementations, comparison)
     print(f"schemas: {'not checked, jsonschema is not installed' if validator is None else f'jsonschema {validator}'}")
-    alone = f", {len(comparison.alone)} answered by one implementation" if comparison.alone else ""
-    unanswered = f", {len(comparison.unanswered)} by none" if comparison.unanswered else ""
+    alone = f", {len(comparison.alone)} run by one implementation" if comparison.alone else ""
+    unanswered = f", {len(comparison.unanswered)} not run" if comparison.unanswered else ""
     print(f"{total} vectors in {len(files)} files: {len(comparison.differences)} differences{alone}{unanswered}")
     return Exit.DIVERGES if comparison.differences else Exit.CONFORMS
 
@@ -69,16 +71,16 @@ def _write(arguments: Namespace) -> int:
     files = read_folder(top, KINDS)
     implementations = [one for one in present() if isinstance(one, Implementation)]
     documents = [agreement.complete(file, implementations) for file in files]
-    refused = [disagreement for _, disagreements in documents for disagreement in disagreements]
-    for disagreement in refused:
+    disagreements = [disagreement for _, of_file in documents for disagreement in of_file]
+    for disagreement in disagreements:
         print(f"{disagreement.path}: {disagreement.id}: {disagreement.problem}")
-    if refused:
-        print(f"nothing written: {len(refused)} vectors are not agreed on")
+    if disagreements:
+        print(f"nothing written: the implementations disagree on {len(disagreements)} vectors")
         return Exit.DIVERGES
     changed = [
         file
         for file, (document, _) in zip(files, documents, strict=True)
-        if _replaced(top / file.kind / f"{file.name}.json", written(document))
+        if _write_if_changed(top / file.kind / f"{file.name}.json", written(document))
     ]
     for file in changed:
         print(file.path)
@@ -98,63 +100,63 @@ def _list(arguments: Namespace) -> int:
 def _copy(arguments: Namespace) -> int:
     source, target = golden.root(), Path(arguments.folder)
     if isinstance(source, Path) and target.resolve().is_relative_to(source.resolve()):
-        raise UsageError(f"{target} is a part of the golden data")
+        raise UsageError(f"invalid DIR: expected a folder outside the golden data, got {target}")
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise UsageError(f"{target} can not be a folder: {problem.strerror}") from None
+        raise UsageError(f"{target}: {problem.strerror}") from None
     if any(target.iterdir()):
-        raise UsageError(f"{target} is not empty")
-    print(f"{_copied(source, target)} files copied to {target}")
+        raise UsageError(f"invalid DIR: expected a new or empty folder, got {target}")
+    print(f"{_copy_files(source, target)} files copied to {target}")
     return Exit.CONFORMS
 
 
 _ACTIONS: Mapping[str, Callable[[Namespace], int]] = {"check": _check, "write": _write, "list": _list, "copy": _copy}
 
 
-def _say_counts(
+def _print_counts(
     files: Sequence[VectorFile],
     implementations: Sequence[Implementation | Absent],
     comparison: agreement.AgreementReport,
 ) -> None:
     for kind in KINDS:
         own = [file for file in files if file.kind == kind]
-        if own:
-            print(f"{kind}: {sum(len(file.vectors) for file in own)} vectors in {len(own)} files")
+        if not own:
+            continue
+        print(f"{kind}: {sum(len(file.vectors) for file in own)} vectors in {len(own)} files")
         for one in implementations:
-            if own and isinstance(one, Implementation) and kind in one.answers:
-                agreed, differed = comparison.agreed[one.name, kind], comparison.differed[one.name, kind]
-                print(
-                    f"  {one.name} {one.version}: {agreed} as expected"
-                    + (f", {differed} otherwise, as noted" if differed else "")
-                )
+            if isinstance(one, Implementation) and kind in one.answers:
+                differed = comparison.differed[one.name, kind]
+                noted = f", {differed} differ as noted in the vectors" if differed else ""
+                print(f"  {one.name} {one.version}: {comparison.agreed[one.name, kind]} as expected{noted}")
     for one in implementations:
         if isinstance(one, Absent):
-            print(f"{one.name} took no part: {one.reason}")
+            print(f"{one.name} not run: {one.reason}")
 
 
-def _replaced(file: Path, content: str) -> bool:
-    """Write the file if it holds something else; whether it did."""
+def _write_if_changed(file: Path, content: str) -> bool:
+    """Write the file if its content differs. Return True if it was written."""
     data = content.encode()
     if file.read_bytes() == data:
         return False
     try:
         file.write_bytes(data)
     except OSError as problem:
-        raise InvalidVectorsError(f"{file} can not be written: {problem.strerror}") from None
+        raise InvalidVectorsError(f"{file}: cannot write: {problem.strerror}") from None
     return True
 
 
-def _copied(source: Path | Traversable, target: Path) -> int:
+def _copy_files(source: Path | Traversable, target: Path) -> int:
+    """Copy a folder recursively and return the number of files."""
     count = 0
     for entry in source.iterdir():
         if entry.is_dir():
             (target / entry.name).mkdir()
-            count += _copied(entry, target / entry.name)
+            count += _copy_files(entry, target / entry.name)
         else:
             (target / entry.name).write_bytes(entry.read_bytes())
             count += 1
     return count
 
 
-COMMAND = Command(name="golden", help="the golden data: check, write, list, copy", configure=configure, run=execute)
+COMMAND = Command(name="golden", help="check, write, list or copy the golden data", configure=configure, run=execute)

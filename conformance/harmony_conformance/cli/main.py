@@ -1,4 +1,4 @@
-"""The command line: a thin door. Parse, call one command, turn what it says into an exit code."""
+"""Entry point of the command line: parse arguments, run one command, return its exit code."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import Exit, UsageError
 
 _GROUP = "harmony_conformance.commands"
-_STOPPED = 128 + 2  # as a shell says of a program that SIGINT ended
-_CLOSED_PIPE = 128 + 13  # as a shell says of a program that SIGPIPE ended: what it found was not told to the end
+_STOPPED = 128 + 2  # exit code of shells after SIGINT
+_CLOSED_PIPE = 128 + 13  # exit code of shells after SIGPIPE: the output is incomplete
 
 
 class _Parser(ArgumentParser):
-    """Refuses in one line."""
-
     def error(self, message: str) -> NoReturn:
+        """Print the error in one line and exit."""
         self.exit(Exit.USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code."""
+    """Run the command line and return the exit code."""
     words = sys.argv[1:] if arguments is None else arguments
     try:
         chosen = _parser(words[0] if words else "").parse_args(words)
-    except KeyboardInterrupt:  # while modules are still being read
+    except KeyboardInterrupt:  # while modules are being imported
         print("harmony-conformance: stopped", file=sys.stderr)
         return _STOPPED
     command: Command = chosen.command
     try:
-        return _told(command.run(chosen))
+        code = command.run(chosen)
+        sys.stdout.flush()  # raises BrokenPipeError here, not at exit
     except UsageError as problem:
         print(f"harmony-conformance {command.name}: {problem}", file=sys.stderr)
         return Exit.USAGE
@@ -44,33 +44,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"harmony-conformance {command.name}: {str(stopped) or 'stopped'}", file=sys.stderr)
         return _STOPPED
     except BrokenPipeError:
-        _write_no_more()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _CLOSED_PIPE
-    except Exception as error:  # noqa: BLE001 - the last resort: our own error, one line, exit code 3
-        print(
-            f"harmony-conformance {command.name}: an error of our own: {type(error).__name__}: {error}", file=sys.stderr
-        )
+    except Exception as error:  # noqa: BLE001 - last resort: internal error, one line, exit code 3
+        print(f"harmony-conformance {command.name}: internal error: {type(error).__name__}: {error}", file=sys.stderr)
         if os.environ.get("HARMONY_CONFORMANCE_DEBUG"):
             traceback.print_exc()
         else:
-            print("set HARMONY_CONFORMANCE_DEBUG=1 to see where; please report it", file=sys.stderr)
+            print("set HARMONY_CONFORMANCE_DEBUG=1 for a traceback; please report this error", file=sys.stderr)
         return Exit.OUR_ERROR
-
-
-def _told(code: int) -> int:
-    sys.stdout.flush()  # here, where a closed pipe is noticed
     return code
-
-
-def _write_no_more() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser(called: str) -> ArgumentParser:
     parser = _Parser(
         prog="harmony-conformance",
-        description="Proves on any gpt-oss endpoint, and in any traffic log, that what went into the model and what came out of it is Harmony.",
-        epilog="exit codes: 0 conforms, 1 does not conform, 2 usage or nothing could be checked, 3 our own error",
+        description="Verify that a gpt-oss endpoint, or a traffic log, follows the OpenAI Harmony format in prompts and outputs.",
+        epilog="exit codes: 0 conforms, 1 does not conform, 2 usage error or nothing could be checked, 3 internal error",
         formatter_class=RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=version("harmony-conformance"))
@@ -83,37 +73,29 @@ def _parser(called: str) -> ArgumentParser:
 
 
 def _commands(called: str) -> Iterator[Command]:
-    """The command that was called, where it is one of ours; else every one there is."""
+    """Yield the called command if it is built in, else every command."""
     yield from map(load, [called] if called in NAMES else NAMES)
     if called not in NAMES:
-        yield from _others()
+        for point in sorted(entry_points(group=_GROUP), key=lambda point: point.name):
+            command = _load(point)
+            if isinstance(command, Command):
+                yield command
 
 
-def _others() -> Iterator[Command]:
-    for point in sorted(entry_points(group=_GROUP), key=lambda point: point.name):
-        loaded = _load(point)
-        if loaded is not None:
-            yield loaded
-
-
-def _load(point: EntryPoint) -> Command | None:
+def _load(point: EntryPoint) -> object:
     try:
-        loaded: object = point.load()
+        return point.load()
     except ImportError as missing:
-        return _missing(point.name, str(missing))
-    return loaded if isinstance(loaded, Command) else None
+        return _not_installed(point.name, str(missing))
 
 
-def _missing(name: str, what: str) -> Command:
-    """A command whose extra is not installed: it says so when it is called."""
-
-    def no_options(_: ArgumentParser) -> None:
-        """It is not known which it has."""
+def _not_installed(name: str, problem: str) -> Command:
+    """Return a command that reports its missing extra when it is run."""
 
     def refuse(_: Namespace) -> int:
-        raise UsageError(f"{what}: install it with pip install 'harmony-conformance[{name}]'")
+        raise UsageError(f"{problem}: pip install 'harmony-conformance[{name}]'")
 
-    return Command(name=name, help=f"(needs the extra {name})", configure=no_options, run=refuse)
+    return Command(name=name, help=f"(needs the extra {name})", configure=lambda _: None, run=refuse)
 
 
 if __name__ == "__main__":

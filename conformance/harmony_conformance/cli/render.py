@@ -1,6 +1,6 @@
-"""`harmony-conformance render FILE|-`: a conversation as JSON, in openai-harmony's form, to Harmony text or token ids.
+"""`harmony-conformance render FILE|-`: render a conversation (JSON, form of openai-harmony) as Harmony text or token ids.
 
-With `--explain PROMPT` it says instead which rendering style a prompt of that conversation is in, or where it first is in none.
+With `--explain PROMPT`, print the rendering style of a prompt of that conversation instead, or its first difference from every style.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import Exit, UsageError
-from harmony_conformance.json_value import InvalidJsonError, Json, items, loads
+from harmony_conformance.json_value import InvalidJsonError, Json, dumps, items, loads
 from harmony_ref import (
     Conversation,
     HarmonyError,
@@ -28,39 +28,45 @@ from harmony_ref import (
 from harmony_ref.explanation import Recognised, explain
 from harmony_ref.styles import STYLES, History, render_in_style
 
-_WAYS: Mapping[str, Callable[[Iterable[Message]], list[int]]] = MappingProxyType(
+_RENDERERS: Mapping[str, Callable[[Iterable[Message]], list[int]]] = MappingProxyType(
     {
         "completion": render_conversation_for_completion,
         "training": render_conversation_for_training,
         "conversation": render_conversation,
     }
 )
-_NEXT: Mapping[str, Role | None] = MappingProxyType({"completion": Role.ASSISTANT, "conversation": None})
-"""Who is to speak next, for each way that has a form in every style."""
+_NEXT_ROLES: Mapping[str, Role | None] = MappingProxyType({"completion": Role.ASSISTANT, "conversation": None})
+"""Role of the next turn, for each value of `--for` that every style supports."""
 
 
 def configure(parser: ArgumentParser) -> None:
-    """What to render, for what."""
+    """Add the options of `render`."""
+    parser.add_argument("file", metavar="FILE|-", help='{"messages": […]} in the form of openai-harmony; -: stdin')
     parser.add_argument(
-        "file", metavar="FILE|-", help='{"messages": […]} as openai-harmony writes it; - is standard input'
+        "--for",
+        dest="purpose",
+        choices=list(_RENDERERS),
+        default="completion",
+        help="purpose of the rendering, as in openai-harmony (default: completion)",
     )
-    parser.add_argument("--for", dest="purpose", choices=list(_WAYS), default="completion", help="default: completion")
     parser.add_argument("--tokens", action="store_true", help="print the token ids as a JSON list")
-    parser.add_argument("--style", choices=list(STYLES), help="whose form; default: harmony_0_0_8, for --explain all")
+    parser.add_argument(
+        "--style", choices=list(STYLES), help="rendering style (default: harmony_0_0_8; with --explain: all)"
+    )
     parser.add_argument(
         "--history",
         choices=[history.value for history in History],
-        help="which reasoning of earlier turns is left out; default: as_0_0_8",
+        help="rule for dropping reasoning of earlier turns (default: as_0_0_8)",
     )
     parser.add_argument(
         "--explain",
         metavar="PROMPT|-",
-        help="say which style this prompt is in, or where it first is in none: a JSON list of token ids, or Harmony text",
+        help="print the style of this prompt (JSON list of token ids, or Harmony text), or its first difference",
     )
 
 
 def execute(arguments: Namespace) -> int:
-    """Print the rendering, text as it is, without a line end of our own; or what a prompt is told to be."""
+    """Print the rendering without an added newline, or the explanation of a prompt."""
     value = read_json(arguments.file)
     conversation: Json = {"messages": value} if isinstance(value, list) else value
     try:
@@ -69,7 +75,7 @@ def execute(arguments: Namespace) -> int:
             return _explain(messages, arguments)
         ids = _render(messages, arguments)
     except HarmonyError as problem:
-        raise UsageError(f"{named(arguments.file)} is no conversation: {one_line(problem)}") from None
+        raise UsageError(f"{named(arguments.file)}: invalid conversation: {one_line(problem)}") from None
     if arguments.tokens:
         print(ids)
     else:
@@ -80,7 +86,7 @@ def execute(arguments: Namespace) -> int:
 
 def _render(messages: Conversation, arguments: Namespace) -> list[int]:
     if arguments.style is None and arguments.history is None:
-        return _WAYS[arguments.purpose](messages)
+        return _RENDERERS[arguments.purpose](messages)
     style = STYLES[arguments.style or next(iter(STYLES))]
     history = History(arguments.history or History.AS_0_0_8)
     return render_in_style(messages, style, history=history, next_turn_role=_next_role(arguments))
@@ -88,42 +94,46 @@ def _render(messages: Conversation, arguments: Namespace) -> list[int]:
 
 def _explain(messages: Conversation, arguments: Namespace) -> int:
     if arguments.tokens or arguments.history is not None:
-        raise UsageError("--explain prints no tokens and looks for every history: leave out --tokens and --history")
+        raise UsageError("--explain cannot be combined with --tokens or --history")
     if arguments.file == arguments.explain == "-":
         raise UsageError("the conversation and the prompt cannot both be standard input")
     styles = STYLES.values() if arguments.style is None else [STYLES[arguments.style]]
-    prompt = _prompt(arguments.explain)
-    told = explain(prompt, messages, styles=styles, next_turn_role=_next_role(arguments))
-    print(told)
-    return Exit.CONFORMS if isinstance(told, Recognised) else Exit.DIVERGES
+    prompt = parse_ids(arguments.explain, read_document(arguments.explain))
+    explanation = explain(prompt, messages, styles=styles, next_turn_role=_next_role(arguments))
+    print(explanation)
+    return Exit.CONFORMS if isinstance(explanation, Recognised) else Exit.DIVERGES
 
 
 def _next_role(arguments: Namespace) -> Role | None:
-    if arguments.purpose not in _NEXT:
-        raise UsageError(f"--for {arguments.purpose} has no styles: use --for {' or '.join(_NEXT)}")
-    return _NEXT[arguments.purpose]
+    if arguments.purpose not in _NEXT_ROLES:
+        raise UsageError(f"--for {arguments.purpose} has no styles: use --for {' or '.join(_NEXT_ROLES)}")
+    return _NEXT_ROLES[arguments.purpose]
 
 
-def _prompt(file: str) -> list[int]:
-    """The ids of a prompt. Of a text every marker is taken for its special token: a text cannot show otherwise."""
-    document = read_document(file)
+def parse_ids(file: str, document: str) -> list[int]:
+    """Return the token ids of a document: a JSON list of ids, or Harmony text. Markers in text become special tokens.
+
+    Raises:
+        UsageError: The JSON list is invalid, or has an item that is not an integer.
+    """
     if not document.lstrip().startswith("["):
         return encode_with_special_tokens(document)
     try:
-        value = loads(document)
+        values = items(loads(document))
     except InvalidJsonError as problem:
-        raise UsageError(f"{named(file)} begins as a JSON list and is none: {one_line(problem)}") from None
-    found = [item for item in items(value) if isinstance(item, int) and not isinstance(item, bool)]
-    if len(found) < len(items(value)):
-        raise UsageError(f"{named(file)} is a JSON list, but not of token ids")
-    return found
+        raise UsageError(f"{named(file)}: invalid JSON list: {one_line(problem)}") from None
+    ids = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
+    if len(ids) < len(values):
+        wrong = next(value for value in values if not isinstance(value, int) or isinstance(value, bool))
+        raise UsageError(f"{named(file)}: invalid token id: expected an integer, got {dumps(wrong)}")
+    return ids
 
 
 def read_document(file: str) -> str:
-    """The text of a file, or of standard input where the name is `-`.
+    """Return the text of a file, or of standard input for `-`.
 
     Raises:
-        UsageError: there is no such file, or it is no UTF-8.
+        UsageError: The file cannot be read, or is not valid UTF-8.
     """
     try:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
@@ -131,31 +141,34 @@ def read_document(file: str) -> str:
     except OSError as problem:
         raise UsageError(f"{named(file)}: {problem.strerror}") from None
     except UnicodeDecodeError as problem:
-        raise UsageError(f"{named(file)} is no UTF-8 text (byte {problem.start})") from None
+        raise UsageError(f"{named(file)}: invalid UTF-8 at byte {problem.start}") from None
 
 
 def read_json(file: str) -> Json:
-    """The JSON value of a file.
+    """Return the JSON value of a file, or of standard input for `-`.
 
     Raises:
-        UsageError: it is none.
+        UsageError: The file cannot be read, or is not valid JSON.
     """
     try:
         return loads(read_document(file))
     except InvalidJsonError as problem:
-        raise UsageError(f"{named(file)} is no JSON: {one_line(problem)}") from None
+        raise UsageError(f"{named(file)}: invalid JSON: {one_line(problem)}") from None
 
 
 def named(file: str) -> str:
-    """What a file is called in a message."""
+    """Return the name of a file for messages."""
     return "standard input" if file == "-" else file
 
 
 def one_line(problem: Exception) -> str:
-    """What an error says, in one line."""
+    """Return the message of an error on one line."""
     return " ".join(str(problem).split())
 
 
 COMMAND = Command(
-    name="render", help="a conversation as JSON to Harmony text or token ids", configure=configure, run=execute
+    name="render",
+    help="render a conversation (JSON) as Harmony text or token ids",
+    configure=configure,
+    run=execute,
 )

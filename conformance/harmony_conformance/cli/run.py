@@ -1,4 +1,4 @@
-"""`harmony-conformance run TARGET`: test an endpoint, or judge a recording again."""
+"""`harmony-conformance run TARGET`: test an endpoint, or judge a recording."""
 
 from __future__ import annotations
 
@@ -58,38 +58,31 @@ from harmony_conformance.transport.messages import FailureKind
 from harmony_conformance.transport.redaction import Mask
 
 _REASONS_SHOWN = 5
-_OF_THE_ENDPOINT = (
-    "target",
-    "capabilities",
-    "tries",
-    "seed",
-    "started",
-)  # what a recording that is judged again says of itself
+_RECORDED_MEMBERS = ("target", "capabilities", "tries", "seed", "started")
+"""Header members that are copied from the report of a recording."""
 
 
 def configure(parser: ArgumentParser) -> None:
-    """The target, what to send it and how, and where the run is kept."""
+    """Add the options of `run`."""
     add_options(parser)
     parser.epilog = (
-        f"The variables {CA_FILE} and {CA_DIR} name the certificates to trust in place of the usual ones, for a server with a private authority."
-        " HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY are used unless --proxy or --unix-socket is given; the embedded server is never proxied."
+        f"{CA_FILE} and {CA_DIR} name trusted certificates that replace the default ones, for example of a private CA."
+        " HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY apply unless --proxy or --unix-socket is given; the embedded server is never proxied."
     )
     parser.add_argument(
         "--latency",
         type=whole_number(0),
         default=20,
         metavar="N",
-        help="requests of the latency probe after the checks (0: none)",
+        help="number of requests of the latency probe after the checks (default: 20; 0: no probe)",
     )
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="where the run is kept (default: a new folder under runs/)"
-    )
-    parser.add_argument("--list", action="store_true", help="list checks and scenarios, send nothing")
-    parser.add_argument("--dry-run", action="store_true", help="print the requests, send nothing")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="output folder (default: a new folder below runs/)")
+    parser.add_argument("--list", action="store_true", help="list checks and scenarios without sending requests")
+    parser.add_argument("--dry-run", action="store_true", help="print the requests without sending them")
 
 
 def execute(arguments: Namespace) -> int:
-    """Run, write, print; the exit code."""
+    """Run the checks, write the files, print the report and return the exit code."""
     target, options = read_options(arguments)
     options = replace(options, latency_requests=arguments.latency)
     sends_nothing = arguments.list or arguments.dry_run
@@ -117,16 +110,16 @@ def execute(arguments: Namespace) -> int:
     with written(out):
         write_files(report, out, FAIL_ON[arguments.fail_on])
     print_report(report, console)
-    print(f"run kept in {out}", file=sys.stderr)
+    print(f"run written to {out}", file=sys.stderr)
     if finished.unmeasured:
-        print(f"latency was not measured: {finished.unmeasured}", file=sys.stderr)
+        print(f"latency not measured: {finished.unmeasured}", file=sys.stderr)
     code = _exit_code(finished.results, FAIL_ON[arguments.fail_on])
     if (cut := cut_short(finished.series)) is not None:
-        print(f"the run was cut short, {cut.detail}", file=sys.stderr)
+        print(f"run stopped early: {cut.detail}", file=sys.stderr)
         code = max(code, Exit.USAGE) if cut.kind is FailureKind.ACCESS_REFUSED else code
     reasons = [result.reason for result in report.results if result.outcome is Outcome.INCONCLUSIVE]
     if code == Exit.CONFORMS and reasons:
-        print(f"not everything was checked: {len(reasons)} inconclusive, {reasons[0]}", file=sys.stderr)
+        print(f"{len(reasons)} inconclusive results, for example: {reasons[0]}", file=sys.stderr)
     return code
 
 
@@ -140,22 +133,22 @@ def _list(plan: Plan) -> int:
 
 
 def _dry_run(target: Target, options: Options, plan: Plan) -> int:
-    """Every request as it would be sent to an endpoint of which nothing is known."""
-    blank = RequestProfile(model=options.model or "MODEL", extra=options.extra_body, seed=options.seed)
+    """Print every request for an endpoint with unknown capabilities."""
+    unknown = RequestProfile(model=options.model or "MODEL", extra=options.extra_body, seed=options.seed)
     requests = tokens = 0
     for scenario in plan.scenarios:
         api = APIS[scenario.api]
-        asking = replace(blank, api=api, path=api.path)
+        profile = replace(unknown, api=api, path=api.path)
         steps = tuple(expand(scenario))
         bound = options.tries * sum(_most_tokens(step) for step in steps)
         requests, tokens = requests + options.tries * len(steps), tokens + bound
         for step in steps:
             try:
-                body = build_request(step, asking, {}).body.decode("utf-8", "replace")
+                body = build_request(step, profile, {}).body.decode("utf-8", "replace")
             except StepSkippedError:
                 body = dumps(step.request)
             except UnsupportedByApiError as member:
-                body = f"not sent: {api.title} has no {member}"
+                body = f"not sent: {api.title} does not support {member}"
             print(f"{scenario.name}/{scenario.api}/{step.name}: {body}")
         print(f"{scenario.name}: {options.tries * len(steps)} requests, at most {bound} output tokens")
     if options.latency_requests:
@@ -163,48 +156,38 @@ def _dry_run(target: Target, options: Options, plan: Plan) -> int:
         bound, most = most_tokens(*probe), most_requests(*probe)
         requests, tokens = requests + most, tokens + bound
         print(f"latency: {most} requests, at most {bound} output tokens")
-    print(f"{requests} requests, at most {tokens} output tokens; a few more to find out what the endpoint is")
+    print(f"{requests} requests, at most {tokens} output tokens; plus a few requests for discovery")
     return Exit.CONFORMS
 
 
 def _most_tokens(step: Step) -> int:
-    """What a step may cost; a limit that is none is refused, or falls back to what the endpoint allows."""
-    asked = (step.request.get(name) for name in ("max_completion_tokens", "max_tokens"))
-    return next((limit for limit in asked if isinstance(limit, int) and limit > 0), UNSCRIPTED_LIMIT)
+    """Return the maximum output tokens of a step. The endpoint rejects or ignores an invalid limit."""
+    limits = (step.request.get(name) for name in ("max_completion_tokens", "max_tokens"))
+    return next((limit for limit in limits if isinstance(limit, int) and limit > 0), UNSCRIPTED_LIMIT)
 
 
 def _live(
     target: Target, options: Options, plan: Plan, out: Path, key_env: str | None
 ) -> tuple[Run, Fingerprint | None]:
-    """What came of it, and which renderer made the prompts."""
+    """Send the scenarios and return the run, and the renderer that fits its prompts."""
 
-    def told(found: Capabilities | Wait) -> None:
-        if isinstance(found, Wait):
-            print(found, file=sys.stderr)
-            return
-        version_told = f" {found.engine_version}" if found.engine_version else ""
-        base = (target.base or "embedded") + _signs(target, found)
-        served_by = visible(f"{found.engine.name}{version_told} at {base}, model {found.model}")
-        print(f"{served_by}; prompt evidence: {found.prompt.value}; output: {found.output}", file=sys.stderr)
-        if why := found.unknown.get(CHAT_COMPLETIONS.name):
-            print(visible(f"  what it shows could not all be found out ({why})"), file=sys.stderr)
-        for offer in found.api_support:
-            refused = "not offered" if offer.is_known else "whether it is offered could not be found out"
-            output = "the model's own" if offer.script_method is ScriptMethod.NONE else "scripted"
-            told = f"{refused} ({offer.reason})" if offer.reason else f"at {offer.path}, output: {output}"
-            print(visible(f"  {offer.api.title}: {told}"), file=sys.stderr)
+    def print_progress(event: Capabilities | Wait) -> None:
+        if isinstance(event, Wait):
+            print(event, file=sys.stderr)
+        else:
+            _print_capabilities(target, event)
 
-    # opened when there is something to keep: an earlier run survives an endpoint that is down
+    # opened for the first exchange, so that an earlier run survives if the endpoint is down
     recording: list[FileIO] = []
     answered: set[str] = set()
     try:
         with ExitStack() as stack:
-            # both before there are threads: what is forked is there at once
+            # both before any thread starts, because they fork
             base = stack.enter_context(serve_target(target, options)) if is_beside(target, options) else None
             judge = stack.enter_context(judge_of(plan, options))
             advance = stack.enter_context(_progress(plan, options))
 
-            def keep(x: Exchange) -> None:
+            def record(x: Exchange) -> None:
                 line = exchange_line(x)
                 with written(out):
                     if not recording:
@@ -216,12 +199,12 @@ def _live(
                 judge.on_exchange(x, line)
                 advance()
 
-            finished = run_async(run(target, options, plan, keep, told, judge, base))
+            finished = run_async(run(target, options, plan, record, print_progress, judge, base))
             return finished, judge.renderer(finished.series)
     except EndpointUnusableError as problem:
         remove_empty(out)
-        why = problem.told(key_env) if isinstance(problem, KeyRefusedError) and options.key else str(problem)
-        raise UsageError(f"{target}: {why}") from None
+        reason = problem.told(key_env) if isinstance(problem, KeyRefusedError) and options.key else str(problem)
+        raise UsageError(f"{target}: {reason}") from None
     except UsageError:
         remove_empty(out)
         raise
@@ -230,19 +213,24 @@ def _live(
             remove_empty(out)
             raise KeyboardInterrupt("stopped before anything was recorded") from None
         if not answered:
-            raise KeyboardInterrupt(f"stopped before a scenario was answered; discovery is kept in {out}") from None
+            raise KeyboardInterrupt(f"stopped before the first scenario response; discovery is in {out}") from None
         raise KeyboardInterrupt(f"stopped; {kept(out)}") from None
 
 
-def _signs(target: Target, found: Capabilities) -> str:
-    """By what a server was known that nobody had named."""
-    if not target.is_open:
-        return ""
-    return (
-        f" (known by {', '.join(found.signatures)})"
-        if found.signatures
-        else " (which server it is could not be found out)"
-    )
+def _print_capabilities(target: Target, found: Capabilities) -> None:
+    engine_version = f" {found.engine_version}" if found.engine_version else ""
+    base = target.base or "embedded"
+    if target.is_open:
+        base += f" (detected by {', '.join(found.signatures)})" if found.signatures else " (engine not detected)"
+    endpoint = visible(f"{found.engine.name}{engine_version} at {base}, model {found.model}")
+    print(f"{endpoint}; prompt evidence: {found.prompt.value}; output: {found.output}", file=sys.stderr)
+    if reason := found.unknown.get(CHAT_COMPLETIONS.name):
+        print(visible(f"  some capabilities are unknown ({reason})"), file=sys.stderr)
+    for offer in found.api_support:
+        missing = "not offered" if offer.is_known else "support unknown"
+        output = "the model's own" if offer.script_method is ScriptMethod.NONE else "scripted"
+        support = f"{missing} ({offer.reason})" if offer.reason else f"at {offer.path}, output: {output}"
+        print(visible(f"  {offer.api.title}: {support}"), file=sys.stderr)
 
 
 @contextmanager
@@ -265,61 +253,63 @@ def _progress(plan: Plan, options: Options) -> Generator[Callable[[], None]]:
 def _recorded(path: PurePath) -> tuple[Series, ...]:
     series = read_recorded(Path(path))
     if not series:
-        raise UsageError(f"{path}: it holds no exchange")
+        raise UsageError(f"{path}: invalid recording: expected exchanges, got none")
     return tuple(series)
 
 
 def _apis_of(recorded: Iterable[Series]) -> tuple[str, ...]:
-    """The names of the APIs that a recorded run went over, in the order of the table."""
-    found = {x.api for series in recorded for x in series.exchanges.values()}
-    return tuple(name for name in APIS if name in found) or (CHAT_COMPLETIONS.name,)
+    """Return the names of the APIs in a recording, in the order of `APIS`."""
+    names = {x.api for series in recorded for x in series.exchanges.values()}
+    return tuple(name for name in APIS if name in names) or (CHAT_COMPLETIONS.name,)
 
 
 def _replay(path: Path, recorded: Iterable[Series], plan: Plan) -> Run:
     series = in_order(recorded, plan.scenarios)
     first = _first_report(path)
     header = first.header if first is not None else {}
-    ways, unknown = _ways(header), _unknown(header)
-    known = {api: way for api, way in (ways or {}).items() if api not in unknown or _is_offered(header, api)}
+    methods, unknown = _script_methods(header), _unknown_apis(header)
+    known = {
+        api: method
+        for api, method in (methods or {}).items()
+        if api not in unknown
+        or api == CHAT_COMPLETIONS.name
+        or at(header, "capabilities", "apis", api, "offered") is True
+    }
     return Run(
         capabilities=None,
         series=series,
-        results=tuple(left_open(judge_all(series, plan, ways), known, unknown)),
+        results=tuple(left_open(judge_all(series, plan, methods), known, unknown)),
         latency=first.latency if first is not None else (),
         recorded=header,
     )
 
 
 def _first_report(recording: Path) -> Report | None:
-    """The report of the run that a recording is of, None where it does not stand beside it: it knows what the exchanges do not tell."""
+    """Return the report in the folder of a recording, which has facts that exchanges lack. None if there is no such report."""
     try:
         return read_report((recording.parent / REPORT).read_text("utf-8")) if recording.name == EXCHANGES else None
     except (OSError, UnicodeDecodeError, InvalidReportError):
         return None
 
 
-def _ways(header: JsonObject) -> dict[str, ScriptMethod] | None:
-    """How scripts travelled in each API of a recorded run, None where it is not told."""
+def _script_methods(header: JsonObject) -> dict[str, ScriptMethod] | None:
+    """Return the script method of each API of a recorded run, by API name. None if the header lacks that of Chat Completions."""
     capabilities = at(header, "capabilities")
-    told = {CHAT_COMPLETIONS.name: text(at(capabilities, "script"))} | {
+    methods = {CHAT_COMPLETIONS.name: text(at(capabilities, "script"))} | {
         name: text(at(offer, "script")) for name, offer in members(at(capabilities, "apis")).items()
     }
-    known = {name: ScriptMethod(way) for name, way in told.items() if way in set(ScriptMethod)}
+    known = {name: ScriptMethod(method) for name, method in methods.items() if method in set(ScriptMethod)}
     if CHAT_COMPLETIONS.name not in known:
         return None
     by_default = known[CHAT_COMPLETIONS.name]
     if at(capabilities, "chat") is False:
         del known[CHAT_COMPLETIONS.name]
-    return dict.fromkeys(_unknown(header), by_default) | known
+    return dict.fromkeys(_unknown_apis(header), by_default) | known
 
 
-def _unknown(header: JsonObject) -> dict[str, str]:
-    """The APIs of which not all could be found out, and why."""
-    return {name: text(why) for name, why in members(at(header, "capabilities", "unknown")).items()}
-
-
-def _is_offered(header: JsonObject, api: str) -> bool:
-    return api == CHAT_COMPLETIONS.name or at(header, "capabilities", "apis", api, "offered") is True
+def _unknown_apis(header: JsonObject) -> dict[str, str]:
+    """Return the APIs with unknown capabilities, and the reasons."""
+    return {name: text(reason) for name, reason in members(at(header, "capabilities", "unknown")).items()}
 
 
 def _report(
@@ -340,29 +330,25 @@ def _report(
         "tries": options.tries,
         "seed": options.seed,
         "started": finished.started or datetime.now(UTC).isoformat(timespec="seconds"),
-        **{name: finished.recorded[name] for name in _OF_THE_ENDPOINT if name in finished.recorded},
+        **{name: finished.recorded[name] for name in _RECORDED_MEMBERS if name in finished.recorded},
     }
-    again = repeated(options)
+    words = repeated(options)
     lines = (
-        result_line(result, reproduce_result(target, result, by_id, key_env, again)) for result in finished.results
+        result_line(result, reproduce_result(target, result, by_id, key_env, words)) for result in finished.results
     )
     return make_report(header, lines, finished.latency)
 
 
 def _exit_code(results: tuple[Result, ...], fails_on: frozenset[Severity]) -> int:
-    match worst(results, fails_on):
-        case Outcome.ERROR:
-            return Exit.OUR_ERROR
-        case Outcome.FAIL:
-            code = Exit.DIVERGES
-        case _:
-            code = Exit.CONFORMS
+    outcome = worst(results, fails_on)
+    if outcome is Outcome.ERROR:
+        return Exit.OUR_ERROR
     if not any(result.applied and result.severity is Severity.MUST for result in results):
         reasons = Counter(result.reason for result in results if result.reason).most_common(_REASONS_SHOWN)
-        told = "; ".join(f"{reason}: {times}" for reason, times in reasons)
-        print(f"nothing could be checked: not one MUST check applied ({told})", file=sys.stderr)
+        details = "; ".join(f"{reason}: {times}" for reason, times in reasons)
+        print(f"nothing could be checked: no MUST check was applicable ({details})", file=sys.stderr)
         return Exit.USAGE
-    return code
+    return Exit.DIVERGES if outcome is Outcome.FAIL else Exit.CONFORMS
 
 
-COMMAND = Command(name="run", help="test an endpoint, or judge a recording again", configure=configure, run=execute)
+COMMAND = Command(name="run", help="test an endpoint, or judge a recording", configure=configure, run=execute)

@@ -1,4 +1,4 @@
-"""The folder of a run: where it is kept, what may be overwritten there, and what is left where it can not be written."""
+"""Folder of a run: creation, protection of foreign files, errors while writing."""
 
 from __future__ import annotations
 
@@ -26,27 +26,31 @@ _MARKS: Mapping[str, tuple[bytes, ...]] = MappingProxyType(
         "report.html": (b"(harmony-conformance)</title>",),
     }
 )
-"""The files of a run, and what stands near the beginning of each, by which it is known as one."""
+"""The files of a run, with text in the first `_BEGIN` bytes that identifies them."""
 
 
 def folder(out: Path) -> Path:
-    """The folder, made where there is none; refused before anything is sent where nothing can be written."""
+    """Create the folder if necessary and return it.
+
+    Raises:
+        UsageError: The folder is not writable, or has a file of the same name that no run wrote.
+    """
     try:
         out.mkdir(parents=True, exist_ok=True)
         if not os.access(out, os.W_OK | os.X_OK):
             raise UsageError(f"--out {out}: not writable")
-        foreign = next((name for name in _MARKS if (out / name).exists() and not _is_ours(out / name)), None)
+        foreign = next((name for name in _MARKS if (out / name).exists() and not _is_of_run(out / name)), None)
         if foreign is not None:
             raise UsageError(
-                f"--out {out}: its {foreign} is no file of a run and is not overwritten: name another folder"
+                f"--out {out}: {foreign} was not written by a run and is not overwritten: use another folder"
             )
     except OSError as problem:
         raise UsageError(f"--out {out}: {problem.strerror}") from None
     return out
 
 
-def _is_ours(path: Path) -> bool:
-    """Whether a run wrote a file; an empty one loses nothing."""
+def _is_of_run(path: Path) -> bool:
+    """Return True for a file that a run wrote, or that is empty."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -55,42 +59,38 @@ def _is_ours(path: Path) -> bool:
 
 
 def tell_replaced(out: Path) -> None:
-    """Say so where an earlier run is kept there."""
+    """Print a line if the folder has an earlier run."""
     if any((out / name).exists() for name in _MARKS):
-        print(f"replaces the run kept in {out}", file=sys.stderr)
+        print(f"replaces the run in {out}", file=sys.stderr)
 
 
 def replace_run(out: Path) -> None:
-    """Take an earlier run's files away: none of them may stand beside another run's exchanges."""
+    """Delete the files of an earlier run, so that no file of it remains with exchanges of another run."""
     tell_replaced(out)
     for name in _MARKS:
         (out / name).unlink(missing_ok=True)
 
 
 def remove_empty(out: Path) -> None:
-    """Take the folder away where nothing was put into it."""
-    with suppress(OSError):  # it held something before
+    """Remove the folder if it is empty."""
+    with suppress(OSError):  # not empty
         out.rmdir()
 
 
 def new_folder(target: Target) -> Path:
-    """A folder below `runs/`, named after the time and the engine, that is not there yet."""
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    name = f"{stamp}-{target.engine.name}"
-    taken = {path.name for path in Path("runs").glob(f"{name}*")}
-    return Path("runs") / next(
-        candidate
-        for candidate in (name, *(f"{name}-{index}" for index in range(2, len(taken) + 3)))
-        if candidate not in taken
-    )
+    """Return a path below `runs/` that does not exist yet, named after the time and the engine."""
+    name = f"{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}-{target.engine.name}"
+    existing = {path.name for path in Path("runs").glob(f"{name}*")}
+    candidates = (name, *(f"{name}-{index}" for index in range(2, len(existing) + 3)))
+    return Path("runs") / next(candidate for candidate in candidates if candidate not in existing)
 
 
 @contextmanager
 def written(out: Path) -> Generator[None]:
-    """What can not be written, as on a disk that is full, is told in one line, with what is kept all the same.
+    """Turn an `OSError`, for example of a full disk, into a one-line error that names the recorded exchanges.
 
     Raises:
-        UsageError: it can not be written.
+        UsageError: A file cannot be written.
     """
     try:
         yield
@@ -100,6 +100,6 @@ def written(out: Path) -> Generator[None]:
 
 
 def kept(out: Path) -> str:
-    """Where the exchanges are that a run left behind, and how they are judged."""
-    again = f"harmony-conformance run {shlex.quote(f'replay:{out / EXCHANGES}')}"
-    return f"what was recorded is kept in {out}, judge it: {again}"
+    """Return the path of the recorded exchanges and the command that judges them."""
+    command = f"harmony-conformance run {shlex.quote(f'replay:{out / EXCHANGES}')}"
+    return f"exchanges recorded in {out}; to judge them: {command}"

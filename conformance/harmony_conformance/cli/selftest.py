@@ -1,11 +1,11 @@
-"""`harmony-conformance selftest`: every defect against every check, and blind mutants."""
+"""`harmony-conformance selftest`: test every check on every defect, and on blind mutants."""
 
 from __future__ import annotations
 
 import os
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -14,92 +14,84 @@ from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import Json, dumps
 from harmony_conformance.reference_server.defects import DEFECTS
+from harmony_conformance.runner.options import whole_number
 from harmony_conformance.runner.run import make_plan
 from harmony_conformance.selftest.mutation_score import BlindScore, judge_mutants_of
 from harmony_conformance.selftest.selftest import EVERY_API, DefectResult, SelfTest, run_selftest, sample
 from harmony_conformance.selftest.through_proxy import UnknownThroughError, Watched, run_through, way_named
 
 _SHOWN = 20
+_WORKERS = os.cpu_count() or 1
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Where the result goes."""
+    """Add the options of `selftest`."""
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="write [{defect, caught, caught_by, unrelated}] to FILE"
     )
     parser.add_argument(
         "--every",
-        type=_at_least_one,
+        type=whole_number(1),
         default=1,
         metavar="N",
-        help="only each Nth defect, and no mutants: a sample, which proves what it ran and nothing of the rest (default 1: all of it)",
+        help="test only every Nth defect, without mutants (default: 1, all)",
     )
     parser.add_argument(
-        "--through",
-        metavar="NAME",
-        help="put what NAME offers (`proxy`) in between, and tell which defects it sees, which it cannot see, and why",
+        "--through", metavar="NAME", help="run through NAME (e.g. `proxy`) and list which defects it detects"
     )
     parser.add_argument(
         "--evidence",
         type=Path,
         metavar="FILE",
-        help="write what shows each defect of the prompt to FILE, as golden/evidence.json has it",
+        help="write the evidence for each prompt defect (evidence.json) to FILE",
     )
 
 
-def _at_least_one(written: str) -> int:
-    if not written.isdecimal() or int(written) < 1:
-        raise ArgumentTypeError(f"{written!r} is no whole number from 1 on")
-    return int(written)
-
-
 def execute(arguments: Namespace) -> int:
-    """Test the suite on itself."""
+    """Run the selftest and return the exit code."""
     console = Console(highlight=False)
     for option, file in (("--json", arguments.json), ("--evidence", arguments.evidence)):
-        _try_to_write(option, file)
+        _check_writable(option, file)
+    defects = tuple(DEFECTS)[:: arguments.every]
     if arguments.through is not None:
-        return _through(console, arguments.through, tuple(DEFECTS)[:: arguments.every], arguments.json)
-    if arguments.every > 1:
-        return _sampled(console, tuple(DEFECTS)[:: arguments.every], arguments.json)
-    outcome = run_selftest(DEFECTS, lambda result: _tell(console, result), _workers())
-    blind = judge_mutants_of(sample(outcome.correct.series, make_plan(EVERY_API)), _workers())
-    _summary(console, outcome, blind)
+        return _through(console, arguments.through, defects, arguments.json)
+    outcome = run_selftest(defects, lambda result: _print_defect(console, result), _WORKERS)
     rows: list[Json] = [dict(result.line()) for result in outcome.defects]
+    if arguments.every > 1:
+        _write("--json", arguments.json, rows)
+        return _summarize_sample(console, outcome)
+    blind = judge_mutants_of(sample(outcome.correct.series, make_plan(EVERY_API)), _WORKERS)
+    _summarize(console, outcome, blind)
     _write("--json", arguments.json, rows)
     _write("--evidence", arguments.evidence, {switch: dict(shown.line()) for switch, shown in outcome.evidence.items()})
     return Exit.CONFORMS if outcome.passed and not blind.unexplained else Exit.DIVERGES
 
 
-def _sampled(console: Console, defects: Sequence[str], file: Path | None) -> int:
-    """Some of the defects only; what needs all of them (idle checks, mutants, the table of evidence) is left out, and said to be."""
-    outcome = run_selftest(defects, lambda result: _tell(console, result), _workers())
-    rows: list[Json] = [dict(result.line()) for result in outcome.defects]
-    _write("--json", file, rows)
-    for fault in outcome.faults:
-        console.print(f"[bold red]{fault}[/]", soft_wrap=True)
+def _summarize_sample(console: Console, outcome: SelfTest) -> int:
+    """Print the result for a part of the defects. Idle checks, mutants and the table of evidence need all of them."""
+    _print_faults(console, outcome.faults)
     clean = sum(result.as_expected for result in outcome.defects)
     console.print(
-        f"a sample: {clean} of {len(rows)} defects caught by just the checks that are named for them, {len(DEFECTS) - len(rows)} not run; no blind mutants"
+        f"sample: {clean} of {len(outcome.defects)} defects detected by exactly the expected checks, "
+        f"{len(DEFECTS) - len(outcome.defects)} not run; no blind mutants"
     )
-    return Exit.CONFORMS if clean == len(rows) and not outcome.faults else Exit.DIVERGES
+    return Exit.CONFORMS if clean == len(outcome.defects) and not outcome.faults else Exit.DIVERGES
 
 
 def _through(console: Console, way: str, defects: Sequence[str], file: Path | None) -> int:
-    """What a proxy sees of each defect."""
+    """Run the defects through a proxy, print those that are detected in its traffic, and return the exit code."""
     try:
         through = way_named(way)
     except UnknownThroughError as problem:
         raise UsageError(f"--through {problem}") from None
-    outcome = run_through(through, defects, lambda one: _tell_watched(console, one), workers=_workers())
+    outcome = run_through(through, defects, lambda one: _print_watched(console, one), workers=_WORKERS)
     _write("--json", file, [dict(one.line()) for one in outcome.watched])
-    for fault in outcome.faults:
-        console.print(f"[bold red]{fault}[/]", soft_wrap=True)
+    _print_faults(console, outcome.faults)
     seen = sum(bool(one.seen) for one in outcome.watched)
     reasons = Counter(reason for one in outcome.watched if not one.seen for reason in _reasons(one))
     console.print(
-        f"{outcome.exchanges} exchanges of the correct server went through; of {len(outcome.watched)} defects {seen} are seen in the traffic alone, "
-        f"{len(outcome.watched) - seen} are not:",
+        f"{outcome.exchanges} exchanges of the correct server were proxied; {seen} of {len(outcome.watched)} defects "
+        f"are detected in the traffic alone, {len(outcome.watched) - seen} are not:",
         soft_wrap=True,
     )
     for reason, count in reasons.most_common():
@@ -107,31 +99,25 @@ def _through(console: Console, way: str, defects: Sequence[str], file: Path | No
     return Exit.CONFORMS if outcome.passed else Exit.DIVERGES
 
 
-def _tell_watched(console: Console, one: Watched) -> None:
-    what = ", ".join(one.seen) if one.seen else "; ".join(_reasons(one))
-    console.print(f"{'[green]seen[/]' if one.seen else 'not seen'} {one.defect}: {what}", soft_wrap=True)
-    for problem, checks in (("missed", one.missed), ("failed, and is not there for it", one.unrelated)):
-        if checks:
-            console.print(f"  [bold red]{problem}:[/] {', '.join(checks)}", soft_wrap=True)
+def _print_watched(console: Console, one: Watched) -> None:
+    details = ", ".join(one.seen) if one.seen else "; ".join(_reasons(one))
+    console.print(f"{'[green]detected[/]' if one.seen else 'not detected'} {one.defect}: {details}", soft_wrap=True)
+    _print_problems(console, (("missed", one.missed), ("unexpected failures", one.unrelated)))
 
 
 def _reasons(one: Watched) -> Sequence[str]:
-    """Why none of the checks that are there for it failed, each reason once."""
+    """Return the distinct reasons why none of the defect's checks failed."""
     return tuple(dict.fromkeys(f"the check needs {reason}" for reasons in one.unseen.values() for reason in reasons))
 
 
-def _workers() -> int:
-    return os.cpu_count() or 1
-
-
-def _try_to_write(option: str, file: Path | None) -> None:
-    """Find out before minutes of work would be lost; a file that was not there is not left behind."""
+def _check_writable(option: str, file: Path | None) -> None:
+    """Raise before minutes of work would be lost. A file that did not exist is removed again."""
     if file is None:
         return
-    was_there = file.exists()
+    existed = file.exists()
     try:
         file.open("ab").close()
-        if not was_there:
+        if not existed:
             file.unlink()
     except OSError as problem:
         raise UsageError(f"{option} {file}: {problem.strerror}") from None
@@ -146,23 +132,28 @@ def _write(option: str, file: Path | None, value: Json) -> None:
         raise UsageError(f"{option} {file}: {problem.strerror}") from None
 
 
-def _tell(console: Console, result: DefectResult) -> None:
+def _print_defect(console: Console, result: DefectResult) -> None:
     verdict = "[green]caught[/]" if result.caught else "[bold red]MISSED[/]"
     console.print(
-        f"{verdict} {result.defect}: {', '.join(result.caught_by) or 'no check that is there for it failed'}",
-        soft_wrap=True,
+        f"{verdict} {result.defect}: {', '.join(result.caught_by) or 'no expected check failed'}", soft_wrap=True
     )
-    if result.unrelated:
-        console.print(f"  [bold red]unrelated checks failed too:[/] {', '.join(result.unrelated)}", soft_wrap=True)
-    if result.missed:
-        console.print(f"  [bold red]named for it, and did not fail:[/] {', '.join(result.missed)}", soft_wrap=True)
+    problems = (("unrelated checks failed too", result.unrelated), ("expected to fail but passed", result.missed))
+    _print_problems(console, problems)
 
 
-def _summary(console: Console, outcome: SelfTest, blind: BlindScore) -> None:
-    for fault in outcome.faults:
+def _print_problems(console: Console, problems: Iterable[tuple[str, Sequence[str]]]) -> None:
+    for problem, checks in problems:
+        if checks:
+            console.print(f"  [bold red]{problem}:[/] {', '.join(checks)}", soft_wrap=True)
+
+
+def _print_faults(console: Console, faults: Iterable[str]) -> None:
+    for fault in faults:
         console.print(f"[bold red]{fault}[/]", soft_wrap=True)
-    for check in outcome.never_triggered:
-        console.print(f"[bold red]{check} catches nothing[/]", soft_wrap=True)
+
+
+def _summarize(console: Console, outcome: SelfTest, blind: BlindScore) -> None:
+    _print_faults(console, (*outcome.faults, *(f"{check} detects no defect" for check in outcome.never_triggered)))
     console.print()
     console.print(
         f"blind mutants: {blind.made} made, {blind.killed} killed, {blind.varied} reported as a variant, "
@@ -173,13 +164,14 @@ def _summary(console: Console, outcome: SelfTest, blind: BlindScore) -> None:
         console.print(f"  {count} survive: {reason}", soft_wrap=True)
     for survivor in blind.unexplained[:_SHOWN]:
         console.print(f"  [bold red]unexplained:[/] {dumps(survivor)}", soft_wrap=True)
-    caught = sum(result.caught for result in outcome.defects)
+    results = outcome.defects
     console.print(
-        f"named defects: {caught} of {len(outcome.defects)} caught, {sum(bool(result.unrelated) for result in outcome.defects)} with unrelated failures, "
-        f"{sum(bool(result.missed) for result in outcome.defects)} with a named check that did not fail"
+        f"named defects: {sum(result.caught for result in results)} of {len(results)} caught, "
+        f"{sum(bool(result.unrelated) for result in results)} with unrelated failures, "
+        f"{sum(bool(result.missed) for result in results)} with an expected check that passed"
     )
 
 
 COMMAND = Command(
-    name="selftest", help="every defect against every check; blind mutants", configure=configure, run=execute
+    name="selftest", help="test every check on every defect and on blind mutants", configure=configure, run=execute
 )

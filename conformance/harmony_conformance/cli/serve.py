@@ -1,4 +1,4 @@
-"""`harmony-conformance serve`: the reference provider, with defects where asked for."""
+"""`harmony-conformance serve`: run the reference server, optionally with defects."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ _DIGITS = len(str(_HIGHEST))
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Where to listen, and what to get wrong."""
-    parser.add_argument("--host", default="127.0.0.1", metavar="H")
-    parser.add_argument("--port", type=_port, default=8000, metavar="P", help="default: 8000; 0 takes a free one")
-    parser.add_argument(
-        "--defect", action="append", default=[], metavar="ID", help="a defect to switch on; may be repeated"
-    )
-    parser.add_argument("--list-defects", action="store_true", help="list the defects and stop")
+    """Add the options of `serve`."""
+    parser.add_argument("--host", default="127.0.0.1", metavar="H", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--port", type=_port, default=8000, metavar="P", help="port (default: 8000; 0: any free port)")
+    parser.add_argument("--defect", action="append", default=[], metavar="ID", help="enable this defect (repeatable)")
+    parser.add_argument("--list-defects", action="store_true", help="list the defects and exit")
 
 
 def execute(arguments: Namespace) -> int:
@@ -31,7 +29,7 @@ def execute(arguments: Namespace) -> int:
         return Exit.CONFORMS
     unknown = [defect for defect in arguments.defect if defect not in DEFECTS and defect not in SURFACE_DEFECTS]
     if unknown:
-        raise UsageError(f"no defect {unknown[0]!r}: --list-defects lists them")
+        raise UsageError(f"invalid --defect: expected an id of --list-defects, got {unknown[0]!r}")
     try:
         serve(arguments.host, arguments.port, arguments.defect)
     except OSError as problem:
@@ -42,10 +40,10 @@ def execute(arguments: Namespace) -> int:
 def _port(text: str) -> int:
     digits = text.lstrip("0") or "0"
     if not text.isascii() or not text.isdigit() or len(digits) > _DIGITS or int(digits) > _HIGHEST:
-        raise ArgumentTypeError(f"{text!r} is no port: a whole number from 0 to {_HIGHEST}")
+        raise ArgumentTypeError(f"expected a port from 0 to {_HIGHEST}, got {text!r}")
     return int(digits)
 
 
 COMMAND = Command(
-    name="serve", help="the reference provider, with switchable defects", configure=configure, run=execute
+    name="serve", help="run the reference server, optionally with defects", configure=configure, run=execute
 )

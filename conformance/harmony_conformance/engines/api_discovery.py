@@ -28,7 +28,6 @@ class ApiSupport:
     """Support of one API by an endpoint.
 
     Attributes:
-        path: Path of the probe requests.
         reason: Cause why the API is not offered or could not be probed; empty if it is offered.
         is_known: False if the probe had no result, for example because of a rate limit.
         ids_field: Request member that makes the response show token ids, None if unsupported.
@@ -36,7 +35,6 @@ class ApiSupport:
         steady_count: True if two equal requests reported the same number of prompt tokens.
         prompt_endpoint: Endpoint that shows a prompt without generating; None if unsupported.
         count_endpoint: Path that returns the number of prompt tokens; None if unsupported.
-        exchanges: The probes and their responses.
     """
 
     api: Api

@@ -64,19 +64,18 @@ class Capabilities:
         prompt_echo: Response member with the prompt, None if unsupported.
         count_endpoint: Path that returns the number of prompt tokens; None if unsupported.
         reasoning_field: Member in which a response showed reasoning, None if no response did.
-        api_support: Support of the other APIs of the run.
         engine: Engine whose request members the probes used.
         signatures: Evidence by which the engine was detected; empty if the user named it.
         unknown: Reasons of incomplete probes, by the name of the API.
     """
 
     model: str
-    engine_version: str | None
+    engine_version: str | None = None
     prompt: PromptLevel
-    ids_field: str | None
-    prompt_endpoint: PromptEndpoint | None
+    ids_field: str | None = None
+    prompt_endpoint: PromptEndpoint | None = None
     script_method: ScriptMethod
-    steady_count: bool
+    steady_count: bool = False
     exchanges: tuple[Exchange, ...]
     generates: bool = True
     speaks_chat: bool = True
@@ -148,9 +147,7 @@ class ProbeOptions:
     """Options of discovery.
 
     Attributes:
-        engine: Profile whose request members are probed.
         script: Value of `--script`.
-        extra: Members added to every request.
         apis: APIs to probe besides Chat Completions.
         detect_engine: True if the user did not name the engine.
     """
@@ -256,10 +253,7 @@ async def _without_chat(limits: RateLimitedProbes, question: ProbeOptions, plain
     counted = best.steady_count or best.count_endpoint is not None
     return Capabilities(
         model=text(plain["model"]),
-        engine_version=None,
         prompt=_prompt_level(best.ids_field, best.prompt_endpoint, counted=counted),
-        ids_field=None,
-        prompt_endpoint=None,
         script_method=best.script_method,
         steady_count=best.steady_count,
         exchanges=(*probes, *(x for one in apis for x in one.exchanges)),
@@ -296,12 +290,9 @@ async def _without_generation(
                 raise
     return Capabilities(
         model=text(at(first.chat_request, "model")),
-        engine_version=None,
         prompt=PromptLevel.RENDERED,
-        ids_field=None,
         prompt_endpoint=side,
         script_method=method,
-        steady_count=False,
         exchanges=tuple(probes),
         generates=False,
     )
@@ -387,13 +378,6 @@ def _chat(body: JsonObject) -> Request:
 
 
 def _exchange(step: str, body: JsonObject, sent: SendResult) -> Exchange:
-    return Exchange(
-        id=f"discovery/chat/{step}/0",
-        scenario=DISCOVERY,
-        step=step,
-        request=_chat(body),
-        response=sent.response,
-        failure=sent.failure,
-        retry_waits=sent.retry_waits,
-        validity=Validity.VALID,
-    )
+    ident = f"discovery/chat/{step}/0"
+    x = Exchange(id=ident, scenario=DISCOVERY, step=step, request=_chat(body), validity=Validity.VALID)
+    return with_response(x, sent)

@@ -24,13 +24,12 @@ from harmony_conformance.transport.messages import Request, Response
 _VERSION = "/version"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class EngineSignature:
     """Signature of an engine in the response to a GET.
 
     Attributes:
         holds: Predicate over the response and its JSON body.
-        about: Description for the report.
         version: Path of the version in the body; empty if the body has none.
     """
 
@@ -54,37 +53,21 @@ def _has(*names: str) -> Callable[[Response, Json], bool]:
 
 
 SIGNS: tuple[EngineSignature, ...] = (
-    EngineSignature(engine="reference", path=MODELS, holds=_server("harmony-conformance"), about="the header `server`"),
-    EngineSignature(engine="llamacpp", path=MODELS, holds=_server("llama.cpp"), about="the header `server`"),
-    EngineSignature(engine="vllm", path=MODELS, holds=_owned_by("vllm"), about="`owned_by`"),
-    EngineSignature(engine="sglang", path=MODELS, holds=_owned_by("sglang"), about="`owned_by`"),
-    EngineSignature(engine="llamacpp", path=MODELS, holds=_owned_by("llamacpp"), about="`owned_by`"),
+    EngineSignature("reference", MODELS, _server("harmony-conformance"), "the header `server`"),
+    EngineSignature("llamacpp", MODELS, _server("llama.cpp"), "the header `server`"),
+    EngineSignature("vllm", MODELS, _owned_by("vllm"), "`owned_by`"),
+    EngineSignature("sglang", MODELS, _owned_by("sglang"), "`owned_by`"),
+    EngineSignature("llamacpp", MODELS, _owned_by("llamacpp"), "`owned_by`"),
     EngineSignature(
-        engine="tgi",
-        path="/info",
-        holds=lambda _, body: at(body, "router") == "text-generation-router",
-        about="`router`",
-        version=("version",),
+        "tgi", "/info", lambda _, body: at(body, "router") == "text-generation-router", "`router`", ("version",)
+    ),
+    EngineSignature("ollama", "/", lambda response, _: b"Ollama is running" in response.body, "the greeting"),
+    EngineSignature("ollama", "/api/version", _has("version"), "`version`", ("version",)),
+    EngineSignature(
+        "llamacpp", "/props", _has("default_generation_settings"), "`default_generation_settings`", ("build_info",)
     ),
     EngineSignature(
-        engine="ollama", path="/", holds=lambda response, _: b"Ollama is running" in response.body, about="the greeting"
-    ),
-    EngineSignature(
-        engine="ollama", path="/api/version", holds=_has("version"), about="`version`", version=("version",)
-    ),
-    EngineSignature(
-        engine="llamacpp",
-        path="/props",
-        holds=_has("default_generation_settings"),
-        about="`default_generation_settings`",
-        version=("build_info",),
-    ),
-    EngineSignature(
-        engine="sglang",
-        path="/server_info",
-        holds=_has("tp_size", "mem_fraction_static"),
-        about="`mem_fraction_static`",
-        version=("version",),
+        "sglang", "/server_info", _has("tp_size", "mem_fraction_static"), "`mem_fraction_static`", ("version",)
     ),
 )
 """In order of detection: signatures in the model list first, and an engine's own before those that other engines copied."""

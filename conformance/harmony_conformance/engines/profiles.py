@@ -66,7 +66,6 @@ class PromptEndpoint:
     """Endpoint that shows the prompt of a chat request without generating.
 
     Attributes:
-        path: Path of the request.
         extra: Member added to the request, with the value true.
         ids: Path of the ids in the response, a list of numbers or of objects with `id`; empty if it returns text.
         text: Path of the text in the response, with markers as text. It proves structure, not the tokens of markers.

@@ -1,4 +1,4 @@
-"""A report as the files of a run directory: `report.jsonl`, `junit.xml`, `report.md`, `report.html`."""
+"""Files of a run directory: `report.jsonl`, `junit.xml`, `report.md`, `report.html`."""
 
 from __future__ import annotations
 
@@ -16,43 +16,37 @@ from harmony_conformance.report.model import Report
 from harmony_conformance.runtime.processes import cores, forked, may_fork
 
 Renderer = Callable[[Report, frozenset[Severity]], str]
-RENDERERS: Mapping[str, Renderer] = MappingProxyType(
-    {
-        "html": html,
-        "md": markdown,
-        "junit": junit,
-    }
-)
+RENDERERS: Mapping[str, Renderer] = MappingProxyType({"html": html, "md": markdown, "junit": junit})
 _NAMES = {"html": "report.html", "md": "report.md", "junit": "junit.xml"}
-_BESIDE = ("junit", "md")
-_WORTH_A_PROCESS = 5_000
-"""Results: to draw the files of 45,000 takes two seconds."""
+_IN_SECOND_PROCESS = ("junit", "md")
+_MIN_FOR_SECOND_PROCESS = 5_000
+"""Minimum number of results for a second process. Rendering the files of 45,000 results takes two seconds."""
 
 REPORT = "report.jsonl"
-"""The file that says everything; the others are drawn from it."""
+"""The complete report; all other files are rendered from it."""
 
 
 def write_files(report: Report, out: Path, fails_on: frozenset[Severity]) -> None:
-    """Write all files; from the JSON lines all others can be drawn again. Where there is much to write, two are drawn in a process of their own meanwhile."""
-    is_long = len(report.results) >= _WORTH_A_PROCESS and cores() > 1
-    beside = forked(_draw_beside, report, out, fails_on) if is_long and may_fork() else None
+    """Write all files to `out`. For a long report, a second process renders two of them meanwhile."""
+    is_long = len(report.results) >= _MIN_FOR_SECOND_PROCESS and cores() > 1
+    process = forked(_render_in_second_process, report, out, fails_on) if is_long and may_fork() else None
     lines = "".join(line + "\n" for line in report.lines())
     (out / REPORT).write_bytes(lines.encode("utf-8", "backslashreplace"))
-    _draw(report, out, fails_on, [form for form in RENDERERS if form not in _BESIDE])
-    if beside is not None:
-        beside.join()
-    if beside is None or beside.exitcode != 0:  # whatever kept it from it is told here
-        _draw(report, out, fails_on, _BESIDE)
+    _render(report, out, fails_on, [form for form in RENDERERS if form not in _IN_SECOND_PROCESS])
+    if process is not None:
+        process.join()
+    if process is None or process.exitcode != 0:  # after a failure, try again here, where the error is reported
+        _render(report, out, fails_on, _IN_SECOND_PROCESS)
 
 
-def _draw(report: Report, out: Path, fails_on: frozenset[Severity], forms: Iterable[str]) -> None:
+def _render(report: Report, out: Path, fails_on: frozenset[Severity], forms: Iterable[str]) -> None:
     for form in forms:
         (out / _NAMES[form]).write_bytes(RENDERERS[form](report, fails_on).encode("utf-8", "backslashreplace"))
 
 
-def _draw_beside(report: Report, out: Path, fails_on: frozenset[Severity]) -> None:
-    gc.disable()  # to look through what the other process made would copy all of it
+def _render_in_second_process(report: Report, out: Path, fails_on: frozenset[Severity]) -> None:
+    gc.disable()  # a collection would touch, and so copy, all memory shared with the parent
     try:
-        _draw(report, out, fails_on, _BESIDE)
+        _render(report, out, fails_on, _IN_SECOND_PROCESS)
     except OSError:
         sys.exit(1)

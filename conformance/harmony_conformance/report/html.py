@@ -1,6 +1,6 @@
-"""A report as one HTML page: nothing to load, no script, and under a policy that allows neither. Reads on a phone, in the dark and on paper.
+"""HTML report: one page without scripts and external resources, which its content security policy forbids.
 
-`page.html.jinja` is the page. `markup.printed` escapes each value that it prints.
+`page.html.jinja` is the template; `markup.printed` escapes each value that it prints. Supports phones, dark mode and print.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _STANDING = {
 }
 _MEANING = {
     Outcome.PASS: "the requirement was met wherever it applied",
-    Outcome.FAIL: "it was not met at least once",
+    Outcome.FAIL: "the requirement was violated at least once",
     Outcome.VARIANT: "a legitimate difference, never a failure",
-    Outcome.INCONCLUSIVE: "the scenario should have shown it and did not: neither a pass nor a failure",
-    Outcome.NOT_APPLICABLE: "the conditions of the check do not hold, or the endpoint does not show enough",
-    Outcome.ERROR: "this suite went wrong, not the endpoint",
+    Outcome.INCONCLUSIVE: "the scenario never exercised the check: neither a pass nor a failure",
+    Outcome.NOT_APPLICABLE: "the conditions of the check do not hold, or the endpoint lacks the evidence it needs",
+    Outcome.ERROR: "an internal error of this suite, not of the endpoint",
 }
 
 
 def html(report: Report, fails_on: frozenset[Severity] = MUST_FAILS) -> str:
-    """Return the page; failures of the severities in `fails_on` decide the verdict."""
+    """Return the page. Failures of the severities in `fails_on` decide the verdict."""
     return _template().render(report=report, verdict=judged(report, fails_on), checks=by_check(report))
 
 

@@ -1,4 +1,4 @@
-"""Text in templates: escaped wherever a template prints it, so that no text of a server or a model can become markup by oversight."""
+"""HTML escaping for templates: every printed value is escaped, so that text of a server or a model never becomes markup."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _PIECES = {
 
 
 def shown(value: str, keep: str = "") -> Markup:
-    """Return the text escaped for HTML, with each run of characters that cannot be seen spelled out and marked."""
-    if value.isprintable():  # nearly always true
+    """Return the text escaped for HTML, with invisible characters except `keep` written as escapes and marked."""
+    if value.isprintable():  # the usual case
         return escape(value)
     runs = groupby(value, key=lambda char: char in keep or char.isprintable())
     return Markup().join(
@@ -29,12 +29,12 @@ def shown(value: str, keep: str = "") -> Markup:
 
 
 def pieces(parts: Iterable[TextStretch], keep: str = "\n") -> Markup:
-    """Return a text that was cut or compared, with marks around differences and the length of each gap."""
+    """Return a cut or compared text as HTML, with differences marked and the length of each gap."""
     return Markup().join(_PIECES[piece.part].format(shown(piece.text, keep)) for piece in parts)
 
 
 def printed(value: object) -> Markup:
-    """Return a value as the page prints it: markup as it is, all else as text on one line, cut where it is long."""
+    """Return a value as HTML: markup unchanged, other values as text on one line, cut to `LINE_LIMIT` characters."""
     if isinstance(value, Markup):
         return value
     text = str(value)
@@ -42,7 +42,7 @@ def printed(value: object) -> Markup:
 
 
 def prose(value: str) -> Markup:
-    """Return a sentence of the suite or of a source as HTML, with backticks as code."""
+    """Return a sentence as HTML, with code for backticks."""
     parts = value.split("`")
     if len(parts) % 2 == 0:
         return shown(value)
@@ -51,5 +51,5 @@ def prose(value: str) -> Markup:
 
 
 def anchor(value: str) -> str:
-    """Return the text as an id that a link can name."""
+    """Return the text as an HTML id."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", value)

@@ -1,12 +1,13 @@
-"""A report: header, results, latency, footer; one JSON object a line. All renderers read this form, so a report is drawn again at any time.
+"""Model of a report and its file `report.jsonl`: header, results, latency, footer; one JSON object per line.
 
-No clock and no id of a server stands in a result, so two runs of the same server and seed differ in the header's `started` and in nothing else.
+All renderers read this model, so a report can be rendered again from its file. Results have no times and no server ids.
+So two runs of the same server and seed differ only in the header's `started`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from harmony_conformance.json_value import (
@@ -35,13 +36,24 @@ WORDS = {
 }
 
 
+def count_all(counts: Mapping[Outcome, int]) -> str:
+    """Return the count of every outcome in words, as printed on the last line of a report."""
+    return ", ".join(f"{counts[outcome]} {WORDS[outcome]}" for outcome in ORDER)
+
+
+def count_applied(counts: Mapping[Outcome, int]) -> str:
+    """Return the counts above 0 in words, without "not applicable"."""
+    shown = (outcome for outcome in ORDER if counts.get(outcome) and outcome is not Outcome.NOT_APPLICABLE)
+    return ", ".join(f"{counts[outcome]} {WORDS[outcome]}" for outcome in shown)
+
+
 class InvalidReportError(ValueError):
-    """A file that is no report, or a part of one; says what is missing."""
+    """An invalid or incomplete report. The message names the line or the missing part."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResultLine:
-    """A result as it stands in a report: the judge's, and how to reproduce it."""
+    """Result of a check on a scenario, with the command that reproduces it."""
 
     check: str
     severity: Severity
@@ -60,7 +72,7 @@ class ResultLine:
     reason: str = ""
 
     def line(self) -> JsonObject:
-        """The JSON form."""
+        """Return the JSON form."""
         return {
             "kind": "result",
             "check": self.check,
@@ -91,7 +103,7 @@ class Report:
     counts: Counter[Outcome] = field(default_factory=Counter[Outcome])
 
     def lines(self) -> Iterator[str]:
-        """The file's lines."""
+        """Yield the lines of `report.jsonl`."""
         yield dumps({"kind": "header", **self.header})
         yield from (dumps(result.line()) for result in self.results)
         yield from (dumps({"kind": "latency", **measured}) for measured in self.latency)
@@ -99,20 +111,19 @@ class Report:
         yield dumps({"kind": "footer", "counts": counts, "complete": True})
 
     def summary(self) -> str:
-        """The last line a user reads."""
-        return ", ".join(f"{self.counts[outcome]} {WORDS[outcome]}" for outcome in ORDER)
+        """Return the last line of the printed report."""
+        return count_all(self.counts)
 
 
 def make_report(header: JsonObject, results: Iterable[ResultLine], latency: Iterable[JsonObject] = ()) -> Report:
-    """A report of results in any order."""
+    """Return the report of results in any order."""
     ordered = tuple(sorted(results, key=lambda result: (result.check, result.scenario, result.api)))
-    return Report(
-        header=header, results=ordered, latency=tuple(latency), counts=Counter(result.outcome for result in ordered)
-    )
+    counts = Counter(result.outcome for result in ordered)
+    return Report(header=header, results=ordered, latency=tuple(latency), counts=counts)
 
 
 def result_line(result: Result, reproduce: str) -> ResultLine:
-    """The report's form of a judge's result."""
+    """Return the report's form of a judge's result."""
     return ResultLine(
         check=result.check,
         severity=result.severity,
@@ -133,30 +144,28 @@ def result_line(result: Result, reproduce: str) -> ResultLine:
 
 
 def masked(report: Report, mask: Callable[[str], str]) -> Report:
-    """The report with `mask` applied to all that it says."""
+    """Return the report with `mask` applied to its whole JSON text."""
     lines = "\n".join(report.lines())
-    return read_report(shown) if (shown := mask(lines)) != lines else report
+    return read_report(masked_lines) if (masked_lines := mask(lines)) != lines else report
 
 
 def finding_json(finding: Finding) -> JsonObject:
-    """A finding's JSON form, without the members that are empty."""
-    told: JsonObject = {
+    """Return the JSON form of a finding, without optional members that are None."""
+    optional = {"expected": finding.expected, "actual": finding.actual, "excerpt": finding.excerpt}
+    return {
         "verdict": finding.verdict.value,
         "message": finding.message,
         "exchange": finding.exchange,
         "at": finding.at,
+        **{name: value for name, value in optional.items() if value is not None},
     }
-    for name, value in (("expected", finding.expected), ("actual", finding.actual), ("excerpt", finding.excerpt)):
-        if value is not None:
-            told[name] = value
-    return told
 
 
 def read_report(document: str) -> Report:
-    """A report from its lines.
+    """Read the lines of `report.jsonl`.
 
     Raises:
-        BadReport: a line is no JSON, or header or footer is missing (a run that was cut is no report).
+        InvalidReportError: A line is not JSON or of unknown kind, or header or footer is missing, as after an interrupted run.
     """
     header: JsonObject | None = None
     complete = False
@@ -166,7 +175,7 @@ def read_report(document: str) -> Report:
         try:
             value = loads(line)
         except InvalidJsonError as problem:
-            raise InvalidReportError(f"line {position} is no JSON: {problem}") from None
+            raise InvalidReportError(f"line {position}: invalid JSON: {problem}") from None
         match at(value, "kind"):
             case "header":
                 header = {name: member for name, member in members(value).items() if name != "kind"}
@@ -177,11 +186,13 @@ def read_report(document: str) -> Report:
             case "footer":
                 complete = at(value, "complete") is True
             case other:
-                raise InvalidReportError(f"line {position} is of unknown kind {other!r}")
+                raise InvalidReportError(
+                    f"line {position}: invalid kind: expected header, result, latency or footer, got {other!r}"
+                )
     if header is None:
-        raise InvalidReportError("no header line: this is no report.jsonl")
+        raise InvalidReportError("invalid report.jsonl: expected a header line, got none")
     if not complete:
-        raise InvalidReportError("no footer line: the run was cut off, its results are not all there")
+        raise InvalidReportError("incomplete report.jsonl: expected a footer line, got none (interrupted run)")
     return make_report(header, results, latency)
 
 

@@ -96,7 +96,7 @@ def _told(result: ResultLine) -> Iterator[str]:
         yield from _finding(finding)
     if len(failed) > _FINDINGS_SHOWN:
         yield f"  … and {len(failed) - _FINDINGS_SHOWN} more findings in report.jsonl"
-    yield f"  says: {escape(result.quotation)}"
+    yield f"  spec: {escape(result.quotation)}"
     if result.reproduce:
         yield f"  reproduce: {escape(result.reproduce)}"
 

@@ -1,4 +1,4 @@
-"""Texts of servers and models as a reader can take them: control characters spelled out, long ones cut, two that differ set side by side."""
+"""Readable excerpts of texts of servers and models: invisible characters escaped, long texts cut, differences marked."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import StrEnum
+from os.path import commonprefix
 
 LIMIT = 4000
-"""Characters of one text that are shown; all of it stands in report.jsonl."""
+"""Maximum characters of a quoted text; report.jsonl has the whole text."""
 COMMAND_LIMIT = 10_000
-"""Of a command line: cut, it is of no use."""
+"""Maximum characters of a command line, which is useless when cut."""
 LINE_LIMIT = 600
-_AROUND = 160
-_TELLING = 8
+_CONTEXT = 160
+_MIN_COMMON = 8
 _SHORT = 400
-_ALIKE = 0.6
+_MIN_SIMILARITY = 0.6
 
 
 class StretchKind(StrEnum):
-    """What a piece of a text is: as it is on both sides, what differs, or our word on what was left out."""
+    """Kind of a stretch: equal on both sides, different, or a note on omitted text."""
 
     SAME = "same"
     DIFFERS = "differs"
@@ -28,7 +29,7 @@ class StretchKind(StrEnum):
 
 @dataclass(frozen=True)
 class TextStretch:
-    """A stretch of a text; of what was left out, how much."""
+    """A stretch of a text, or the length of an omitted stretch."""
 
     part: StretchKind
     text: str
@@ -37,81 +38,71 @@ class TextStretch:
 Pieces = tuple[TextStretch, ...]
 
 
-def visible(value: str, *, keep: str = "\n") -> str:
-    """The text with control, format and bidirectional characters, odd blanks and lone surrogates spelled out as in a Python string."""
-    if value.isprintable():  # nearly always, and told at once
+def visible(value: str, *, keep: str = "") -> str:
+    """Return the text with characters that are not printable written as Python escapes, except those in `keep`."""
+    if value.isprintable():  # the usual case
         return value
     return "".join(char if char in keep or char.isprintable() else spelled(char) for char in value)
 
 
 def spelled(char: str) -> str:
-    """A character that can not be seen, as its escape."""
+    """Return a character as Python escape."""
     return char.encode("unicode_escape").decode("ascii")
 
 
 def line(value: str) -> str:
-    """The text on one line, of bearable length."""
+    """Return the text on one line of at most `LINE_LIMIT` characters."""
     return plain(cut(value, LINE_LIMIT), keep="")
 
 
 def cut(value: str, limit: int = LIMIT) -> Pieces:
-    """A text, or its beginning and end where it is long."""
+    """Return the text, or its beginning and end if it has more than `limit` characters."""
     return tuple(_cut(StretchKind.SAME, value, limit))
 
 
 def contrast(expected: str, actual: str, limit: int = LIMIT) -> tuple[Pieces, Pieces]:
-    """Two texts with what differs marked, where they are alike enough for that to help; of long equal stretches, what stands next to a difference."""
-    if max(len(expected), len(actual)) <= _SHORT and (compared := _compared(expected, actual)):
+    """Return two texts with differences marked, if they are similar enough. Long equal stretches are cut to their ends."""
+    if max(len(expected), len(actual)) <= _SHORT and (compared := _compare(expected, actual)):
         return compared
-    before = _common(expected, actual)
-    rest = (expected[before:], actual[before:])
-    after = _common(rest[0][::-1], rest[1][::-1])
-    if before + after < _TELLING:
+    before = len(commonprefix((expected, actual)))
+    after = len(commonprefix((expected[before:][::-1], actual[before:][::-1])))
+    if before + after < _MIN_COMMON:
         return cut(expected, limit), cut(actual, limit)
-    return _contrasted(expected, before, after, limit), _contrasted(actual, before, after, limit)
+    return _mark_middle(expected, before, after, limit), _mark_middle(actual, before, after, limit)
 
 
 def plain(pieces: Iterable[TextStretch], *, keep: str = "\n") -> str:
-    """The pieces as text."""
+    """Return the pieces as text."""
     return "".join(
         f"[… {piece.text} left out …]" if piece.part is StretchKind.LEFT_OUT else visible(piece.text, keep=keep)
         for piece in pieces
     )
 
 
-def _compared(expected: str, actual: str) -> tuple[Pieces, Pieces] | None:
-    """Two short texts, difference by difference; None where they have little in common."""
+def _compare(expected: str, actual: str) -> tuple[Pieces, Pieces] | None:
+    """Return two short texts with each difference marked, None if they are not similar."""
     matcher = SequenceMatcher(None, expected, actual, autojunk=False)
-    if matcher.ratio() < _ALIKE:
+    if matcher.ratio() < _MIN_SIMILARITY:
         return None
     steps = [
         (StretchKind.SAME if step == "equal" else StretchKind.DIFFERS, a, b, c, d)
         for step, a, b, c, d in matcher.get_opcodes()
     ]
-    wanted = tuple(TextStretch(part, expected[a:b]) for part, a, b, _, _ in steps if a < b)
-    return wanted, tuple(TextStretch(part, actual[c:d]) for part, _, _, c, d in steps if c < d)
+    expected_pieces = tuple(TextStretch(part, expected[a:b]) for part, a, b, _, _ in steps if a < b)
+    return expected_pieces, tuple(TextStretch(part, actual[c:d]) for part, _, _, c, d in steps if c < d)
 
 
-def _common(one: str, other: str) -> int:
-    """With how many equal characters both begin."""
-    return next(
-        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
-    )
-
-
-def _contrasted(value: str, before: int, after: int, limit: int) -> Pieces:
+def _mark_middle(value: str, before: int, after: int, limit: int) -> Pieces:
+    """Mark the text except the first `before` and the last `after` characters."""
     end = len(value) - after
-    opening, differing, closing = value[:before], value[before:end], value[end:]
-    pieces: list[TextStretch] = []
-    if len(opening) > 2 * _AROUND:
-        pieces += [_left_out(len(opening) - _AROUND), TextStretch(StretchKind.SAME, opening[-_AROUND:])]
+    pieces = [TextStretch(StretchKind.SAME, value[:before])]
+    if before > 2 * _CONTEXT:
+        pieces = [_left_out(before - _CONTEXT), TextStretch(StretchKind.SAME, value[before - _CONTEXT : before])]
+    pieces += _cut(StretchKind.DIFFERS, value[before:end], limit)
+    if after > 2 * _CONTEXT:
+        pieces += [TextStretch(StretchKind.SAME, value[end : end + _CONTEXT]), _left_out(after - _CONTEXT)]
     else:
-        pieces.append(TextStretch(StretchKind.SAME, opening))
-    pieces += _cut(StretchKind.DIFFERS, differing, limit)
-    if len(closing) > 2 * _AROUND:
-        pieces += [TextStretch(StretchKind.SAME, closing[:_AROUND]), _left_out(len(closing) - _AROUND)]
-    else:
-        pieces.append(TextStretch(StretchKind.SAME, closing))
+        pieces.append(TextStretch(StretchKind.SAME, value[end:]))
     return tuple(piece for piece in pieces if piece.text)
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from harmony_conformance.engines.profiles import Engine, ScriptMethod
+from harmony_conformance.engines.render_derender import with_response
 from harmony_conformance.evidence.exchange import Exchange, Validity
 from harmony_conformance.golden.scenario import Send, Step
 from harmony_conformance.json_value import Json, JsonObject, at, items, number, text
@@ -211,19 +212,16 @@ class _Sender:
         return [x for _, x in sorted(done.items())]
 
     async def _one(self, step: str, place: int) -> Exchange:
-        sent = await self.send(self.request)
-        return Exchange(
+        x = Exchange(
             id=f"{SCENARIO}/chat/{step.replace(' ', '-').replace(',', '')}/{place}",
             scenario=SCENARIO,
             step=step,
             attempt=place,
             engine=self.engine,
             request=self.request,
-            response=sent.response,
-            failure=sent.failure,
-            retry_waits=sent.retry_waits,
             validity=Validity.VALID,
         )
+        return with_response(x, await self.send(self.request))
 
 
 def load_name(at_once: int) -> str:
@@ -291,19 +289,8 @@ def _metric(unit: str, values: Iterable[float | None]) -> Json:
     summary = Sample.of(value for value in values if value is not None).summary()
     if summary is None:
         return None
-    return {
-        "unit": unit,
-        "n": summary.n,
-        "median": _rounded(summary.median),
-        "min": _rounded(summary.min),
-        "max": _rounded(summary.max),
-        "p95": _rounded(summary.p95),
-        "p99": _rounded(summary.p99),
-    }
-
-
-def _rounded(value: float | None) -> Json:
-    return None if value is None else round(value, _DIGITS)
+    figures = ((name, getattr(summary, name)) for name in ("n", "median", "min", "max", "p95", "p99"))
+    return {"unit": unit, **{name: None if value is None else round(value, _DIGITS) for name, value in figures}}
 
 
 def _notes(exchanges: Sequence[Exchange], timings: Sequence[Timing]) -> Iterator[str]:

@@ -29,18 +29,8 @@ FAIL_ON = {
 """Severities whose failures count, by the value of `--fail-on`."""
 OWN_MEMBERS = frozenset(
     {
-        "harmony_script",
-        "harmony_script_then",
-        "max_completion_tokens",
-        "max_tokens",
-        "messages",
-        "model",
-        "n",
-        "stream",
-        "stream_options",
-        "tool_choice",
-        "tools",
-        "vllm_xargs",
+        *("harmony_script", "harmony_script_then", "max_completion_tokens", "max_tokens", "messages", "model"),
+        *("n", "stream", "stream_options", "tool_choice", "tools", "vllm_xargs"),
     }
 )
 """Request members that scenarios set; another value would invalidate the checks."""

@@ -24,12 +24,10 @@ class RequestProfile:
     """Properties of the requests to one API of an endpoint.
 
     Attributes:
-        script_capabilities: Calibration of the script method.
         reasoning_field: The endpoint's name of the message member that scenarios call `reasoning`.
         ids_field: Request member that makes the response show token ids, None if unsupported.
         ids_in_streams: True if `ids_field` works for streams as well.
         prompt_echo: Request members that make the response repeat the prompt, None if unsupported.
-        extra: Members added to every request.
         load_metric: Metric of running requests, None if unknown.
     """
 

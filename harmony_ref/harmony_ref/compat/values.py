@@ -8,6 +8,7 @@ All others go through JSON text, as do those that the reader of JSON refuses, fo
 import json
 import marshal
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final, TypeVar, cast
 
 from pydantic import BaseModel
@@ -66,20 +67,16 @@ def conversation_values(conversation: Conversation) -> Iterable[message_types.Me
         ValueError: a value that is not a message in the wire form.
         Exception: any error of `to_json`.
     """
-    try:
+    with suppress(*_UNLIKE_ITS_ANNOTATIONS):
         if type(conversation) is Conversation:
             return [_message(message) for message in conversation.messages]
-    except _UNLIKE_ITS_ANNOTATIONS:
-        pass
     return wire_text.read_conversation(conversation.to_json())
 
 
 def message_value(message: Message) -> message_types.Message:
     """Convert a message in its present state; raises as `conversation_values`."""
-    try:
+    with suppress(*_UNLIKE_ITS_ANNOTATIONS):
         return _message(message)
-    except _UNLIKE_ITS_ANNOTATIONS:
-        pass
     return wire_text.read_message(message.to_json())
 
 
@@ -178,9 +175,7 @@ def _channels_key(config: ChannelConfig | None) -> tuple[object, ...] | None:
 def _tools_key(tools: dict[str, ToolNamespaceConfig] | None) -> tuple[object, ...] | None:
     if tools is None:
         return None
-    if type(tools) is not dict:
-        raise _NotPlainError
-    if any(type(namespace) is not ToolNamespaceConfig for namespace in tools.values()):
+    if type(tools) is not dict or any(type(namespace) is not ToolNamespaceConfig for namespace in tools.values()):
         raise _NotPlainError
     return tuple(
         (key, namespace.name, namespace.description, *map(_tool_key, namespace.tools))

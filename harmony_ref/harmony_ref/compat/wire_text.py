@@ -203,9 +203,7 @@ class _Reader:
 
     def _members(self) -> Iterator[str]:
         """Yield the names of the entered object's members; the caller reads each value before the next name."""
-        if self._closes("}"):
-            return
-        while True:
+        for _ in self._elements("}"):
             if self._next() != '"':
                 self._fail("key must be a string", self._at + 1)
             name = self._string()
@@ -213,31 +211,19 @@ class _Reader:
                 self._fail("expected `:`", self._at + 1)
             self._at += 1
             yield name
-            if self._closes("}"):
-                return
-            self._comma("}")
 
-    def _elements(self) -> Iterator[None]:
-        """Yield once for each element of the entered array; the caller reads the element."""
-        if self._closes("]"):
-            return
-        while True:
+    def _elements(self, bracket: str = "]") -> Iterator[None]:
+        """Yield before each element up to the closing bracket; the caller reads the element."""
+        is_first = True
+        while (following := self._next()) != bracket:
+            if not is_first:
+                if following != ",":
+                    self._fail(f"expected `,` or `{bracket}`", self._at + 1)
+                self._at += 1
+            is_first = False
             yield
-            if self._closes("]"):
-                return
-            self._comma("]")
-
-    def _closes(self, bracket: str) -> bool:
-        if self._next() != bracket:
-            return False
         self._at += 1
         self._depth -= 1
-        return True
-
-    def _comma(self, bracket: str) -> None:
-        if self._next() != ",":
-            self._fail(f"expected `,` or `{bracket}`", self._at + 1)
-        self._at += 1
 
     def _enter(self) -> None:
         self._depth += 1

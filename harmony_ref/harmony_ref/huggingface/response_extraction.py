@@ -95,9 +95,7 @@ def _search(value: Json, argument: Json, _: Rule, at: str) -> Json:
 
 
 def _iterate(value: Json, argument: Json, rule: Rule, at: str) -> Json:
-    if rule.get("type") != "array":
-        problem = SchemaProblem.ITERATOR_OUTSIDE_ARRAY
-        raise SchemaRuleError(problem, f"type {rule.get('type')!r}", pointer=at, expected="type 'array'")
+    _check_type("array", SchemaProblem.ITERATOR_OUTSIDE_ARRAY, rule, at)
     items = [_groups(match, at) for match in _matches(value, argument, at)]
     if not items:
         raise NoMatchError
@@ -105,9 +103,7 @@ def _iterate(value: Json, argument: Json, rule: Rule, at: str) -> Json:
 
 
 def _key_values(value: Json, argument: Json, rule: Rule, at: str) -> Json:
-    if rule.get("type") != "object":
-        problem = SchemaProblem.KEY_VALUE_OUTSIDE_OBJECT
-        raise SchemaRuleError(problem, f"type {rule.get('type')!r}", pointer=at, expected="type 'object'")
+    _check_type("object", SchemaProblem.KEY_VALUE_OUTSIDE_OBJECT, rule, at)
     members: dict[str, Json] = {}
     for match in _matches(value, argument, at):
         match _groups(match, at):
@@ -126,6 +122,11 @@ _KEYWORDS: Final[Mapping[str, Callable[[Json, Json, Rule, str], Json]]] = {
     "x-regex-iterator": _iterate,
     "x-regex-key-value": _key_values,
 }
+
+
+def _check_type(name: str, problem: SchemaProblem, rule: Rule, at: str) -> None:
+    if rule.get("type") != name:
+        raise SchemaRuleError(problem, f"type {rule.get('type')!r}", pointer=at, expected=f"type {name!r}")
 
 
 def _matches(value: Json, argument: Json, at: str) -> Iterator[re.Match[str]]:

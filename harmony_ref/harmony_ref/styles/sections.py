@@ -68,15 +68,12 @@ def _tools_text(tools: Tools, function_text: Callable[[ToolDescription], str]) -
 def _namespace_text(namespace: ToolNamespaceConfig, function_text: Callable[[ToolDescription], str]) -> str:
     if not namespace.tools:
         return tools_text({namespace.name: namespace}).removeprefix("# Tools\n\n")
-    description = "".join(f"// {line}\n" for line in _lines(namespace.description or ""))
+    # as the library splits lines: a trailing line end does not begin another line
+    lines = namespace.description.removesuffix("\n").split("\n") if namespace.description else []
+    description = "".join("// " + line.removesuffix("\r") + "\n" for line in lines)
     functions = [function_text(tool) for tool in namespace.tools]
     opened = f"## {namespace.name}\n\n{description}namespace {namespace.name} {{"
     return _BLANK_LINE.join([opened, *functions, f"}} // namespace {namespace.name}"])
-
-
-def _lines(text: str) -> list[str]:
-    """Split a text as the library does: a trailing line end does not begin another line."""
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
 
 
 class _SpelledNumber(int):

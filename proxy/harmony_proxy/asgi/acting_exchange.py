@@ -20,15 +20,13 @@ class ActingExchange:
 
     def __init__(self, guard: Guard, receive: Receive, send: Send, clock: Clock, gauges: Gauges) -> None:
         self.recorder = guard.recorder
-        self._guard = guard
+        self._guard, self._gauges = guard, gauges
         self._receive, self._send, self._clock = receive, send, clock
-        self._gauges = gauges
         self._is_over = self._has_left = self._is_started = self._is_held = self._is_own_answer = False
         self._reported: tuple[End, str] | None = None
         self._stopped = asyncio.Event()
         self._start: Message = {"type": "http.response.start"}
-        self.started = time.time()
-        self._begun = clock()
+        self.started, self._begun = time.time(), clock()
 
     async def receive(self) -> Message:
         """Receive a message for the application; a disconnect once its response is blocked."""

@@ -15,6 +15,7 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from harmony_proxy.asgi.acting_exchange import ActingExchange
 from harmony_proxy.capture.observation import (
@@ -38,7 +39,6 @@ from harmony_proxy.guard.guard import Guard
 from harmony_proxy.guard.response_head import ResponseHeads
 from harmony_proxy.judging.counters import Gauges
 from harmony_proxy.judging.judge_queue import LARGE_BYTES, JudgeQueue
-from harmony_proxy.policy.policy import Policy
 
 _BYPASSES = frozenset({"http.response.pathsend", "http.response.zerocopysend", "http.response.trailers"})
 """ASGI extensions that would bypass a guard that repairs or blocks."""
@@ -78,23 +78,19 @@ class HarmonyGuard:
         self._app = app
         environment = from_environment(os.environ)
         loaded = load_rules(Path(policy)) if isinstance(policy, str | Path) else policy
-        self._rules = rules = environment.rules if loaded is None else loaded
-        self._policy: Policy = rules.policy
-        self._observes = rules.policy.observes
+        self._rules = environment.rules if loaded is None else loaded
+        self._observes = self._rules.policy.observes
         self._limit, self._clock = limit, clock
-        judging = environment.judging
-        settings = replace(
-            judging,
-            log=Path(log) if log is not None else judging.log,
-            excerpts=excerpts if excerpts is not None else judging.excerpts,
-            capture=capture if capture is not None else judging.capture,
-        )
-        self._queue = handing or JudgeQueue(settings)
+        options: dict[str, Any] = {
+            "log": Path(log) if log is not None else None,
+            "excerpts": excerpts,
+            "capture": capture,
+        }
+        changes = {name: value for name, value in options.items() if value is not None}
+        self._queue = handing or JudgeQueue(replace(environment.judging, **changes))
         self._run = os.urandom(4).hex()
         self._app_reports_end = getattr(app, "reports_end", False)
-        self._starts: dict[
-            str, bytes
-        ] = {}  # first value of a note, by path; only for observed paths of a supported API
+        self._starts: dict[str, bytes] = {}  # first value of a note, by path; only observed paths of a supported API
         self._due = 1  # number of ended exchanges at which to pack the queue
         self._terms = Terms(clock, limit, self._queue.problem)
         self.gauges = Gauges()
@@ -172,7 +168,7 @@ class HarmonyGuard:
     async def _serve_acting(self, scope: Scope, receive: Receive, send: Send) -> None:
         name = self._next_id()
         guard = Guard(
-            self._policy,
+            self._rules.policy,
             request_id=name,
             limit=self._limit,
             actors=self._rules.handlers,

@@ -36,16 +36,13 @@ _FAILURES = {
 
 @dataclass(frozen=True, kw_only=True)
 class BuiltExchange:
-    """A recorded exchange, prepared for judging.
-
-    `unjudged` is the reason if there is no `exchange`. `request_id` is the `x-request-id` of the server or the client.
-    """
+    """A recorded exchange, prepared for judging."""
 
     kept: RecordedExchange
     end: End
-    request_id: str
+    request_id: str  # `x-request-id` of the server or the client
     exchange: Exchange | None
-    unjudged: str
+    unjudged: str  # the reason if there is no exchange
 
 
 def build_exchange(kept: RecordedExchange, *, engine: str = "openai") -> BuiltExchange:
@@ -92,29 +89,30 @@ def _is_judged(record: RecordedExchange) -> bool:
     return record.method == "POST" and bool(api_of(record.path))
 
 
+_REFUSALS = {
+    End.MALFORMED: "the request is malformed: ",
+    End.REFUSED: "the proxy did not pass all of the request on: ",
+}
+_UNJUDGED_ENDS = {
+    End.SHUT_DOWN: "the proxy was stopped before the answer was complete",
+    End.EARLY: "the server answered, or broke off, before it had all of the request",
+    End.BLOCKED: "blocked before the answer was complete",
+}
+
+
 def _reason_not_to_judge(record: RecordedExchange) -> str:
-    if record.end == End.MALFORMED:
-        return f"the request is malformed: {record.detail}"
-    if record.end == End.REFUSED:
-        return f"the proxy did not pass all of the request on: {record.detail}"
+    end = End(record.end)
+    if end in _REFUSALS:
+        return _REFUSALS[end] + record.detail
     if not _is_judged(record):
         return "not a request of a supported API"
     if not record.is_whole:
         return f"larger than the limit of {record.limit} bytes for an exchange"
-    if record.end == End.SHUT_DOWN:
-        return "the proxy was stopped before the answer was complete"
-    if record.end == End.EARLY:
-        return "the server answered, or broke off, before it had all of the request"
-    if record.end == End.BLOCKED:
-        return "blocked before the answer was complete"
-    return ""
+    return _UNJUDGED_ENDS.get(end, "")
 
 
 def _has_final_event(x: Exchange) -> bool:
-    """Return True if the last event of the API came.
-
-    Clients may leave after it (the official one on `[DONE]`), before the end of the body.
-    """
+    """Return True if the last event of the API came. Clients may leave after it: the official one on `[DONE]`."""
     if x.events is None or not x.events.events:
         return False
     last = x.events.events[-1]
@@ -132,12 +130,8 @@ def _exchange(
     failure = Failure(kind=_FAILURES[end], detail=record.detail) if end in _FAILURES else None
     compressed = (Chunk(at=0.0, data=record.request_body),)
     chunks = decode_chunks(compressed, _encoding(request_headers), limit=record.limit)
-    request = Request(
-        method=record.method,
-        path=record.path,
-        headers=_retained(request_headers, words),
-        body=b"".join(chunk.data for chunk in chunks),
-    )
+    headers, body = _retained(request_headers, words), b"".join(chunk.data for chunk in chunks)
+    request = Request(method=record.method, path=record.path, headers=headers, body=body)
     if in_body := request_secrets(request.json):
         words = (*words, *in_body)
         body = b"".join(chunk.data for chunk in Mask(in_body).chunks(chunks))
@@ -165,7 +159,7 @@ def _chunks(record: RecordedExchange) -> Iterator[Chunk]:
 
 
 def _encoding(headers: Sequence[_Header]) -> str:
-    return ", ".join([value for name, value in headers if name == "content-encoding"])
+    return ", ".join(value for name, value in headers if name == "content-encoding")
 
 
 def _decode(headers: Headers) -> list[_Header]:

@@ -22,16 +22,10 @@ class BodyDecodingError(ValueError):
 
 
 class _Unpacker(Protocol):
-    """A decompressor of one body."""
-
     @property
-    def is_complete(self) -> bool:
-        """True if the body may end here."""
-        ...
+    def is_complete(self) -> bool: ...
 
-    def unpack(self, data: bytes) -> bytes:
-        """Return more of the body, decompressed."""
-        ...
+    def unpack(self, data: bytes) -> bytes: ...
 
 
 class Unpacking:
@@ -110,8 +104,7 @@ def decode_chunks(chunks: Iterable[Chunk], encoding: str, *, limit: int) -> tupl
         except BodyDecodingError as problem:
             raise BodyDecodingError(str(problem).replace(f"than {left} ", f"than {limit} ")) from None
         left -= len(unpacked)
-        if unpacked:
-            decoded.append(Chunk(at=chunk.at, data=unpacked))
+        decoded += [Chunk(at=chunk.at, data=unpacked)] if unpacked else []
     return tuple(decoded)
 
 
@@ -128,10 +121,7 @@ class _Member(Protocol):
 
 
 class _Members:
-    """Decompresses a sequence of gzip members or zstd frames. Other bytes after one are padding, as in most clients.
-
-    State: the current member, whether it is the first, whether it has had output, and whether only padding is left.
-    """
+    """Decompresses a sequence of gzip members or zstd frames. Other bytes after one are padding, as in most clients."""
 
     def __init__(self, make: Callable[[], _Member]) -> None:
         self._make = make
@@ -189,8 +179,7 @@ class _Brotli:
         return bool(self._decompressor.is_finished())
 
     def unpack(self, data: bytes) -> bytes:
-        unpacked: bytes = self._decompressor.process(data)
-        return unpacked
+        return bytes(self._decompressor.process(data))
 
 
 def _gzip() -> _Unpacker:
@@ -199,12 +188,7 @@ def _gzip() -> _Unpacker:
 
 def _zstd() -> _Unpacker:
     library = importlib.import_module("zstandard")
-
-    def frame() -> _Member:
-        decompressor: _Member = library.ZstdDecompressor().decompressobj()
-        return decompressor
-
-    return _Members(frame)
+    return _Members(lambda: library.ZstdDecompressor().decompressobj())
 
 
 # The second value is the number of bytes per step: the output of a step is checked against the limit before the next.

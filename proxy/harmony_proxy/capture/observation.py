@@ -43,8 +43,7 @@ LEFT = "harmony_guard.left"
 class ClientConnection(Protocol):
     """State of the client's connection that no ASGI message contains."""
 
-    fault: str
-    """Reason why a malformed request was aborted; it quotes nothing of the request."""
+    fault: str  # reason why a malformed request was aborted; it quotes nothing of the request
 
     def has_left(self) -> bool:
         """Return True if the client is gone, even while nothing is read from it."""
@@ -62,7 +61,6 @@ _AGAIN_BYTES = 64 * 1024
 """Bytes retained past the limit before the next summary, which takes time proportional to the length of the note."""
 
 _BYTES = frozenset({bytes, bytearray, memoryview})  # types of a request's body in ASGI servers
-
 _SMALL_BYTES = 1024  # largest last part of a request or response that is not counted: `HEADER_COST` includes it
 
 
@@ -135,9 +133,8 @@ class Observer:
                     headers = message["headers"]
                 except KeyError:  # optional; a test before takes longer
                     headers = []
-                if (
-                    headers.__class__ is list or iter(headers) is not headers
-                ):  # an iterator can be read only once, by the server
+                # an iterator can be read only once, by the server
+                if headers.__class__ is list or iter(headers) is not headers:
                     note += headers  # a copy: other middleware may change the list
             elif message["type"] == "http.response.body":
                 self.note += (self.terms.clock(), b"")
@@ -201,25 +198,13 @@ def read_note(note: Note, epoch: float) -> RecordedExchange:
     path += (mark + query).decode("latin-1")
     parsed = _parse(note)
     totals = _totals(parsed) if parsed.totals is not None else None
-    is_whole = totals is None
+    request, parts, times = (parsed.request, parsed.parts, parsed.times) if totals is None else ([], [], [])
     end, detail = parsed.end
     return kept(
         (
-            f"{run}-{number}",
-            epoch + begun,
-            "POST",
-            path,
-            request_headers,
-            parsed.request if is_whole else [],
-            parsed.status,
-            parsed.headers,
-            parsed.parts if is_whole else [],
-            parsed.times if is_whole else [],
-            begun,
-            parsed.over,
-            ENDS.index(end),
-            parsed.limit,
-            (detail, totals and totals[:4], {}, (), {}, 0.0),
+            *(f"{run}-{number}", epoch + begun, "POST", path, request_headers, request),
+            *(parsed.status, parsed.headers, parts, times, begun, parsed.over, ENDS.index(end), parsed.limit),
+            (detail, totals and totals[:4], dict[str, int](), (), dict[str, str](), 0.0),
         )
     )
 
@@ -272,9 +257,7 @@ class _ParsedNote(NamedTuple):
 
 
 def _parse(note: Note) -> _ParsedNote:
-    request: list[bytes] = []
-    parts: list[bytes] = []
-    times: list[float] = []
+    request, parts, times = list[bytes](), list[bytes](), list[float]()
     status: int | None = None
     headers: list[tuple[bytes, bytes]] = []
     totals: _Totals | None = None
@@ -319,11 +302,10 @@ def _parse(note: Note) -> _ParsedNote:
 
 def _totals(parsed: _ParsedNote) -> _Totals:
     before = parsed.totals or _Totals(0, 0, 0, None, parsed.last)
-    first = parsed.times[0] if before.first is None and parsed.times else before.first
     return _Totals(
-        before.request_bytes + sum(map(len, parsed.request)),
-        before.response_bytes + sum(map(len, parsed.parts)),
-        before.chunks + len(parsed.parts),
-        first,
-        parsed.last,
+        request_bytes=before.request_bytes + sum(map(len, parsed.request)),
+        response_bytes=before.response_bytes + sum(map(len, parsed.parts)),
+        chunks=before.chunks + len(parsed.parts),
+        first=parsed.times[0] if before.first is None and parsed.times else before.first,
+        last=parsed.last,
     )

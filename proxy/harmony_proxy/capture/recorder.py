@@ -1,12 +1,12 @@
-"""Recorder of one exchange. Sans-IO: it never waits, raises, changes or parses anything.
+"""Recorder of one exchange. Sans-IO: it never waits, raises, changes or parses anything; `build_exchange` does that later.
 
-Memory is bounded: past the limit, bytes are only counted, and the exchange is reported as too large to judge. Expensive
-steps (parsing headers, decompression, masking credentials) run later in another process, in `build_exchange`.
+Memory is bounded: past the limit, bytes are only counted, and the exchange is reported as too large to judge.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
@@ -48,18 +48,13 @@ def early(end: End, detail: str) -> tuple[End, str]:
 
 
 class RecordedExchange(NamedTuple):
-    """A finished exchange as plain values.
-
-    The credentials in `request_headers` and `query` are masked wherever the server echoes them, and never written.
-    The unit of times is seconds after the request was sent, but `started` is a Unix time.
-    The bodies are retained if `is_whole` is true.
-    """
+    """A finished exchange as plain values. Times are seconds after the request was sent."""
 
     id: str
-    started: float
+    started: float  # Unix time
     method: str
     path: str
-    query: str
+    query: str  # its credentials, and those of the headers, are never written, and masked where the server echoes them
     request_headers: tuple[tuple[bytes, bytes], ...]
     request_body: bytes
     request_bytes: int
@@ -74,7 +69,7 @@ class RecordedExchange(NamedTuple):
     seconds: float
     end: str
     detail: str
-    is_whole: bool
+    is_whole: bool  # the bodies are retained
     limit: int
     repaired: dict[str, int]
     blocked: tuple[str, ...]
@@ -88,41 +83,24 @@ Gone = tuple[int, int, int, float | None]
 Further = tuple[str, Gone | None, dict[str, int], tuple[str, ...], dict[str, str], float]
 """Detail of the end, totals, and actions: repaired, blocked, left, seconds added."""
 
-Packed = tuple[
-    str,
-    float,
-    str,
-    str,
-    Headers,
-    list[bytes],
-    int | None,
-    Headers,
-    list[bytes],
-    list[float],
-    float,
-    float,
-    int,
-    int,
-    Further,
-]
-"""An exchange for the queue, built without copying: id, start; method, path, headers and body of the request.
+_Request = tuple[str, str, Headers, list[bytes]]  # method, path, headers and body
+_Response = tuple[int | None, Headers, list[bytes], list[float]]  # status, headers, chunks and their times
 
-Then status, headers, chunks and times of the response, and the zero of the times. The last values are the end time, the
-end (an index of `ENDS`), the limit, and `Further`.
+Packed = tuple[str, float, *_Request, *_Response, float, float, int, int, Further]
+"""An exchange for the queue, built without copying: id, start, request, response, and the zero of the times.
+
+Then the time of the end, the end (an index of `ENDS`), the limit, and `Further`.
 """
 
 
 class Recorder:
-    """State: the recorded bytes, the free memory, and the end.
-
-    The guard sets `repaired`, `blocked`, `left` and `added`. `is_partial` is true while more of the request is to come.
-    """
+    """State: the recorded bytes, the free memory, and the end. The guard sets `repaired`, `blocked`, `left` and `added`."""
 
     added = 0.0
     repaired: Mapping[str, int] = MappingProxyType({})
     blocked: tuple[str, ...] = ()
     left: Mapping[str, str] = MappingProxyType({})
-    is_partial = False
+    is_partial = False  # true while more of the request is to come
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
@@ -220,7 +198,7 @@ class Recorder:
             self._limit,
             (
                 self._detail,
-                (totals.request_bytes, totals.response_bytes, totals.chunks, totals.first_byte) if totals else None,
+                astuple(totals) if totals else None,
                 dict(self.repaired),
                 tuple(self.blocked),
                 dict(self.left),
@@ -233,29 +211,25 @@ class Recorder:
         return kept(self.packed(name, started))
 
     def _past_limit(self) -> _Totals:
-        totals = self._totals
-        if totals is None:
-            totals = self._totals = _Totals()
-            totals.request_bytes = sum(map(len, self._request))
+        if self._totals is None:
+            self._totals = _Totals(sum(map(len, self._request)))
             for data, at in zip(self._parts, self._times, strict=True):
-                totals.count(len(data), at)
-            self._request.clear()
-            self._parts.clear()
-            self._times.clear()
-        return totals
+                self._totals.count(len(data), at)
+            for retained in (self._request, self._parts, self._times):
+                retained.clear()
+        return self._totals
 
 
+@dataclass
 class _Totals:
     """Totals of an exchange that is too large to retain."""
 
-    __slots__ = ("chunks", "first_byte", "request_bytes", "response_bytes")
-
-    def __init__(self) -> None:
-        self.request_bytes = self.response_bytes = self.chunks = 0
-        self.first_byte: float | None = None
+    request_bytes: int
+    response_bytes: int = 0
+    chunks: int = 0
+    first_byte: float | None = None
 
     def count(self, size: int, at: float) -> None:
-        """Count a chunk of the response."""
         if self.first_byte is None:
             self.first_byte = at
         self.response_bytes += size
@@ -264,23 +238,7 @@ class _Totals:
 
 def kept(packed: Packed) -> RecordedExchange:
     """Decode a packed exchange, which may come from another process."""
-    (
-        name,
-        started,
-        method,
-        path,
-        headers,
-        request,
-        status,
-        answer_headers,
-        parts,
-        times,
-        begun,
-        over,
-        end,
-        limit,
-        more,
-    ) = packed
+    name, started, method, path, headers, request, status, fields, parts, times, begun, over, end, limit, more = packed
     detail, totals, repaired, blocked, left, added = more
     request_body = b"".join(request)
     path, _, query = path.partition("?")
@@ -297,7 +255,7 @@ def kept(packed: Packed) -> RecordedExchange:
         request_body=request_body,
         request_bytes=request_bytes,
         status=status,
-        response_headers=tuple((name, value) for name, value in answer_headers),
+        response_headers=tuple((name, value) for name, value in fields),
         response_body=b"".join(parts),
         times=[at - begun for at in times],
         sizes=sizes,

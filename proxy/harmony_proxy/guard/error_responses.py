@@ -50,10 +50,7 @@ def error_body(api: str, code: str, message: str) -> bytes:
 
 
 def error_event(api: str, code: str, message: str, *, number: int = 0) -> bytes:
-    """Return the last bytes of a stream: an error, and the end marker of the API, if any.
-
-    `number` is the sequence number in the Responses API.
-    """
+    """Return the last bytes of a stream: an error, and the end marker of the API. `number`: of the event (Responses API)."""
     if api_named(api).framing is Framing.LINES:
         return error_body(api, code, message) + b"\n"
     if api == RESPONSES.name:

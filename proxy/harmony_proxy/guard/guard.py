@@ -8,7 +8,8 @@ stops both sides when `must_stop` is true.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from enum import Enum, auto
 
 from harmony_conformance.transport.messages import NO_HEADERS, Request, Response
@@ -63,20 +64,8 @@ class Guard:
     """
 
     __slots__ = (
-        "_actors",
-        "_api",
-        "_heads",
-        "_is_unchanged",
-        "_limit",
-        "_mode",
-        "_pending_head",
-        "_policy",
-        "_request_id",
-        "_route",
-        "_server_head",
-        "_stream",
-        "_unpacking",
-        "_unsent",
+        *("_actors", "_api", "_heads", "_is_unchanged", "_limit", "_mode", "_pending_head", "_policy", "_request_id"),
+        *("_route", "_server_head", "_stream", "_unpacking", "_unsent"),
         *("head", "must_stop", "observes", "problems", "recorder"),
     )
 
@@ -93,13 +82,8 @@ class Guard:
         self.observes = True
         self.head: ResponseHead | None = None
         self.must_stop, self.problems = False, 0
-        self._policy, self._request_id, self._limit, self._actors, self._heads = (
-            policy,
-            request_id,
-            limit,
-            actors,
-            heads,
-        )
+        self._policy, self._request_id, self._limit = policy, request_id, limit
+        self._actors, self._heads = actors, heads
         self._route: Route = OBSERVING
         self._api, self._mode = "", _Mode.PASSING
         self._server_head: ResponseHead | None = None
@@ -116,7 +100,7 @@ class Guard:
 
     def request_head(self, method: str, path: str, headers: Headers) -> Headers:
         """Start the request; return the headers to send on: unchanged, or if the route acts, without compression."""
-        try:
+        with self._counting_problems():
             self.recorder.request_head(method, path, headers)
             route_path = path.partition("?")[0]
             route = self._policy.route(plain(route_path))
@@ -127,17 +111,13 @@ class Guard:
             if self.observes:
                 return headers
             others = [(name, value) for name, value in headers if name.lower() != b"accept-encoding"]
-        except BaseException as error:  # noqa: BLE001 - an internal error must not affect the traffic
-            self._count_problem(error)
-            return headers
-        return [*others, (b"accept-encoding", b"identity")]
+            return [*others, (b"accept-encoding", b"identity")]
+        return headers
 
     def request_body(self, data: bytes) -> None:
         """Record more of the request's body."""
-        try:
+        with self._counting_problems():
             self.recorder.request_body(data)
-        except BaseException as error:  # noqa: BLE001 - as above
-            self._count_problem(error)
 
     def response_head(self, status: int, headers: Headers) -> ResponseHead | None:
         """Start the response, and return the head for the client; None if it is withheld for now."""
@@ -146,7 +126,7 @@ class Guard:
             self._server_head = ResponseHead(status=status, headers=tuple(headers))
             if not self.observes:
                 self._begin(self._server_head)
-        except BaseException as error:  # noqa: BLE001 - as above
+        except BaseException as error:  # noqa: BLE001 - an internal error must not affect the traffic
             self._count_problem(error)
             self._give_up("the answer could not be read")
         if self._mode is _Mode.PASSING and self._server_head is not None:
@@ -180,31 +160,25 @@ class Guard:
 
     def close(self, at: float) -> Closing:
         """End a complete response, and return the rest of what the client gets."""
-        try:
+        with self._counting_problems():
             self.recorder.end(at)
-        except BaseException as error:  # noqa: BLE001 - as above
-            self._count_problem(error)
         match self._mode:
             case _Mode.STREAMING:
                 return Closing(head=None, body=self._guarded(lambda: self._end_stream(is_complete=True)))
             case _Mode.REFUSING:
                 return self._unexamined()
             case _Mode.HELD:
-                try:
+                with self._counting_problems():
                     return self._repair_whole()
-                except BaseException as error:  # noqa: BLE001 - as above
-                    self._count_problem(error)
-                    self._give_up("an internal error")
+                self._give_up("an internal error")
                 return self._unexamined()
             case _:
                 return Closing(head=None, body=[])
 
     def abort(self, end: End, detail: str, at: float) -> Closing:
         """End a truncated exchange, and return the last bytes for the client, whose connection the caller then aborts."""
-        try:
+        with self._counting_problems():
             self.recorder.abort(end, detail, at)
-        except BaseException as error:  # noqa: BLE001 - as above
-            self._count_problem(error)
         is_listening = end not in (End.CLIENT_LEFT, End.SHUT_DOWN)
         if self._mode is _Mode.STREAMING:
             # Without a client too: this records the actions for the log.
@@ -385,6 +359,14 @@ class Guard:
 
     def _note_left(self, why: str) -> None:
         self.recorder.left = {**self.recorder.left, "*": why}
+
+    @contextmanager
+    def _counting_problems(self) -> Generator[None]:
+        """Count an internal error instead of raising it: it must not affect the traffic."""
+        try:
+            yield
+        except BaseException as error:  # noqa: BLE001 - as above
+            self._count_problem(error)
 
     def _count_problem(self, error: BaseException) -> None:
         if isinstance(error, KeyboardInterrupt | SystemExit):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from harmony_conformance.judge.check import Outcome, Severity
@@ -31,20 +31,17 @@ class ResponseHead:
 
 @dataclass(frozen=True, kw_only=True)
 class Closing:
-    """The end of a response, without a `head` if it was sent before, or if there is no response."""
+    """The end of a response."""
 
-    head: ResponseHead | None
+    head: ResponseHead | None  # None: it was sent before, or there is no response
     body: list[bytes]
 
 
 class ResponseHeads(Enum):
-    """The time to send the head of a stream: at once, or with its first bytes.
-
-    With its first bytes, a stream that is blocked before them still becomes a 502.
-    """
+    """The time to send the head of a stream."""
 
     AT_ONCE = auto()
-    WITH_BYTES = auto()
+    WITH_BYTES = auto()  # with its first bytes: a stream that is blocked before them still becomes a 502
 
 
 def values_of(head: ResponseHead) -> dict[str, str]:
@@ -63,23 +60,19 @@ def is_stream(headers: Mapping[str, str]) -> bool:
 
 def named(head: ResponseHead, request_id: str, verdict: str = "") -> ResponseHead:
     """Return the head with the id of the request, and with the verdict unless it is empty."""
-    added = [(REQUEST_ID, request_id.encode("ascii", "replace"))]
-    if verdict:
-        added.append((VERDICT, verdict.encode("ascii", "replace")))
+    added = ((REQUEST_ID, request_id), *([(VERDICT, verdict)] if verdict else ()))
     others = [pair for pair in head.headers if pair[0].lower() not in (REQUEST_ID, VERDICT)]
-    return ResponseHead(status=head.status, headers=(*others, *added))
+    return replace(head, headers=(*others, *((name, value.encode("ascii", "replace")) for name, value in added)))
 
 
 def without_body(head: ResponseHead) -> ResponseHead:
     """Return the head without headers about the body, for a body that may differ from the server's."""
-    headers = tuple(pair for pair in head.headers if pair[0].lower() not in _BODY_HEADERS)
-    return ResponseHead(status=head.status, headers=headers)
+    return replace(head, headers=tuple(pair for pair in head.headers if pair[0].lower() not in _BODY_HEADERS))
 
 
 def with_body(head: ResponseHead, body: bytes) -> ResponseHead:
     """Return the head for a new body, with its length."""
-    changed = without_body(head)
-    return ResponseHead(status=changed.status, headers=(*changed.headers, (b"content-length", b"%d" % len(body))))
+    return replace(head, headers=(*without_body(head).headers, (b"content-length", b"%d" % len(body))))
 
 
 def verdict_of(actions: Actions, results: Iterable[Result]) -> str:

@@ -63,8 +63,7 @@ def count(counts: Tally, built: BuiltExchange, applied: Sequence[Result], not_ap
     others = [result for result in applied if result.outcome is not Outcome.PASS]
     if len(others) < len(applied):
         counts["outcomes", Outcome.PASS] += len(applied) - len(others)
-    for result in others:
-        counts["outcomes", result.outcome] += 1
+    counts.update([("outcomes", result.outcome) for result in others])
     if any(result.outcome is Outcome.FAIL and result.severity is Severity.MUST for result in others):
         counts["failing",] += 1
     for check, times in record.repaired.items():

@@ -1,8 +1,7 @@
-"""CPU throttle of the judge process on machines with few cores.
+"""CPU throttle of the judge process on machines with few cores: while the parent is busy, judging gets a quarter of a CPU.
 
-The lowest priority alone is not enough there: the judge still evicts the traffic's caches. It also uses the second
-hardware thread of the core. So while the parent is busy, judging gets a quarter of a CPU. It never stops completely:
-queued exchanges are judged later.
+The lowest priority alone is not enough there: the judge still evicts the traffic's caches, and uses the second hardware
+thread of the core. It never stops completely: queued exchanges are judged later.
 """
 
 from __future__ import annotations
@@ -11,17 +10,11 @@ import os
 import time
 from collections.abc import Callable
 
-FEW_CORES = 4
-"""Machines with more cores are not throttled."""
-
+FEW_CORES = 4  # machines with more cores are not throttled
 SHARE = 0.25
-BUSY = 0.5
-"""Share of one CPU from which on the parent counts as busy."""
-
+BUSY = 0.5  # share of one CPU from which on the parent counts as busy
 LOOK_SECONDS = 0.05
-WORK_SECONDS = 0.01
-"""CPU time between two pauses."""
-
+WORK_SECONDS = 0.01  # CPU time between two pauses
 LONGEST_SECONDS = 0.2
 
 Seconds = Callable[[], float]
@@ -30,10 +23,7 @@ Seconds = Callable[[], float]
 class CpuThrottle:
     """State: whether the traffic was busy at the last look, and the CPU time since the last pause.
 
-    Args:
-        traffic: returns the CPU seconds used by the traffic so far.
-        own: the same for this process.
-        clock: returns seconds since an arbitrary start.
+    `traffic` and `own` return the CPU seconds of the traffic and of this process so far.
     """
 
     def __init__(self, traffic: Seconds, *, own: Seconds = time.process_time, clock: Seconds = time.monotonic) -> None:

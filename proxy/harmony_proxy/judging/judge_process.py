@@ -113,12 +113,11 @@ class _Frames:
         self._deadline: float | None = None
 
     def stop_soon(self, *_: object) -> None:
-        """Read for `DRAIN_SECONDS` more. The signal handler of SIGTERM."""
+        """Handle SIGTERM: read for `DRAIN_SECONDS` more."""
         self._deadline = self._deadline or time.monotonic() + DRAIN_SECONDS
 
     @property
     def is_stopping(self) -> bool:
-        """True after SIGTERM."""
         return self._deadline is not None
 
     def __iter__(self) -> Iterator[list[RecordedExchange | None]]:
@@ -129,9 +128,7 @@ class _Frames:
         """Return exactly `size` bytes, or none at the end of the input."""
         parts = bytearray()
         while len(parts) < size:
-            if not self._is_ready():
-                return b""
-            data = os.read(self._file, min(size - len(parts), 1 << 20))
+            data = os.read(self._file, min(size - len(parts), 1 << 20)) if self._is_ready() else b""
             if not data:
                 return b""
             parts += data
@@ -204,7 +201,7 @@ class _Totals:
 
     def __init__(self) -> None:
         self.counts: Tally = Counter()
-        self._exchanges: int = 0
+        self._exchanges = 0
         self._reported: int = 0
         self._reported_at = 0.0
 

@@ -41,21 +41,20 @@ _Batch = tuple[bytes, int]  # the body of a frame, and its number of exchanges
 class JudgeQueue:
     """The queue, its thread and the judge process. `say` gets messages of the process: lines without content.
 
-    Attributes:
-        over: finished exchanges that are not packed yet. A caller with many small exchanges appends to it and calls
-            `pack` at intervals: `hand_over` for each costs half as much as recording an answer. Removing requires `_taking`.
+    `over` has the finished exchanges that are not packed yet. A caller with many small exchanges appends to it and calls
+    `pack` at intervals: `hand_over` for each costs half as much as recording an answer. Removing requires `_taking`.
     """
 
     def __init__(
         self,
         settings: JudgeSettings,
         *,
-        say: Callable[[str], None] | None = None,
+        say: Callable[[str], object] = lambda _line: None,
         queued_exchanges: int = QUEUED_EXCHANGES,
         queued_bytes: int = QUEUED_BYTES,
     ) -> None:
         self._settings = settings
-        self._say = say
+        self._report = say
         self.over: list[Handed] = []
         self._batch = min(_BATCH_EXCHANGES, queued_exchanges)
         self._large = min(LARGE_BYTES, queued_bytes)
@@ -187,7 +186,7 @@ class JudgeQueue:
 
     def _take_over(self) -> list[Handed]:
         exchanges = self.over[:]
-        del self.over[: len(exchanges)]  # leaves what the data path appends meanwhile
+        del self.over[: len(exchanges)]  # without those that the data path appends meanwhile
         return exchanges
 
     def _as_frame(self, exchanges: list[Handed]) -> _Batch:
@@ -298,10 +297,6 @@ class JudgeQueue:
                     self._report(text(loads(line)))
                 except InvalidJsonError:
                     self._count(("problems",), 1)
-
-    def _report(self, message: str) -> None:
-        if self._say is not None:
-            self._say(message)
 
     def _count(self, name: tuple[str, ...], times: int) -> None:
         if times:

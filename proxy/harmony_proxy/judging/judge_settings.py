@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from harmony_conformance.json_value import at, dumps, loads, text
+from harmony_conformance.json_value import dumps, loads, members, text
 
 LENGTH_BYTES = 8
 """Size of the big-endian length before each frame."""
@@ -21,16 +21,13 @@ QUOTING = ("redacted", "full", NONE)
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeSettings:
-    """Settings of the judge process. Without a log, failing exchanges are reported to the parent.
-
-    `excerpts` (quotes in findings) and `capture` (samples) are one of `QUOTING`, `priority` is `low` or `normal`.
-    """
+    """Settings of the judge process. Without a log, failing exchanges are reported to the parent."""
 
     log: Path | None = None
-    excerpts: str = NONE
-    capture: str = NONE
+    excerpts: str = NONE  # of `QUOTING`, for findings
+    capture: str = NONE  # of `QUOTING`, for samples
     engine: str = "openai"
-    priority: str = "low"
+    priority: str = LOW
 
     def argument(self) -> str:
         """Return the settings as one command-line argument: JSON."""
@@ -39,12 +36,6 @@ class JudgeSettings:
 
 def read_settings(argument: str) -> JudgeSettings:
     """Parse the result of `JudgeSettings.argument`."""
-    settings = loads(argument)
-    log = text(at(settings, "log"))
-    return JudgeSettings(
-        log=Path(log) if log else None,
-        excerpts=text(at(settings, "excerpts")),
-        capture=text(at(settings, "capture")),
-        engine=text(at(settings, "engine")),
-        priority=text(at(settings, "priority")),
-    )
+    values = {name: text(value) for name, value in members(loads(argument)).items()}
+    log = values.pop("log")
+    return JudgeSettings(log=Path(log) if log else None, **values)

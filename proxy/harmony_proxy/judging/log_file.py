@@ -8,6 +8,16 @@ from contextlib import suppress
 from pathlib import Path
 
 
+def problem_of(log: Path | None) -> str:
+    """Return the reason why lines cannot be appended to the log; empty if they can."""
+    try:
+        if log is not None:
+            log.open("ab").close()
+    except OSError as problem:
+        return problem.strerror or str(problem)
+    return ""
+
+
 class LogFile:
     """An append-only log. State: the open file, and whether its last line is incomplete.
 

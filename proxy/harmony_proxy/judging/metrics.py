@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -58,13 +56,12 @@ class GuardCollector(Collector):
             yield family
         for kind, (name, description) in _HISTOGRAMS.items():
             yield _histogram(name, description, counts, kind)
-        yield GaugeMetricFamily("harmony_guard_open", "Open exchanges.", value=self._gauges.open)
-        yield GaugeMetricFamily(
-            "harmony_guard_held", "Responses buffered until they are complete.", value=self._gauges.held
-        )
-        yield GaugeMetricFamily(
-            "harmony_guard_queued", "Exchanges in the queue of the judge.", value=self._queue.queued
-        )
+        for name, description, value in (
+            ("harmony_guard_open", "Open exchanges.", self._gauges.open),
+            ("harmony_guard_held", "Responses buffered until they are complete.", self._gauges.held),
+            ("harmony_guard_queued", "Exchanges in the queue of the judge.", self._queue.queued),
+        ):
+            yield GaugeMetricFamily(name, description, value=value)
 
 
 def serve_metrics(address: tuple[str, int], queue: JudgeQueue, gauges: Gauges) -> Callable[[], None]:
@@ -75,8 +72,6 @@ def serve_metrics(address: tuple[str, int], queue: JudgeQueue, gauges: Gauges) -
     """
     registry = CollectorRegistry()
     registry.register(GuardCollector(queue, gauges))
-    server: WSGIServer
-    thread: threading.Thread
     server, thread = start_http_server(address[1], addr=address[0], registry=registry)
 
     def stop() -> None:

@@ -55,17 +55,14 @@ def log_line(
         "judged": built.exchange is not None,
     }
     if record.repaired or record.blocked or record.left:
-        repaired: JsonObject = dict(record.repaired)
-        left: JsonObject = dict(record.left)
-        line["acted"] = {"repaired": repaired, "blocked": list(record.blocked), "left": left}
+        line["acted"] = {"repaired": {**record.repaired}, "blocked": [*record.blocked], "left": {**record.left}}
     if built.exchange is None:
         return {**line, "unjudged": built.unjudged}
     others = [result for result in applied if result.outcome is not Outcome.PASS]
     counts = Counter([result.outcome for result in others])
     counts[Outcome.PASS], counts[Outcome.NOT_APPLICABLE] = len(applied) - len(others), not_applicable
-    outcomes: JsonObject = {outcome: counts[outcome] for outcome in ORDER}
     line |= {
-        "outcomes": outcomes,
+        "outcomes": {outcome: counts[outcome] for outcome in ORDER},
         "failed": _checks(others, Outcome.FAIL),
         "variants": _checks(others, Outcome.VARIANT),
         "errors": _checks(others, Outcome.ERROR),
@@ -83,14 +80,9 @@ class Samples:
         self._taken: Counter[str] = Counter()
 
     def take(self, x: Exchange, results: Sequence[Result]) -> JsonObject | None:
-        """Return a sample: the recorded exchange, or its redacted form; None if no sample is needed.
-
-        The credentials are already masked in the exchange.
-        """
-        if self._capture is Excerpts.NONE:
-            return None
+        """Return a sample: the recorded exchange without credentials, or its redacted form; None if no sample is needed."""
         failed = [one.check for one in results if one.outcome is Outcome.FAIL and self._taken[one.check] < SAMPLES]
-        if not failed:
+        if self._capture is Excerpts.NONE or not failed:
             return None
         self._taken.update(failed)
         sample = write_exchange(x)

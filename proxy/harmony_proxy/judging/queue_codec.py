@@ -1,8 +1,7 @@
 """Encoding of exchanges for the judge process: many per frame, as plain values in `marshal` format.
 
-The data path packs several exchanges at once. `marshal` takes about half the time of `pickle`. A few byte strings wait
-in the queue instead of all objects of the exchanges, which every garbage collection would traverse. Both ends run the
-same interpreter, and the pipe between them is private.
+`marshal` takes about half the time of `pickle`; both ends run the same interpreter, and the pipe between them is private.
+The queue has a few byte strings instead of the objects of all exchanges, which garbage collections would traverse.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import marshal
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import EllipsisType
 
 from harmony_proxy.capture.observation import Note, read_note
@@ -56,12 +56,11 @@ def _read_or_none(exchange: Handed, epoch: float) -> RecordedExchange | None:
 
 
 def _packable(exchange: Handed) -> object | None:
-    try:
+    with suppress(ValueError):
         plain = _plain(exchange)
         marshal.dumps(plain, _VERSION)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    except ValueError:
-        return None
-    return plain
+        return plain
+    return None
 
 
 def _plain(value: object) -> object:

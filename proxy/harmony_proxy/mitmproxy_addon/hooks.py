@@ -17,7 +17,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 
 from mitmproxy import ctx
 from mitmproxy.addons.proxyserver import Proxyserver
@@ -44,10 +45,8 @@ class _FlowState:
     __slots__ = ("guard", "id", "is_closed", "is_ended", "is_held", "is_stopped", "sent", "started")
 
     def __init__(self, guard: Guard, name: str) -> None:
-        self.guard = guard
-        self.id = name
-        self.started = time.time()
-        self.sent = _clock()
+        self.guard, self.id = guard, name
+        self.started, self.sent = time.time(), _clock()
         self.is_held = self.is_closed = self.is_stopped = self.is_ended = False
 
     def now(self) -> float:
@@ -69,11 +68,17 @@ class ConformanceAddon:
 
     def __init__(self, queue: JudgeQueue, *, rules: Rules | None = None, prefix: str = "") -> None:
         self.rules = rules or Rules()
-        self._queue = queue
-        self._prefix = prefix
+        self._queue, self._prefix = queue, prefix
         self._flows: dict[str, _FlowState] = {}
-        self._run = os.urandom(4).hex()
-        self._number = 0
+        self._run, self._number = os.urandom(4).hex(), 0
+
+    @contextmanager
+    def _counting_problems(self) -> Generator[None]:
+        """Count an internal error instead of raising it: it must not affect the traffic."""
+        try:
+            yield
+        except Exception:  # noqa: BLE001 - as above
+            self._queue.problem()
 
     def __len__(self) -> int:
         return len(self._flows)
@@ -83,7 +88,7 @@ class ConformanceAddon:
         request, path = flow.request, flow.request.path
         if self._prefix:
             request.path = self._prefix + path
-        try:
+        with self._counting_problems():
             self._number += 1
             name = f"{self._run}-{self._number}"
             guard = Guard(self.rules.policy, request_id=name, actors=self.rules.handlers)
@@ -99,13 +104,10 @@ class ConformanceAddon:
                     return data or []
 
                 request.stream = record
-        except Exception:  # noqa: BLE001 - an internal error must not affect the traffic
-            self._queue.problem()
 
     def request(self, flow: HTTPFlow) -> None:
         """Record the request, which is complete and about to be sent."""
-        state = self._flows.get(flow.id)
-        if state is None:
+        if (state := self._flows.get(flow.id)) is None:
             return
         state.sent = _clock()
         if not flow.request.stream:
@@ -119,8 +121,7 @@ class ConformanceAddon:
         if response.raw_content is not None:  # not from a server: an addon made it
             self._flows.pop(flow.id, None)
             return
-        state = self._flows.get(flow.id)
-        if state is None:
+        if (state := self._flows.get(flow.id)) is None:
             response.stream = True
             return
         try:
@@ -131,8 +132,7 @@ class ConformanceAddon:
 
     def response(self, flow: HTTPFlow) -> Awaitable[None] | None:
         """Finish a response that is complete: sent, or buffered."""
-        state = self._flows.get(flow.id)
-        if state is None:
+        if (state := self._flows.get(flow.id)) is None:
             return None
         if state.is_held:
             return self._release(flow, state)
@@ -146,14 +146,10 @@ class ConformanceAddon:
 
     def error(self, flow: HTTPFlow) -> None:
         """Handle a disconnect of the client, or a connection error of the server."""
-        state = self._flows.get(flow.id)
-        if state is None:
+        if (state := self._flows.get(flow.id)) is None:
             return
-        try:
-            end, detail = _end_of(flow)
-            state.guard.abort(end, detail, state.now())
-        except Exception:  # noqa: BLE001 - as above
-            self._queue.problem()
+        with self._counting_problems():
+            state.guard.abort(*_end_of(flow), state.now())
         self._finish(flow)
 
     def shut_down(self) -> None:
@@ -219,38 +215,32 @@ class ConformanceAddon:
         return act
 
     def _abort(self, flow: HTTPFlow) -> bool:
-        try:
+        with self._counting_problems():  # without an abort the rest of the response is discarded
             return abort_server(flow)
-        except Exception:  # noqa: BLE001 - without an abort the rest of the response is discarded
-            self._queue.problem()
-            return False
+        return False
 
     async def _release(self, flow: HTTPFlow, state: _FlowState) -> None:
         response = flow.response
         try:
-            if response is not None:
-                head, body = await asyncio.to_thread(state.finish_held, response.raw_content or b"")
-                if head is not None:
-                    _set_head(flow, response, head)
-                    response.raw_content = body
-        except Exception:  # noqa: BLE001 - as above
-            self._queue.problem()
+            with self._counting_problems():
+                if response is not None:
+                    head, body = await asyncio.to_thread(state.finish_held, response.raw_content or b"")
+                    if head is not None:
+                        _set_head(flow, response, head)
+                        response.raw_content = body
         finally:
             self._finish(flow)
 
     def _finish(self, flow: HTTPFlow) -> None:
-        state = self._flows.pop(flow.id, None)
-        if state is not None:
+        if (state := self._flows.pop(flow.id, None)) is not None:
             self._hand_over(state)
 
     def _hand_over(self, state: _FlowState) -> None:
-        try:
+        with self._counting_problems():
             for _ in range(state.guard.problems):
                 self._queue.problem()
             recorder = state.guard.recorder
             self._queue.hand_over(recorder.packed(state.id, state.started), recorder.cost)
-        except Exception:  # noqa: BLE001 - as above
-            self._queue.problem()
 
 
 def abort_server(flow: HTTPFlow) -> bool:
@@ -290,5 +280,4 @@ def _end_of(flow: HTTPFlow) -> tuple[End, str]:
         return End.CLIENT_LEFT, detail
     if flow.response is not None:
         return End.CUT, detail
-    connected = flow.server_conn.timestamp_tcp_setup is not None
-    return (End.RESET if connected else End.NO_CONNECTION), detail
+    return (End.NO_CONNECTION if flow.server_conn.timestamp_tcp_setup is None else End.RESET), detail

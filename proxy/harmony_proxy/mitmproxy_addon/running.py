@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import sys
 import tempfile
 from urllib.parse import urlsplit
 
@@ -15,6 +14,7 @@ from mitmproxy.tools.dump import DumpMaster
 
 from harmony_conformance.errors import Exit, UsageError
 from harmony_proxy.configuration import Rules
+from harmony_proxy.judging.console import announce, say
 from harmony_proxy.judging.counters import sentence
 from harmony_proxy.judging.judge_queue import JudgeQueue
 from harmony_proxy.judging.judge_settings import JudgeSettings
@@ -68,19 +68,11 @@ class _Announcement:
     """Prints the address of the proxy when it listens."""
 
     def __init__(self, master: DumpMaster, upstream: str) -> None:
-        self._master = master
-        self._upstream = upstream
+        self._master, self._upstream = master, upstream
 
     def running(self) -> None:
         """Print the address: the sockets are open."""
         server: object = self._master.addons.get("proxyserver")  # type: ignore[no-untyped-call]  # pyright: ignore[reportUnknownMemberType]
         if isinstance(server, Proxyserver):
             host, port = server.listen_addrs()[0][:2]
-            shown = f"[{host}]" if ":" in host else host
-            say(f"listening on http://{shown}:{port}, forwarding to {self._upstream}")
-
-
-def say(line: str) -> None:
-    """Print a line and flush it."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+            announce(host, port, self._upstream)

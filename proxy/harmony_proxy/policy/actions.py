@@ -15,17 +15,11 @@ from harmony_proxy.policy.policy import Action, FailMode
 
 @dataclass(frozen=True, kw_only=True)
 class Actions:
-    """Actions taken on one response, by check id.
-
-    Attributes:
-        repaired: number of repairs by check id.
-        blocked: checks that caused a block.
-        left: reason for each failure that could not be repaired.
-    """
+    """Actions taken on one response, by check id."""
 
     repaired: Mapping[str, int] = field(default_factory=lambda: MappingProxyType(dict[str, int]()))
     blocked: tuple[str, ...] = ()
-    left: Mapping[str, str] = field(default_factory=lambda: MappingProxyType(dict[str, str]()))
+    left: Mapping[str, str] = field(default_factory=lambda: MappingProxyType(dict[str, str]()))  # reasons
 
     def __bool__(self) -> bool:
         return bool(self.repaired or self.blocked or self.left)
@@ -36,12 +30,9 @@ NOTHING_DONE = Actions()
 
 @dataclass(frozen=True, kw_only=True)
 class RepairedAnswer:
-    """Result of repairing a non-streaming response.
+    """Result of repairing a non-streaming response."""
 
-    `body` is the new decoded body, or None if it is unchanged. `results` are the results of the checks.
-    """
-
-    body: bytes | None = None
+    body: bytes | None = None  # decoded; None: unchanged
     actions: Actions = NOTHING_DONE
     results: tuple[Result, ...] = ()
 

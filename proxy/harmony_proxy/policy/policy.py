@@ -133,15 +133,13 @@ def flag_policy(  # noqa: PLR0913 - all policy flags
 def _route(table: Mapping[str, Json], where: str, musts: Collection[str], repairable: Collection[str]) -> Route:
     _check_names(table, ("path", "fail", "fallback", "checks"), where)
     checks = _table(table.get("checks", {}), f"{where}, checks", _RULE)
-    for pattern, action in checks.items():
-        if isinstance(action, dict):
+    rules: dict[str, Action] = {}
+    for pattern, word in checks.items():
+        if isinstance(word, dict):
             raise InvalidPolicyError(
                 f"{where}: invalid check {pattern}: expected a check id in quotation marks: {_RULE}"
             )
-    rules = {
-        pattern: _one_of(Action, action, f"{where}: invalid action of {pattern}") for pattern, action in checks.items()
-    }
-    for pattern, action in rules.items():
+        rules[pattern] = action = _one_of(Action, word, f"{where}: invalid action of {pattern}")
         matches = {check for check in musts if fnmatchcase(check, pattern)}
         if not matches:
             raise InvalidPolicyError(
@@ -171,12 +169,9 @@ def _action(check: str, rules: Mapping[str, Action], repairable: Collection[str]
 
 
 def _one_of(kind: type[Word], value: Json, problem: str) -> Word:
-    for word in kind:
-        if value == word.value:
-            return word
-    raise InvalidPolicyError(
-        f"{problem}: expected one of {', '.join(repr(word.value) for word in kind)}, got {value!r}"
-    )
+    if value in (words := [word.value for word in kind]):
+        return kind(value)
+    raise InvalidPolicyError(f"{problem}: expected one of {', '.join(map(repr, words))}, got {value!r}")
 
 
 def _table(value: Json, where: str, content: str) -> Mapping[str, Json]:
@@ -186,6 +181,5 @@ def _table(value: Json, where: str, content: str) -> Mapping[str, Json]:
 
 
 def _check_names(table: Mapping[str, Json], names: Collection[str], where: str) -> None:
-    for name in table:
-        if name not in names:
-            raise InvalidPolicyError(f"{where}: invalid name: expected one of {', '.join(names)}, got {name!r}")
+    if (unknown := next((name for name in table if name not in names), None)) is not None:
+        raise InvalidPolicyError(f"{where}: invalid name: expected one of {', '.join(names)}, got {unknown!r}")

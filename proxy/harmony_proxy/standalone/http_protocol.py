@@ -29,10 +29,7 @@ _TOO_LARGE = "431 Request Header Fields Too Large", b""
 _LARGE = f"the request head is larger than {HEAD_BYTES} bytes"
 
 Refusing = Callable[[int, End, str], None]
-"""Callback for a request that is refused before it reaches the application: status, end, and a reason.
-
-The reason quotes nothing of the request.
-"""
+"""Callback for a request that is refused before it reaches the application: status, end, and a reason without quotes."""
 
 _Answer = tuple[str, bytes]  # status line and body
 
@@ -56,8 +53,6 @@ class _Connection(HttpToolsProtocol):
 
     A request for a protocol upgrade is treated as an ordinary one: curl and Java send it for HTTP/2.
     The parser, httptools, takes bytes after its head for the other protocol, so a new parser continues after the head.
-
-    State, in addition to uvicorn's: timers, and the response that ends the connection after those to earlier requests.
     """
 
     _is_upgrading = _is_replaying = False
@@ -66,7 +61,7 @@ class _Connection(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
     _look: asyncio.TimerHandle | None = None
     _served: RequestResponseCycle | None = None
-    _last: _Answer | None = None
+    _last: _Answer | None = None  # ends the connection after the responses to earlier requests
     refusing: Refusing | None = None
     fault = ""
 
@@ -246,6 +241,5 @@ class _Connection(HttpToolsProtocol):
 
 def connections(refusing: Refusing | None) -> type[asyncio.Protocol]:
     """Return the protocol class of client connections, which reports refusals to the callback."""
-    return type(
-        "_ReportingConnection", (_Connection,), {"refusing": staticmethod(refusing) if refusing is not None else None}
-    )
+    callback = staticmethod(refusing) if refusing is not None else None
+    return type("_ReportingConnection", (_Connection,), {"refusing": callback})

@@ -13,22 +13,17 @@ from harmony_proxy.capture.observation import ClientConnection, Receive
 _ROOM = 64 * 1024  # bytes that are buffered for the upstream before no more are read from the client
 LOOK_SECONDS = 0.5
 """Interval of the checks whether a client has left from which nothing is read."""
-_MORE = (
-    4 * 1024 * 1024
-)  # bytes that are read from a client at each check, out of the reserve: as much as system buffers may hold
+_MORE = 4 * 1024 * 1024  # bytes that each such check reads, out of the reserve: as many as system buffers may hold
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits of requests. Sizes in bytes, times in seconds.
-
-    `body_seconds` limits the wait for the client in one request; `idle_seconds` the time without traffic of the upstream.
-    """
+    """Limits of requests. Sizes in bytes."""
 
     body: int = 64 * 1024 * 1024
-    body_seconds: float = 120.0
+    body_seconds: float = 120.0  # for the wait for the client in one request
     connect_seconds: float = 10.0
-    idle_seconds: float = 600.0
+    idle_seconds: float = 600.0  # without traffic of the upstream
     keep_alive_seconds: float = 3.0  # less than any server's, so that no request meets a closing connection
 
 
@@ -62,23 +57,15 @@ class Reserve:
 
 
 class Upload:
-    """State: the parts that the upstream has not taken yet, and the remaining time for the client.
-
-    `is_whole` is true if the client has sent all of the body; `size` is the number of bytes so far.
-    """
+    """State: the parts that the upstream has not taken yet, and the remaining time for the client."""
 
     def __init__(self, receive: Receive, limits: Limits, *, client: ClientConnection, reserve: Reserve) -> None:
-        self.is_whole = False
-        self.size = 0
-        self._receive = receive
-        self._limits = limits
-        self._client = client
-        self._reserve = reserve
-        self._room = _ROOM
-        self._untaken = 0.0
+        self.is_whole = False  # true if the client has sent all of the body
+        self.size = 0  # the number of bytes so far
+        self._receive, self._limits, self._client, self._reserve = receive, limits, client, reserve
+        self._room, self._untaken = _ROOM, 0.0
         self._parts: deque[bytes] = deque()
-        self._waiting = 0
-        self._patience = limits.body_seconds
+        self._waiting, self._patience = 0, limits.body_seconds
         self._has_come = asyncio.Event()
         self._has_room = asyncio.Event()
 

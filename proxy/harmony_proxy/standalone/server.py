@@ -8,7 +8,6 @@ import importlib
 import logging
 import signal
 import socket
-import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,17 +16,17 @@ import uvicorn
 
 from harmony_conformance.errors import Exit, UsageError
 from harmony_proxy.asgi.guard import HarmonyGuard
-from harmony_proxy.configuration import Rules
+from harmony_proxy.configuration import Rules, listening_on
+from harmony_proxy.judging.console import announce, say
 from harmony_proxy.judging.counters import sentence
 from harmony_proxy.judging.judge_queue import JudgeQueue
 from harmony_proxy.judging.judge_settings import JudgeSettings
-from harmony_proxy.standalone.http_protocol import Refusing, connections
+from harmony_proxy.standalone.http_protocol import connections
 from harmony_proxy.standalone.request_body import Limits
 from harmony_proxy.standalone.upstream import Upstream
 
 _CONNECTIONS = 10_000
 _KEEP_ALIVE_SECONDS = 60
-_BACKLOG = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +59,8 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Generator[None]:
         loop = asyncio.get_running_loop()
         numbers = [signal.SIGINT, signal.SIGTERM]
-        hang_up: signal.Signals | None = getattr(signal, "SIGHUP", None)  # not on Windows
-        if hang_up is not None and signal.getsignal(hang_up) is not signal.SIG_IGN:  # as `nohup` has it
-            numbers.append(hang_up)
+        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # Windows, `nohup`
+            numbers.append(signal.SIGHUP)
         for number in numbers:
             loop.add_signal_handler(number, self._stop)
         try:
@@ -78,21 +76,6 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-def listening_on(host: str, port: int) -> socket.socket:
-    """Return a listening socket.
-
-    Raises:
-        UsageError: the address cannot be listened on.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    except OSError as problem:
-        raise UsageError(f"cannot listen on {host}:{port}: {problem.strerror or problem}") from None
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listening
-
-
 def serve(settings: Standalone) -> int:
     """Run until SIGINT or SIGTERM. Then stop listening, wait for open requests at most `drain` seconds, judge the queue.
 
@@ -104,11 +87,7 @@ def serve(settings: Standalone) -> int:
     with listening_on(settings.host, settings.port) as listening:
         stop_metrics = _metrics(settings.metrics, guard)
         host, port = listening.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        server = _Server(
-            config(guard, settings.drain),
-            lambda: say(f"listening on http://{shown}:{port}, forwarding to {settings.upstream}"),
-        )
+        server = _Server(config(guard, settings.drain), lambda: announce(host, port, settings.upstream))
         logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
         guard.start()
         gc.collect()
@@ -123,18 +102,11 @@ def serve(settings: Standalone) -> int:
     return Exit.CONFORMS
 
 
-def say(line: str) -> None:
-    """Print a line and flush it."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
 def config(guard: HarmonyGuard, drain: float) -> uvicorn.Config:
     """Return the configuration of uvicorn. Refused requests are reported to `guard.refused`, if it exists."""
-    refusing: Refusing | None = getattr(guard, "refused", None)
     return uvicorn.Config(
         guard,
-        http=connections(refusing),
+        http=connections(getattr(guard, "refused", None)),
         ws="none",
         lifespan="on",
         log_level="critical",

@@ -62,9 +62,8 @@ class Upstream:
     reports_end = True
 
     def __init__(self, base: str, *, limits: Limits | None = None) -> None:
-        self._base = base.rstrip("/")
+        self._base, self._limits = base.rstrip("/"), limits or Limits()
         self._has_path = "/" in self._base.partition("://")[2]
-        self._limits = limits or Limits()
         self._reserve = Reserve(self._limits.body)
         self._session: aiohttp.ClientSession | None = None
 
@@ -86,12 +85,10 @@ class Upstream:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            limits = self._limits
+            connect, idle = self._limits.connect_seconds, self._limits.idle_seconds
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=limits.keep_alive_seconds),
-                timeout=aiohttp.ClientTimeout(
-                    total=None, sock_connect=limits.connect_seconds, sock_read=limits.idle_seconds
-                ),
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=self._limits.keep_alive_seconds),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=idle),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 skip_auto_headers=_AUTO_HEADERS,
@@ -172,10 +169,7 @@ class _Forwarding:
     """One open request. State: whether the response has begun, whether it is complete, and the error of the client."""
 
     def __init__(self, send: Send, ended: Callable[[End, str], None], upload: Upload, base: URL) -> None:
-        self._send = send
-        self._ended = ended
-        self._upload = upload
-        self._base = base
+        self._send, self._ended, self._upload, self._base = send, ended, upload, base
         self._is_started = self._is_over = False
         self._why: BaseException | None = None
 
@@ -201,21 +195,18 @@ class _Forwarding:
                 raise
             if task is not None:
                 task.uncancel()
-            await self._stop(self._why)
+            match self._why:
+                case ClientDisconnectError() as left:
+                    self._ended(*_end_of(left))
+                case UploadRefusedError() as why:
+                    await self._break_off(End.REFUSED, why.status, str(why), why)
+                case TimeoutError() as why:
+                    await self._break_off(End.TIMEOUT, 504, "the upstream did not take the request in time", why)
+                case why:
+                    raise why from None
         finally:
             self._is_over = True
             upload.cancel()
-
-    async def _stop(self, why: BaseException) -> None:
-        match why:
-            case ClientDisconnectError():
-                self._ended(*_end_of(why))
-            case UploadRefusedError():
-                await self._break_off(End.REFUSED, why.status, str(why), why)
-            case TimeoutError():
-                await self._break_off(End.TIMEOUT, 504, "the upstream did not take the request in time", why)
-            case _:
-                raise why
 
     async def _forward(
         self,
@@ -282,10 +273,9 @@ def _error_body(message: str) -> bytes:
 
 
 def _forwarded(headers: Iterable[tuple[bytes, bytes]]) -> CIMultiDict[str]:
+    pairs = _without(headers, _NOT_FORWARDED)
     try:
-        return CIMultiDict(
-            (name.decode("latin-1"), value.decode("utf-8")) for name, value in _without(headers, _NOT_FORWARDED)
-        )
+        return CIMultiDict((name.decode("latin-1"), value.decode("utf-8")) for name, value in pairs)
     except UnicodeDecodeError:  # aiohttp would drop these bytes
         raise UploadRefusedError(400, "invalid header: expected UTF-8") from None
 

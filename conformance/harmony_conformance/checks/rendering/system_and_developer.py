@@ -177,17 +177,14 @@ def _function_problem(
     findings = (*undescribed(function, shown, official, ""), *untyped(function, shown, official, ""))
     if any(finding.verdict is Verdict.FAIL for finding in findings):
         return Problem.DIFFERENT
+    # a declaration without any `?` marks optional parameters in another way
+    all_marks = {member.mark for one in parameters(function) for member in declared_members(one.name, shown)}
     for parameter in parameters(function):
         marks = {member.mark for member in declared_members(parameter.name, expected)}
         marks_shown = {member.mark for member in declared_members(parameter.name, shown)}
-        if marks and marks_shown and marks != marks_shown and Mark.OPTIONAL in _all_marks(function, shown):
+        if marks and marks_shown and marks != marks_shown and Mark.OPTIONAL in all_marks:
             return Problem.DIFFERENT
     return None
-
-
-def _all_marks(function: Json, shown: Declaration) -> set[Mark]:
-    """Return all marks in a declaration: without any `?` the server marks optional parameters in another way."""
-    return {member.mark for parameter in parameters(function) for member in declared_members(parameter.name, shown)}
 
 
 _NOT_CLIENT_TEXT = frozenset({"type", "format", "required", "$schema", "$ref", "additionalProperties"})

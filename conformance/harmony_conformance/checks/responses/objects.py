@@ -27,10 +27,6 @@ def _is_filled(value: Json) -> bool:
     return isinstance(value, str) and bool(value)
 
 
-def _is_time(value: Json) -> bool:
-    return number(value) is not None or isinstance(value, float)
-
-
 def _is_a(*types: type) -> Callable[[Json], bool]:
     return lambda value: isinstance(value, types)
 
@@ -45,7 +41,7 @@ _Members = dict[LiteralString, tuple[Callable[[Json], bool], LiteralString]]
 _RESPONSE: _Members = {
     "id": (_is_filled, "a string"),
     "object": (_is("response"), "response"),
-    "created_at": (_is_time, "a time in seconds"),
+    "created_at": (lambda value: number(value) is not None or isinstance(value, float), "a time in seconds"),
     "status": (_is(*_STATUSES), "one of " + ", ".join(_STATUSES)),
     "model": (_is_a(str), "a string"),
     "output": (_is_a(list), "a list"),

@@ -161,9 +161,7 @@ def accept(body: JsonObject, *, serial: int, created: int, date: str, changes: C
     """
     request = read_request(body)
     offer = ClientCapabilities(
-        names=frozenset(tool.name for tool in request.tools),
-        takes_calls=bool(request.offered),
-        allowed=request.allowed,
+        names=frozenset(tool.name for tool in request.tools), takes_calls=bool(request.offered), allowed=request.allowed
     )
     stopping = STOPPING if request.ends_at_stop else frozenset[int]()
     sampling = changes.sampling(Sampling(limit=request.limit, stopping=stopping, stops=request.stops))

@@ -131,9 +131,7 @@ DEFECTS = (
         OnReply(_characters_as_tokens, ApiFamily.TGI),
     ),
     Defect(
-        "tgi-stream-without-done",
-        "The stream of TGI's chat ends without `[DONE]`.",
-        OnStream(drop_done, ApiFamily.TGI),
+        "tgi-stream-without-done", "The stream of TGI's chat ends without `[DONE]`.", OnStream(drop_done, ApiFamily.TGI)
     ),
     Defect(
         "ollama-lines-as-events",

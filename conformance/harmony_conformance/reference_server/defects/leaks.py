@@ -26,8 +26,7 @@ def _escaped(ids: Sequence[int]) -> bytes:
 def _as_answer(events: Iterator[Event]) -> Iterator[Event]:
     """Return messages that the model wrote in another role as its answer."""
     for event in events:
-        is_foreign = isinstance(event, Opened) and event.header.role != "assistant"
-        yield replace(event, header=FINAL) if is_foreign else event
+        yield replace(event, header=FINAL) if isinstance(event, Opened) and event.header.role != "assistant" else event
 
 
 def _name_left(events: Iterator[Event]) -> Iterator[Event]:

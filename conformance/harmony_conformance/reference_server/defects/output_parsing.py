@@ -10,18 +10,18 @@ from harmony_conformance.reference_server.defects.event_changes import (
     FINAL,
     as_text,
     dropping,
-    goes_to,
     headed,
     is_call,
+    is_reasoning,
     on,
     opening,
     raising,
     showing_raw,
     with_calls_whole,
+    with_messages_whole,
     without_markers,
 )
 from harmony_conformance.reference_server.defects.stages import Defect, OnEvents, OnOffer
-from harmony_conformance.reference_server.model.output_events import OutputField
 from harmony_conformance.reference_server.model.output_header import OutputHeader
 from harmony_conformance.reference_server.model.output_parser import Closed, Event, Opened, Skipped, Text
 from harmony_conformance.reference_server.requests.errors import ApiError, server_failure
@@ -38,9 +38,7 @@ def _is_text_without_markup(header: OutputHeader) -> bool:
 
 def _malformed_fails(text: str, closed: Closed) -> str:
     if closed.ids and not is_json(text):
-        raise server_failure(
-            f"error parsing tool call: raw='{text}', err=invalid character looking for beginning of value"
-        )
+        raise server_failure(f"error parsing tool call: raw='{text}', err={_NOT_JSON}")
     return text
 
 
@@ -110,25 +108,12 @@ def _one_analysis(events: Iterator[Event]) -> Iterator[Event]:
         yield event
 
 
-def _cut_dropped(events: Iterator[Event]) -> Iterator[Event]:
-    buffer: list[Event] = []
-    for event in events:
-        if isinstance(event, Opened) and goes_to(event.header) is OutputField.REASONING:
-            buffer = [event]
-        elif buffer and isinstance(event, Closed):
-            if not event.cut:
-                yield from [*buffer, event]
-            buffer = []
-        elif buffer:
-            buffer.append(event)
-        else:
-            yield event
-
-
 def _each_token_decoded_alone(events: Iterator[Event]) -> Iterator[Event]:
     for event in events:
-        is_text = isinstance(event, Text)
-        yield replace(event, data=event.data.decode("utf-8", "replace").encode()) if is_text else event
+        if isinstance(event, Text):
+            yield replace(event, data=event.data.decode("utf-8", "replace").encode())
+        else:
+            yield event
 
 
 def _whole_header(opened: Opened) -> str:
@@ -176,6 +161,7 @@ def _text_after_end_fails(events: Iterator[Event]) -> Iterator[Event]:
 
 
 _NO_MARKUP = "Unexpected EOS while waiting for message header to complete"
+_NOT_JSON = "invalid character looking for beginning of value"
 _NO_CALLS = "Tool choice is none, but model called a tool"
 
 DEFECTS = (
@@ -327,7 +313,10 @@ DEFECTS = (
         ("O21",),
     ),
     Defect(
-        "cut-reasoning-lost", "Reasoning that the token limit cut is not returned.", OnEvents(_cut_dropped), ("V39",)
+        "cut-reasoning-lost",
+        "Reasoning that the token limit cut is not returned.",
+        OnEvents(with_messages_whole(is_reasoning, lambda whole, closed: [] if closed.cut else [*whole, closed])),
+        ("V39",),
     ),
     Defect(
         "split-characters-broken",

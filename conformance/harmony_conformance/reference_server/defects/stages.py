@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import reduce
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.reference_server.model.generation import Sampling, Words
@@ -35,11 +35,17 @@ class ApiFamily(StrEnum):
 
 
 @dataclass(frozen=True)
-class OnRequest:
-    """Changes the body of a request before it is parsed."""
+class _Stage(Generic[_Value]):
+    apply: Callable[[_Value], _Value]
 
-    apply: Callable[[JsonObject], JsonObject]
+
+@dataclass(frozen=True)
+class _ApiStage(_Stage[_Value]):
     api: ApiFamily = ApiFamily.CHAT
+
+
+class OnRequest(_ApiStage[JsonObject]):
+    """Changes the body of a request before it is parsed."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +55,8 @@ class OnNeighbour:
     apply: Callable[[JsonObject, JsonObject], JsonObject]
 
 
-@dataclass(frozen=True)
-class OnCrowd:
+class OnCrowd(_Stage[JsonObject]):
     """Changes the body of a request that arrives while `CROWD` or more others are processed."""
-
-    apply: Callable[[JsonObject], JsonObject]
 
 
 @dataclass(frozen=True)
@@ -76,11 +79,8 @@ class DisconnectBehaviour:
     survives: bool = True
 
 
-@dataclass(frozen=True)
-class OnDeparture:
+class OnDeparture(_Stage[DisconnectBehaviour]):
     """Changes the behaviour after the client of a stream disconnects."""
-
-    apply: Callable[[DisconnectBehaviour], DisconnectBehaviour]
 
 
 @dataclass(frozen=True)
@@ -90,18 +90,12 @@ class OnHistory:
     apply: Callable[[Sequence[Message]], tuple[Message, ...]]
 
 
-@dataclass(frozen=True)
-class OnConversation:
+class OnConversation(_Stage[tuple[Message, ...]]):
     """Changes the conversation that is rendered."""
 
-    apply: Callable[[tuple[Message, ...]], tuple[Message, ...]]
 
-
-@dataclass(frozen=True)
-class OnPrompt:
+class OnPrompt(_Stage[tuple[int, ...]]):
     """Changes the token ids of the prompt."""
-
-    apply: Callable[[tuple[int, ...]], tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -118,49 +112,28 @@ class OnFeeding:
     apply: Callable[[JsonObject, tuple[int, ...]], tuple[int, ...]]
 
 
-@dataclass(frozen=True)
-class OnSampling:
+class OnSampling(_Stage[Sampling]):
     """Changes the conditions that end a generation."""
 
-    apply: Callable[[Sampling], Sampling]
 
-
-@dataclass(frozen=True)
-class OnOffer:
+class OnOffer(_Stage[ClientCapabilities]):
     """Changes the kinds of output that the answer may contain."""
 
-    apply: Callable[[ClientCapabilities], ClientCapabilities]
 
-
-@dataclass(frozen=True)
-class OnEvents:
+class OnEvents(_Stage[Iterator[Event]]):
     """Changes the parser's events for the generated tokens. An `ApiError` raised by it fails the request."""
 
-    apply: Callable[[Iterator[Event]], Iterator[Event]]
 
-
-@dataclass(frozen=True)
-class OnJson:
+class OnJson(_ApiStage[JsonObject]):
     """Changes the body of a response, and each chunk of a stream."""
 
-    apply: Callable[[JsonObject], JsonObject]
-    api: ApiFamily = ApiFamily.CHAT
 
-
-@dataclass(frozen=True)
-class OnStream:
+class OnStream(_ApiStage[Iterator[Json]]):
     """Changes the data of the events of a stream: chunks, errors and the final `[DONE]`."""
 
-    apply: Callable[[Iterator[Json]], Iterator[Json]]
-    api: ApiFamily = ApiFamily.CHAT
 
-
-@dataclass(frozen=True)
-class OnReply:
+class OnReply(_ApiStage[Reply]):
     """Changes the status and the body of a response that is not a stream."""
-
-    apply: Callable[[Reply], Reply]
-    api: ApiFamily = ApiFamily.CHAT
 
 
 CROWD = 8
@@ -297,10 +270,5 @@ class Changes:
         return [change for change in self._of(kind) if change.api is api]
 
 
-class _OneArgument(Protocol[_Value]):
-    @property
-    def apply(self) -> Callable[[_Value], _Value]: ...
-
-
-def _chain(changes: Iterable[_OneArgument[_Value]], value: _Value) -> _Value:
+def _chain(changes: Iterable[_Stage[_Value]], value: _Value) -> _Value:
     return reduce(lambda current, change: change.apply(current), changes, value)

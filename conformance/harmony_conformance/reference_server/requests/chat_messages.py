@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.reference_server.requests.errors import wrong_value
+from harmony_conformance.reference_server.requests.fields import string, text_part
 
 INSTRUCTING = frozenset({"system", "developer"})
 """Roles whose text is instructions for the model."""
@@ -80,24 +81,16 @@ def _text(content: Json, role: str, where: str) -> str | None:
         case None | str():
             return content
         case list():
-            return "".join(_part(part, role, f"{where}[{position}]") for position, part in enumerate(content))
+            kinds, condition = _PART_TYPES.get(role, _PLAIN_PARTS), f" for the role {role}"
+            parts = (text_part(part, f"{where}[{index}]", kinds, condition) for index, part in enumerate(content))
+            return "".join(parts)
         case _:
             raise wrong_value(where, "expected a text or a list of text parts.")
 
 
-def _part(part: Json, role: str, where: str) -> str:
-    if not isinstance(part, dict):
-        raise wrong_value(where, "expected an object.")
-    kinds = _PART_TYPES.get(role, _PLAIN_PARTS)
-    kind = part.get("type")
-    if not isinstance(kind, str) or kind not in kinds:
-        raise wrong_value(f"{where}.type", f"expected {' or '.join(kinds)} for the role {role}, got {kind!r}.")
-    return _string(part, kinds[kind], where)
-
-
 def _reasoning(entry: JsonObject, where: str) -> str | None:
     for name in _REASONING_NAMES:
-        if entry.get(name) is not None and (value := _string(entry, name, where)):
+        if entry.get(name) is not None and (value := string(entry, name, where)):
             return value
     return None
 
@@ -115,17 +108,10 @@ def _call(entry: Json, where: str) -> PastCall:
     if not isinstance(entry, dict) or not isinstance(function, dict):
         raise wrong_value(where, "expected an object with 'id' and 'function'.")
     return PastCall(
-        id=_string(entry, "id", where),
-        name=_string(function, "name", f"{where}.function"),
-        arguments=_string(function, "arguments", f"{where}.function"),
+        id=string(entry, "id", where),
+        name=string(function, "name", f"{where}.function"),
+        arguments=string(function, "arguments", f"{where}.function"),
     )
-
-
-def _string(entry: JsonObject, name: str, where: str) -> str:
-    value = entry.get(name)
-    if not isinstance(value, str):
-        raise wrong_value(f"{where}.{name}", "expected a string.")
-    return value
 
 
 def _tool_name(entry: JsonObject, where: str, functions: dict[str, str]) -> str:

@@ -4,7 +4,7 @@ Every function raises an ApiError with status 4xx that names the invalid member.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -249,6 +249,24 @@ def _schema_problem(schema: str) -> str:
     except SchemaError as problem:
         return str(problem.message)
     return ""
+
+
+def string(entry: JsonObject, name: str, where: str) -> str:
+    """Return the string member `name` of the object at `where`."""
+    value = entry.get(name)
+    if not isinstance(value, str):
+        raise wrong_value(f"{where}.{name}", "expected a string.")
+    return value
+
+
+def text_part(part: Json, where: str, kinds: Mapping[str, str], condition: str = "") -> str:
+    """Return the text of a content part; `kinds` maps the allowed types of parts to their member with the text."""
+    if not isinstance(part, dict):
+        raise wrong_value(where, "expected an object.")
+    kind = part.get("type")
+    if not isinstance(kind, str) or kind not in kinds:
+        raise wrong_value(f"{where}.type", f"expected {' or '.join(kinds)}{condition}, got {kind!r}.")
+    return string(part, kinds[kind], where)
 
 
 def script(body: JsonObject) -> tuple[int, ...] | None:

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from harmony_conformance.json_value import Json, JsonObject, items, members, text
 from harmony_conformance.reference_server.requests.errors import ApiError, wrong_value
+from harmony_conformance.reference_server.requests.fields import string, text_part
 from harmony_conformance.reference_server.responses.builtin_tools import PYTHON, RECIPIENTS, browsing_arguments
 from harmony_conformance.reference_server.responses.encrypted_reasoning import unsealed
 
@@ -89,7 +90,7 @@ def read_items(entries: list[Json]) -> tuple[Item, ...]:
             raise wrong_value(where, "expected an object.")
         item = _item(entry, where, functions)
         if isinstance(item, CallItem):
-            functions[_string(entry, "call_id", where)] = item.name
+            functions[string(entry, "call_id", where)] = item.name
         parsed.append(item)
     return tuple(parsed)
 
@@ -101,13 +102,13 @@ def _item(entry: JsonObject, where: str, functions: Mapping[str, str]) -> Item:
         case "reasoning":
             return ReasoningItem(text=_reasoning(entry, where))
         case "function_call":
-            return CallItem(name=_string(entry, "name", where), arguments=_string(entry, "arguments", where))
+            return CallItem(name=string(entry, "name", where), arguments=string(entry, "arguments", where))
         case "function_call_output":
             return _result(entry, where, functions)
         case "code_interpreter_call":
             outputs = items(entry.get("outputs"))
             logs = "".join(text(members(output).get("logs")) for output in outputs) if outputs else None
-            return BuiltInItem(recipient=PYTHON, content=_string(entry, "code", where), logs=logs)
+            return BuiltInItem(recipient=PYTHON, content=string(entry, "code", where), logs=logs)
         case "web_search_call":
             return _browser(entry, where)
         case kind:
@@ -130,18 +131,9 @@ def _text(value: Json, where: str, kinds: Mapping[str, str]) -> str:
         case str():
             return value
         case list():
-            return "".join(_part(part, f"{where}[{index}]", kinds) for index, part in enumerate(value))
+            return "".join(text_part(part, f"{where}[{index}]", kinds) for index, part in enumerate(value))
         case _:
             raise wrong_value(where, "expected a string or a list of parts.")
-
-
-def _part(part: Json, where: str, kinds: Mapping[str, str]) -> str:
-    if not isinstance(part, dict):
-        raise wrong_value(where, "expected an object.")
-    kind = part.get("type")
-    if not isinstance(kind, str) or kind not in kinds:
-        raise wrong_value(f"{where}.type", f"expected {' or '.join(kinds)}, got {kind!r}.")
-    return _string(part, kinds[kind], where)
 
 
 def _reasoning(entry: JsonObject, where: str) -> str:
@@ -163,7 +155,7 @@ def _reasoning(entry: JsonObject, where: str) -> str:
 
 
 def _result(entry: JsonObject, where: str, functions: Mapping[str, str]) -> ResultItem:
-    call = _string(entry, "call_id", where)
+    call = string(entry, "call_id", where)
     if call not in functions:
         raise wrong_value(f"{where}.call_id", f"no earlier function call has the id '{call}'.")
     return ResultItem(tool=functions[call], text=_text(entry.get("output"), f"{where}.output", {"input_text": "text"}))
@@ -177,10 +169,3 @@ def _browser(entry: JsonObject, where: str) -> BuiltInItem:
             f"{where}.action.type", f"expected one of {', '.join(RECIPIENTS)}, got {action.get('type')!r}."
         )
     return BuiltInItem(recipient=RECIPIENTS[kind], content=browsing_arguments(action))
-
-
-def _string(entry: JsonObject, name: str, where: str) -> str:
-    value = entry.get(name)
-    if not isinstance(value, str):
-        raise wrong_value(f"{where}.{name}", "expected a string.")
-    return value
