@@ -40,12 +40,13 @@ QUOTATIONS = {
 FREE_RELATIVES = re.compile(r"(What|Whether|Where|Who|Whom|Whose|Whoever|Whatever|How|Why)\b")
 STAND_INS = re.compile(
     r"\b(told|tells?|telling|said|anew|whoever|nobody|somebody|everybody|of ours|of which|of whom|stands|goes on|comes to|"
-    r"is none|are none|at hand|worked out|found out|in vain|of its own|lets go|beside)\b",
+    r"at hand|worked out|found out|in vain|of its own|lets go|beside)\b",
     re.IGNORECASE,
 )
+NO_NONE = re.compile(r"\b(?:is|are) none\b")
 MOST_WORDS = 25
 WORD = re.compile(r"[A-Za-z][\w'-]*")
-SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+(?=[A-Z`*\"'(\[])|\n\s*\n|\n\s*[-*|#>]|\n\s*\d+\.\s")
+SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+(?=[A-Z`*\"'(\[])|\n\s*\n|\n\s*[-*|#>]|\n\s*\d+\.\s|\n\s+(?=[\w`*]+: )")
 NOT_PROSE = re.compile(r"```.*?```|``.*?``|`[^`\n]*`|<!--.*?-->|\(https?://\S+\)|\]\([^)]*\)|https?://\S+", re.DOTALL)
 
 
@@ -61,7 +62,7 @@ class Problem(NamedTuple):
 def prose_problems(path: Path, line: int, text: str) -> Iterator[Problem]:
     """Yield the stand-in words and the long sentences of a text that begins on `line`."""
     plain = NOT_PROSE.sub(lambda found: "Code" + "\n" * found.group().count("\n"), text)
-    for found in STAND_INS.finditer(plain):
+    for found in (*STAND_INS.finditer(plain), *NO_NONE.finditer(plain)):
         yield Problem(path, line + plain[: found.start()].count("\n"), "stand-in word", found.group())
     position = 0
     for sentence in SENTENCE_END.split(plain):

@@ -65,8 +65,8 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
     if x.stream is not None:
         if x.error is not None:
             errors = (i for i, event in enumerate(x.stream.events) if members(event.value).get("error") is not None)
-            where, actual = f"event {next(errors, 0)}", shorten(_text_of(x.error))
-            yield mismatch("the stream carries an error", where, "a whole answer", actual)
+            where = f"event {next(errors, 0)}"
+            yield mismatch("the stream carries an error", where, "a whole answer", shorten(_text_of(x.error)))
         elif x.turn is None:
             message = "the stream contains no completion"
             yield mismatch(message, "stream", "chunks with choices", RedactableText("{} events", len(x.stream.events)))

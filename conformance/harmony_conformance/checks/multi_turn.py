@@ -103,7 +103,9 @@ def reasoning_costs_what_it_must(series: Series) -> Iterator[Finding]:
 def _difference(series: Series, short: str, long: str) -> tuple[int, int, str] | None:
     """Return the growth of the prompt in tokens, the growth if the reasoning is retained, and the id of the longer exchange."""
     counted = counted_pair(series, short, long)
-    return counted and (counted.grown, _cost(counted.more) - _cost(counted.less), counted.more.id)
+    if counted is None:
+        return None
+    return counted.grown, _cost(counted.more) - _cost(counted.less), counted.more.id
 
 
 def _cost(x: Exchange) -> int:

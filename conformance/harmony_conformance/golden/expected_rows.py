@@ -56,7 +56,7 @@ def _steps(row: Json, requests: Mapping[str, Json], group: str) -> Iterator[Step
     if request not in requests:
         raise InvalidScenarioError(f"{where}: unknown request {request!r}")
     template, headers = at(row, "script"), items(at(row, "headers"))
-    scripts = [text(template).replace("{header}", text(header)) for header in headers] or [template]
+    scripts: list[Json] = [text(template).replace("{header}", text(header)) for header in headers] or [template]
     for serial, source in enumerate(scripts, start=1):
         try:
             script = read_script(source)

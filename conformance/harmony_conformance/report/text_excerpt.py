@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import StrEnum
-from os.path import commonprefix
+
+from harmony_ref.explanation.nearest_rendering import shared_length
 
 LIMIT = 4000
 """Maximum characters of a quoted text; report.jsonl has the whole text."""
@@ -64,8 +65,8 @@ def contrast(expected: str, actual: str, limit: int = LIMIT) -> tuple[Pieces, Pi
     """Return two texts with differences marked, if they are similar enough. Long equal stretches are cut to their ends."""
     if max(len(expected), len(actual)) <= _SHORT and (compared := _compare(expected, actual)):
         return compared
-    before = len(commonprefix((expected, actual)))
-    after = len(commonprefix((expected[before:][::-1], actual[before:][::-1])))
+    before = shared_length(expected, actual)
+    after = shared_length(expected[before:][::-1], actual[before:][::-1])
     if before + after < _MIN_COMMON:
         return cut(expected, limit), cut(actual, limit)
     return _mark_middle(expected, before, after, limit), _mark_middle(actual, before, after, limit)

@@ -217,7 +217,9 @@ def test_a_native_request_is_read_as_the_conversation_that_it_means(test, render
 
 
 def post(http, api, path="", **members):
-    request = api.write_request({"model": MODEL, "messages": [USER], "tools": [WEATHER], "return_token_ids": True, **members})
+    request = api.write_request(
+        {"model": MODEL, "messages": [USER], "tools": [WEATHER], "return_token_ids": True, **members}
+    )
     response = http.post(path or api.path, json=request)
     assert response.status_code == 200, response.text
     return response

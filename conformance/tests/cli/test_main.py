@@ -60,12 +60,18 @@ WRONG = {
     "a negative concurrency": (["reference", "--concurrency", "-1"], "--concurrency"),
     "a timeout of zero": (["reference", "--timeout", "0"], "--timeout: expected a number of seconds above 0, got '0'"),
     "a timeout that is no number": (["reference", "--timeout", "nan"], "above 0, got 'nan'"),
-    "a rate of zero": (["reference", "--max-rps", "0"], "--max-rps: expected a number of requests per second above 0, got '0'"),
+    "a rate of zero": (
+        ["reference", "--max-rps", "0"],
+        "--max-rps: expected a number of requests per second above 0, got '0'",
+    ),
     "a seed that is no number": (["reference", "--seed", "x"], "--seed"),
     "a latency below zero": (["reference", "--latency=-1"], "--latency: expected a whole number from 0, got '-1'"),
     "an unknown way to script": (["reference", "--script", "magic"], "--script"),
     "an unknown severity": (["reference", "--fail-on", "may"], "--fail-on"),
-    "a pattern without a match": (["reference", "--select", "nothing.*"], "invalid pattern: expected a check or a scenario of --list, got 'nothing.*'"),
+    "a pattern without a match": (
+        ["reference", "--select", "nothing.*"],
+        "invalid pattern: expected a check or a scenario of --list, got 'nothing.*'",
+    ),
     "a body that is no JSON": (["reference", "--extra-body", "{"], "invalid --extra-body: expected JSON"),
     "a body that is no object": (["reference", "--extra-body", "[]"], "invalid --extra-body: expected a JSON object"),
     "a body with the model": (
@@ -79,16 +85,34 @@ WRONG = {
         )
         for name in sorted(OWN_MEMBERS)
     },
-    "a header without a colon": (["reference", "--header", "x"], "invalid --header: expected 'name: value', got the name 'x'"),
-    "a header with a blank in its name": (["reference", "--header", "a b: c"], "invalid --header: expected 'name: value', got the name 'a b'"),
-    "a header with a line break": (["reference", "--header", "a: b\r\nc: d"], "invalid --header a: expected printable ASCII"),
-    "a variable that is not set": (["reference", "--api-key-env", "NO_SUCH_KEY"], "expected a key in the variable NO_SUCH_KEY"),
-    "a key in place of its variable": (["reference", "--api-key-env", KEY], "expected the name of an environment variable"),
+    "a header without a colon": (
+        ["reference", "--header", "x"],
+        "invalid --header: expected 'name: value', got the name 'x'",
+    ),
+    "a header with a blank in its name": (
+        ["reference", "--header", "a b: c"],
+        "invalid --header: expected 'name: value', got the name 'a b'",
+    ),
+    "a header with a line break": (
+        ["reference", "--header", "a: b\r\nc: d"],
+        "invalid --header a: expected printable ASCII",
+    ),
+    "a variable that is not set": (
+        ["reference", "--api-key-env", "NO_SUCH_KEY"],
+        "expected a key in the variable NO_SUCH_KEY",
+    ),
+    "a key in place of its variable": (
+        ["reference", "--api-key-env", KEY],
+        "expected the name of an environment variable",
+    ),
     "a key that could be a variable's name": (
         ["reference", "--api-key-env", KEY.replace("-", "_")],
         "expected a key in that variable",
     ),
-    "a variable that is empty": (["reference", "--api-key-env", "EMPTY_KEY"], "expected a key in the variable EMPTY_KEY"),
+    "a variable that is empty": (
+        ["reference", "--api-key-env", "EMPTY_KEY"],
+        "expected a key in the variable EMPTY_KEY",
+    ),
     "a key with white space": (["reference", "--api-key-env", "BLANK_KEY"], "invalid key in BLANK_KEY"),
     "a key in the open": (["http://api.example.com", "--api-key-env", "GOOD_KEY"], "expected https"),
     "a recording that is not there": (["replay:nothing.jsonl"], "nothing.jsonl: no such file\n"),

@@ -347,7 +347,7 @@ def test_a_server_without_either_half_is_told_as_any_other(base):
 
 
 def test_a_script_that_needs_a_generation_is_refused(halves):
-    with pytest.raises(EndpointUnusableError, match="invalid --script: expected derender, .*got vllm"):
+    with pytest.raises(EndpointUnusableError, match=r"invalid --script: expected derender, .*got vllm"):
         found(halves, "vllm")
 
 

@@ -124,9 +124,16 @@ def test_exchanges_of_a_series_have_the_name_of_their_step():
     [
         pytest.param("{", "pass-x", "a.b/pass-x: Expecting", id="no JSON"),
         pytest.param("{}", "pass-x", "no exchange", id="no request"),
-        pytest.param("{}", "good-x", "expected one of the prefixes pass-, fail-, variant-, na-", id="a name of no kind"),
+        pytest.param(
+            "{}", "good-x", "expected one of the prefixes pass-, fail-, variant-, na-", id="a name of no kind"
+        ),
         pytest.param("{}", "pass", "expected one of the prefixes", id="a name that is only a kind"),
-        pytest.param('{"request": {"json": {}}, "script": {"$ids": [true]}}', "na-x", "invalid piece of a script", id="no token id"),
+        pytest.param(
+            '{"request": {"json": {}}, "script": {"$ids": [true]}}',
+            "na-x",
+            "invalid piece of a script",
+            id="no token id",
+        ),
     ],
 )
 def test_a_file_that_is_no_example_says_why(text, name, said):

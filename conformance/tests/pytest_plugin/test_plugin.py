@@ -205,7 +205,10 @@ UNUSABLE = {
         ["reference", "--harmony", "model=nothing"],
         "reference: invalid model or path*",
     ),
-    "a wrong value": (["reference", "--harmony", "tries=0"], "invalid --harmony: *--tries: expected a whole number from 1, got '0'"),
+    "a wrong value": (
+        ["reference", "--harmony", "tries=0"],
+        "invalid --harmony: *--tries: expected a whole number from 1, got '0'",
+    ),
     "a recording that is not there": (["replay:no.jsonl"], "*no.jsonl*no such file*"),
 }
 

@@ -642,7 +642,10 @@ def test_a_redirect_to_another_host_is_not_followed_with_the_key(capsys, started
     server, proxy = raw_server(lambda connection, _: connection.sendall(head)), started(HttpProxy())
     for way in ([], ["--proxy", proxy.url]):
         code, said = run(capsys, f"vllm:{server.url}", "--api-key-env", "GOOD_KEY", *way, *QUICK)
-        assert (code, f"the endpoint redirects to {other.url}/v1/models (HTTP 307); redirects are not followed" in one_line(said)) == (
+        assert (
+            code,
+            f"the endpoint redirects to {other.url}/v1/models (HTTP 307); redirects are not followed" in one_line(said),
+        ) == (
             2,
             True,
         )

@@ -32,7 +32,9 @@ def transformers():
 def without_addresses(answer):
     """Python's own names of objects and places in memory, which a template can write, are each implementation's own."""
     text = re.sub(r"(?i)0x[0-9a-f]+", "0x", json.dumps(answer))
-    return re.sub(r"(harmony_ref\.huggingface\.jinja_sandbox|transformers\.utils\.chat_template_utils)[\w.<>]*", "module", text)
+    return re.sub(
+        r"(harmony_ref\.huggingface\.jinja_sandbox|transformers\.utils\.chat_template_utils)[\w.<>]*", "module", text
+    )
 
 
 def joined(*parts):

@@ -53,7 +53,10 @@ def test_the_first_route_that_fits_counts(said, fail, fallback):
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ('checks = {"nonsense" = "block"}', "invalid check: expected a MUST check (see `harmony-conformance checks`), got 'nonsense'"),
+        (
+            'checks = {"nonsense" = "block"}',
+            "invalid check: expected a MUST check (see `harmony-conformance checks`), got 'nonsense'",
+        ),
         ('checks = {"channels.b" = "repair"}', "expected a repairable check (channels.a, tools.c), got 'channels.b'"),
         ('checks = {"channels.a" = "mend"}', "expected one of 'observe', 'repair', 'block', got 'mend'"),
         ('fail = "sometimes"', "invalid fail: expected one of 'open', 'closed', got 'sometimes'"),
@@ -63,7 +66,10 @@ def test_the_first_route_that_fits_counts(said, fail, fallback):
         ('checks = "block"', 'expected a table ("channels.no_marker_leak" = "repair"), got \'block\''),
         ('[[route]]\nchecks = ["channels.a"]', "route 1, checks: invalid value: expected a table"),
         ('[checks]\nchannels.a = "block"', "policy: invalid check channels: expected a check id in quotation marks"),
-        ('[route]\npath = "*"\nchecks = {"*" = "block"}', "invalid route: expected tables that each begin with [[route]]"),
+        (
+            '[route]\npath = "*"\nchecks = {"*" = "block"}',
+            "invalid route: expected tables that each begin with [[route]]",
+        ),
         ('route = "*"', "each begin with [[route]]"),
         ("route = [1]", "route 1: invalid value: expected a table"),
     ],
