@@ -31,6 +31,11 @@ PAGES = (
     "reports/README.md",
 )
 QUOTATIONS = {
+    "conformance/CHECKS.md": "generated: joins condition texts, and quotes the guide",
+    "conformance/EVIDENCE.md": "generated from golden data",
+    "conformance/ACCOUNTING.md": "generated from a table",
+    "leaks/reasoning_tags.py": "patterns of what users and models write",
+    "defects/output_parsing.py": "an error text of vLLM, word for word",
     "judge/harmony_clauses.py": "sentences of the Harmony guide, word for word",
     "judge/api_clauses.py": "sentences of API references, word for word",
     "messages/builtin_tools.py": "the tool descriptions of openai-harmony, word for word",
@@ -48,6 +53,7 @@ MOST_WORDS = 25
 WORD = re.compile(r"[A-Za-z][\w'-]*")
 SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+(?=[A-Z`*\"'(\[])|\n\s*\n|\n\s*[-*|#>]|\n\s*\d+\.\s|\n\s+(?=[\w`*]+: )")
 NOT_PROSE = re.compile(r"```.*?```|``.*?``|`[^`\n]*`|<!--.*?-->|\(https?://\S+\)|\]\([^)]*\)|https?://\S+", re.DOTALL)
+TABLE_LINE = re.compile(r"^.*\S {2,}\S.*$", re.MULTILINE)
 
 
 class Problem(NamedTuple):
@@ -61,7 +67,7 @@ class Problem(NamedTuple):
 
 def prose_problems(path: Path, line: int, text: str) -> Iterator[Problem]:
     """Yield the stand-in words and the long sentences of a text that begins on `line`."""
-    plain = NOT_PROSE.sub(lambda found: "Code" + "\n" * found.group().count("\n"), text)
+    plain = NOT_PROSE.sub(lambda found: "Code" + "\n" * found.group().count("\n"), TABLE_LINE.sub("", text))
     for found in (*STAND_INS.finditer(plain), *NO_NONE.finditer(plain)):
         yield Problem(path, line + plain[: found.start()].count("\n"), "stand-in word", found.group())
     position = 0

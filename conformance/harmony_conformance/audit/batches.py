@@ -18,7 +18,7 @@ from harmony_conformance.judge.judge import judge_split
 from harmony_conformance.report.model import finding_json
 
 LINES, BYTES = 200, 1024 * 1024
-"""Maximum lines and bytes of a batch. A longer line is a batch of its own size."""
+"""Maximum lines and bytes of a batch. A longer line forms one batch alone."""
 
 _WRITTEN = frozenset({Outcome.FAIL, Outcome.ERROR})
 

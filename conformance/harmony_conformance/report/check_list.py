@@ -39,14 +39,13 @@ _ACCOUNTING = """# Token accounting
 
 Made by `harmony-conformance checks --format accounting`; do not edit.
 
-What an endpoint that shows no prompt tells by `usage.prompt_tokens`. The requests below are those of
-[prompt_accounting](../golden/scenarios/prompt_accounting.json). What a provider puts before every prompt is the same number in each count, so only differences
-from the plainest request are looked at. They are compared with those of {forms} forms that are accepted: the named styles, calls with and without content
-type and marker, instructions in the developer or the system message, reasoning that the sources settle differently kept or not. {distinct} of them can be told
-apart by these requests.
+What `usage.prompt_tokens` reveals of an endpoint that shows no prompt. The requests below are those of
+[prompt_accounting](../golden/scenarios/prompt_accounting.json). A preamble of the provider adds the same number to each count, so only differences
+from the plainest request are used. They are compared with {forms} accepted forms: the named styles, calls with and without content type and marker,
+instructions in the developer or the system message, disputed reasoning retained or dropped. These requests distinguish {distinct} of them.
 
 Where no form fits, the checks of the family `accounting` look for the fewest mistakes that explain every count to the token. The table shows by how many
-tokens each mistake changes each count, in the form {form}. Mistakes in one row can not be told apart by counts, and are named together.
+tokens each mistake changes each count, in the form {form}. Counts cannot distinguish mistakes in one row, so they are named together.
 
 """
 

@@ -70,7 +70,7 @@ def notes(load: JsonObject) -> Iterator[str]:
 
 
 def format_value(value: float, unit: str) -> str:
-    """A value with its unit: seconds from 1 s on, milliseconds below; three digits where they tell something."""
+    """Return a value with its unit: seconds from 1 s on, milliseconds below, with three significant digits."""
     if unit != "s":
         return f"{value:g}"
     if value >= 1:

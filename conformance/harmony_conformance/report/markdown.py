@@ -1,7 +1,7 @@
 """A report as Markdown, for $GITHUB_STEP_SUMMARY: verdict, what was tested, counts, failures with their evidence, a table of all checks.
 
-What a server or a model wrote stands in fenced blocks that it can not leave, or has every sign escaped that Markdown or HTML would read. GitHub refuses
-summaries above 1 MiB, so the document stays below: failures that no longer fit are counted.
+Text of a server or a model is in fenced blocks that it cannot leave, or is escaped for Markdown and HTML.
+GitHub refuses summaries above 1 MiB, so failures that no longer fit are only counted.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _escaped(value: str) -> str:
 
 
 def prose(value: str) -> str:
-    """A sentence of ours or of a source, in which backticks stand around code."""
+    """Return a trusted sentence, in which backticks mark code."""
     parts = line(value).split("`")
     if len(parts) % 2 == 0:
         return inline(value)

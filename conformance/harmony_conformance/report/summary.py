@@ -307,7 +307,7 @@ def never_applied(checks: Iterable[CheckResults]) -> dict[str, list[str]]:
 
 
 def commonest(reasons: Iterable[str]) -> str:
-    """Return the commonest reason, empty if there is none."""
+    """Return the commonest reason, or an empty text."""
     return max(Counter(reasons).items(), key=itemgetter(1), default=("", 0))[0]
 
 

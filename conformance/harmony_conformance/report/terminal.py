@@ -22,13 +22,13 @@ STYLE = {
     Outcome.NOT_APPLICABLE: "dim",
     Outcome.ERROR: "bold white on red",
 }
-"""How an outcome looks."""
+"""Styles of the outcomes."""
 _FINDINGS_SHOWN = 3
 _WIDE = 140  # a file has no edge; a table cut at 80 columns would lose words
 
 
 def report_console() -> Console:
-    """The console that reports are printed on: as wide as the terminal, wide enough for every table where there is none."""
+    """Return the console for reports: as wide as the terminal; without a terminal, wide enough for every table."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=_WIDE)
 

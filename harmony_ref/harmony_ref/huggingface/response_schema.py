@@ -16,7 +16,7 @@ down to the leaves. `harmony_ref.huggingface.response_extraction` documents the 
     ├── SchemaRuleError             the rule is invalid for every response
     └── ResponseMismatchError       the rule does not fit the value
 
-Source: the response-parsing guide of transformers and the code of 5.14.1, the last version with response schemas. 5.15.0
+Source: the response-parsing guide of transformers and the code of 5.14.1, the last version with response schemas. Version 5.15.0
 dropped them silently in favour of `response_template`, which is not supported here. The keywords `x-mapping` and
 `x-mapping-regex` of 5.0.0, which no guide mentions, are ignored as any unknown keyword.
 """

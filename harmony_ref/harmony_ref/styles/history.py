@@ -1,7 +1,7 @@
 """Select the reasoning of earlier turns that a prompt retains. Independent of style: the official sources disagree.
 
-- Guide: "if the responses by the assistant ended in a message to the `final` channel" earlier reasoning is dropped,
-  "the exception for this is tool/function calling".
+- Guide: earlier reasoning is dropped "if the responses by the assistant ended in a message to the `final` channel".
+  Also: "the exception for this is tool/function calling".
 - Library: drops it before the first `final`, if the assistant's last message is `final`.
 - Hugging Face template: drops it before the last `final`.
 - Ollama's template: drops it before the last message of the user.

@@ -1,8 +1,8 @@
 """Respell the JSON of a call without changing its meaning: spacing, order of keys, escapes.
 
 A template receives the arguments as an object and serializes them again. Text that would lose something is left
-unchanged: text that is not a JSON object, a duplicate key, a number with more digits than the writer writes, a lone
-surrogate.
+unchanged. Examples: text that is not a JSON object, a duplicate key, a number with more digits than the writer
+writes, a lone surrogate.
 """
 
 import json

@@ -1,8 +1,8 @@
 """The named styles: the form of a prompt, but never its content.
 
 A style fixes the order of recipient and channel, the form of content types, and the channel of results. It also fixes
-blank lines and order of the developer's sections, the spelling of tools and of the JSON of calls, and the lines of
-cutoff and channels. In every style, each message appears once, in order, under its role and name, with its whole
+blank lines and order of the developer's sections. Tools and the JSON of calls have one spelling per style, and so
+have the lines of cutoff and channels. In every style, each message appears once, in order, under its role and name, with its whole
 content. Texts that a chat template loses or quotes twice are not a part of its style.
 """
 
