@@ -62,7 +62,7 @@ def test_good_data_conforms(capsys, folder):
     for kind in KINDS:
         at = next(index for index, line in enumerate(lines) if line.startswith(f"{kind}: "))
         assert [line.split()[0] for line in lines[at + 1 : at + 3]] == ["harmony_ref", "openai-harmony"]
-    assert "  openai-harmony 0.0.8: 45 as expected, 70 otherwise, as noted" in lines
+    assert "  openai-harmony 0.0.8: 45 as expected, 70 differ as noted in the vectors" in lines
     assert any(line.startswith("schemas: jsonschema 4.") for line in lines)
 
 
@@ -125,8 +125,8 @@ def test_library_that_is_not_there_is_told(capsys, folder, monkeypatch):
     monkeypatch.setattr(command, "present", lambda: alone)
     code, said, _ = run(capsys, "check", folder)
     assert code == 0
-    assert "openai-harmony took no part: not installed" in said.splitlines()
-    assert said.splitlines()[-1].endswith(" answered by one implementation")
+    assert "openai-harmony not run: not installed" in said.splitlines()
+    assert said.splitlines()[-1].endswith(" run by one implementation")
 
 
 def test_schemas_that_are_not_checked_are_told(capsys, folder, monkeypatch):
@@ -357,7 +357,7 @@ def test_what_is_not_agreed_on_is_not_written(capsys, folder, path, change, prob
     first_line, *_, last_line = said.splitlines()
     assert code == 1
     assert first_line.startswith(f"{path}.json: {data.value['tests'][0]['id']}: {problem}")
-    assert last_line == "nothing written: 1 vectors are not agreed on"
+    assert last_line == "nothing written: the implementations disagree on 1 vectors"
     assert content(folder) == before
 
 
@@ -399,20 +399,20 @@ def test_copy_is_the_same_and_can_be_checked(capsys, tmp_path):
 def test_folder_with_something_in_it_is_refused(capsys, tmp_path):
     (tmp_path / "mine").touch()
     code, _, told = run(capsys, "copy", tmp_path)
-    assert (code, told) == (2, f"harmony-conformance golden: {tmp_path} is not empty\n")
+    assert (code, told) == (2, f"harmony-conformance golden: invalid DIR: expected a new or empty folder, got {tmp_path}\n")
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 def test_file_in_place_of_a_folder_is_refused(capsys, tmp_path):
     (tmp_path / "mine").touch()
     code, _, told = run(capsys, "copy", tmp_path / "mine")
-    assert (code, told) == (2, f"harmony-conformance golden: {tmp_path / 'mine'} can not be a folder: File exists\n")
+    assert (code, told) == (2, f"harmony-conformance golden: {tmp_path / 'mine'}: File exists\n")
 
 
 def test_copy_into_the_data_itself_is_refused(capsys):
     target = golden.root() / "copy"
     code, _, told = run(capsys, "copy", target)
-    assert (code, told) == (2, f"harmony-conformance golden: {target} is a part of the golden data\n")
+    assert (code, told) == (2, f"harmony-conformance golden: invalid DIR: expected a folder outside the golden data, got {target}\n")
     assert not target.exists()
 
 

@@ -40,7 +40,7 @@ def test_a_report_that_is_not_there_is_told_in_one_line(capsys, tmp_path):
 def test_a_report_that_is_no_text_is_told_in_one_line(capsys, tmp_path):
     (file := tmp_path / "report.jsonl").write_bytes(b"\xc5")
     assert main(["report", str(file)]) == 2
-    assert "report.jsonl is no UTF-8 text (byte 0)" in capsys.readouterr().err
+    assert "report.jsonl: invalid UTF-8 at byte 0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["--json", "--evidence"])

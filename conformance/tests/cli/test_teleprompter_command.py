@@ -67,7 +67,7 @@ def test_merges_are_those_of_the_published_tokenizer():
 
 def test_a_gguf_file_needs_a_template(tmp_path, capsys):
     assert main(["teleprompter", "build", str(tmp_path)]) == 2
-    assert "name it by --chat-template" in capsys.readouterr().err
+    assert "--chat-template is required for --format gguf" in capsys.readouterr().err
 
 
 def test_a_missing_extra_is_one_line_that_names_it(tmp_path, capsys, monkeypatch):

@@ -23,7 +23,7 @@ def marked(parts):
     ],
 )
 def test_what_can_not_be_seen_is_spelled_out(text, expected):
-    assert visible(text) == expected
+    assert visible(text, keep="\n") == expected
 
 
 @given(TEXTS)

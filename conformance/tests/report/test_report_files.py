@@ -19,7 +19,7 @@ def drawn(request, monkeypatch):
         if sys.platform != "linux" or (not files.may_fork() and sys.version_info >= (3, 12)):
             pytest.skip("this process has threads, and Python warns of its copies")
         monkeypatch.setattr(files, "may_fork", lambda: True)
-        monkeypatch.setattr(files, "_WORTH_A_PROCESS", 1)
+        monkeypatch.setattr(files, "_MIN_FOR_SECOND_PROCESS", 1)
         monkeypatch.setattr(files, "cores", lambda: 2)
         forked = files.forked
         monkeypatch.setattr(files, "forked", lambda *work: beside.append(forked(*work)) or beside[-1])

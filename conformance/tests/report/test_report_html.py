@@ -188,7 +188,7 @@ def test_a_real_run_is_told(real_report):
     for told in (
         "gpt-oss-reference",
         "Does not conform",
-        "the token ids of this very generation (return_token_ids)",
+        "token ids of the same generation (return_token_ids)",
         "scripted by the suite, token by token (reference)",
         *(line.check for line in real_report.results),
         "A called function is one that the request declared",
@@ -230,7 +230,7 @@ def test_each_kind_of_result_is_told_with_its_reason(samples):
         pytest.param([(Outcome.PASS, "must"), *[(Outcome.INCONCLUSIVE, "must")] * 2], {"must"}, "No failure found, 2 results inconclusive", id="two are open"),
         pytest.param(
             [(Outcome.PASS, "must"), (Outcome.FAIL, "should"), (Outcome.INCONCLUSIVE, "must")], {"must"},
-            "No failure that counts found, 1 result inconclusive", id="one is open and a SHOULD failed"
+            "No failure at the selected severity, 1 result inconclusive", id="one is open and a SHOULD failed"
         ),
         pytest.param(
             [(Outcome.PASS, "must"), (Outcome.FAIL, "must"), (Outcome.INCONCLUSIVE, "must")], {"must"},
@@ -239,7 +239,7 @@ def test_each_kind_of_result_is_told_with_its_reason(samples):
         pytest.param([(Outcome.PASS, "must"), (Outcome.FAIL, "should")], {"must", "should"}, "Does not conform", id="a SHOULD failed, which counts"),
         pytest.param([(Outcome.NOT_APPLICABLE, "must")], {"must"}, "Nothing could be checked", id="nothing applied"),
         pytest.param([(Outcome.PASS, "should")], {"must"}, "Nothing could be checked", id="no MUST applied"),
-        pytest.param([(Outcome.FAIL, "must"), (Outcome.ERROR, "must")], {"must"}, "Error of the suite", id="our error goes before all"),
+        pytest.param([(Outcome.FAIL, "must"), (Outcome.ERROR, "must")], {"must"}, "Internal error of the suite", id="our error goes before all"),
     ],
 )  # fmt: skip
 def test_the_verdict_is_the_exit_codes(samples, lines, fails_on, verdict):
