@@ -123,11 +123,11 @@ NO_EXCHANGE = [
     pytest.param({"request": ASKED}, "no exchange: it has no response", id="a request alone"),
     pytest.param({"request": ASKED, "response": None}, "no exchange: it has no response", id="no response"),
     pytest.param(
-        {"request": 1, "response": {}}, "no exchange: its request is no JSON object", id="a number as request"
+        {"request": 1, "response": {}}, "no exchange: its request is not a JSON object", id="a number as request"
     ),
     pytest.param(
         {"request": {"input": "x"}, "response": {}},
-        "no exchange: its request is none of Chat Completions (no `messages`, or another path)",
+        "no exchange: its request is not for Chat Completions (no `messages`, or another path)",
         id="another API",
     ),
     pytest.param(

@@ -136,7 +136,7 @@ def test_a_number_of_processes_is_one_or_more(capsys, value):
     audit.COMMAND.configure(parser)
     with pytest.raises(SystemExit):
         parser.parse_args(["log", f"--workers={value}"])
-    assert f"{value!r} is no number of processes: 1 or more" in capsys.readouterr().err
+    assert f"expected a whole number from 1, got {value!r}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

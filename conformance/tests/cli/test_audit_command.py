@@ -142,7 +142,7 @@ def test_which_failures_count_is_chosen(tmp_path, fail_on, code):
         pytest.param(json.dumps(GOOD).encode("utf-16-le"), "1 x no JSON", id="UTF-16 without"),
         pytest.param(gzip.compress(json.dumps(GOOD).encode())[:60], "the compressed file is truncated", id="cut gzip"),
         pytest.param(
-            b'{"kind": "exchange", "scenario": "discovery", "request": {}}', "discovery alone", id="discovery"
+            b'{"kind": "exchange", "scenario": "discovery", "request": {}}', "only discovery requests", id="discovery"
         ),
         pytest.param(b"\x1f\x8bnonsense", "the compressed file is damaged", id="no gzip after all"),
     ],
@@ -151,7 +151,7 @@ def test_a_file_without_exchanges_is_said_to_be_one(tmp_path, capsys, data, said
     path = tmp_path / "log.jsonl"
     path.write_bytes(data)
     with pytest.raises(
-        UsageError, match=r'^nothing could be checked: no exchange was found \(.*\); a line is {"request": '
+        UsageError, match=r'^nothing could be checked: no exchange in the input \(.*\); expected {"request": '
     ) as raised:
         audit(path, "--out", tmp_path / "out")
     assert said.format(path=path) in str(raised.value)
@@ -172,7 +172,7 @@ def test_a_line_that_was_cut_is_told_on_standard_error(tmp_path, capsys):
     path = log(tmp_path / "log.jsonl", GOOD, json.dumps(GOOD).encode()[:50])
     audit(path)
     assert (
-        capsys.readouterr().err == f"not all could be read: 1 x no JSON, first at {path}@{len(json.dumps(GOOD)) + 1}\n"
+        capsys.readouterr().err == f"unreadable lines: 1 x no JSON, first at {path}@{len(json.dumps(GOOD)) + 1}\n"
     )
 
 
@@ -197,7 +197,7 @@ def test_only_checks_that_applied_stand_in_the_table_and_the_others_are_counted(
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("absent", "no such file"), ("", "it is a folder, not a file: name its files")]
+    ("name", "said"), [("absent", "no such file"), ("", "invalid PATH: expected a file, .*got the folder")]
 )
 def test_a_path_that_is_no_file_is_refused_before_anything_is_read(tmp_path, capsys, name, said):
     with pytest.raises(UsageError, match=said):

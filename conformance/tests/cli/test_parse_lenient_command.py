@@ -106,7 +106,7 @@ def test_the_text_that_belongs_to_no_message_is_printed_whole(call, capsys):
 
 
 def test_what_strict_parsing_refuses_is_said_to_be_readable_leniently(call, capsys):
-    with pytest.raises(UsageError, match=r"no Harmony: Unexpected token 200002 .*; --lenient prints") as raised:
+    with pytest.raises(UsageError, match=r"invalid Harmony: Unexpected token 200002 .*; --lenient prints") as raised:
         call(f"{FINAL}<|return|>", "--role", "assistant")
     assert "\n" not in str(raised.value)
     assert call(f"{FINAL}<|return|>", "--role", "assistant", "--lenient") == Exit.DIVERGES

@@ -86,28 +86,28 @@ def test_a_dash_is_standard_input(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("command", "content", "said"),
     [
-        pytest.param(render, "{", "is no JSON", id="render: cut JSON"),
-        pytest.param(render, "3", "is no conversation", id="render: a number"),
-        pytest.param(render, "{}", "is no conversation", id="render: no messages"),
+        pytest.param(render, "{", "invalid JSON: ", id="render: cut JSON"),
+        pytest.param(render, "3", "invalid conversation: ", id="render: a number"),
+        pytest.param(render, "{}", "invalid conversation: ", id="render: no messages"),
         pytest.param(
-            render, '{"messages": [{"role": "king", "content": "x"}]}', "is no conversation", id="render: a role"
+            render, '{"messages": [{"role": "king", "content": "x"}]}', "invalid conversation: ", id="render: a role"
         ),
-        pytest.param(render, b"\xff\xfe", "is no UTF-8", id="render: no text"),
-        pytest.param(parse, "no Harmony at all", "is no Harmony", id="parse: plain text"),
+        pytest.param(render, b"\xff\xfe", "invalid UTF-8 at byte 0", id="render: no text"),
+        pytest.param(parse, "no Harmony at all", "invalid Harmony: Unexpected token 1750", id="parse: plain text"),
         pytest.param(parse, "", None, id="parse: nothing is no message"),
-        pytest.param(parse, "[1, 2", "begins as a JSON list and is none", id="parse: a cut list"),
-        pytest.param(parse, '[1, "x"]', "not of token ids", id="parse: a list of something else"),
+        pytest.param(parse, "[1, 2", "invalid JSON list: ", id="parse: a cut list"),
+        pytest.param(parse, '[1, "x"]', "invalid token id: expected an integer, got ", id="parse: a list of something else"),
         pytest.param(
             parse,
             "[999999999]",
-            "input: 999999999 is no token of the Harmony vocabulary, ids are 0 to 201088",
+            "input: invalid token id: expected 0 to 201088, got 999999999",
             id="parse: an unknown id",
         ),
-        pytest.param(parse, "[-1]", "-1 is no token", id="parse: a negative id"),
-        pytest.param(parse, "[99999999999999999999999]", "99999999999999999999999 is no token", id="parse: a huge id"),
-        pytest.param(parse, "[200006, true]", "not of token ids: true is none", id="parse: a truth value"),
-        pytest.param(parse, "[]", "no tokens, the list is empty", id="parse: no ids"),
-        pytest.param(parse, b"\xff", "is no UTF-8", id="parse: no text"),
+        pytest.param(parse, "[-1]", "expected 0 to 201088, got -1", id="parse: a negative id"),
+        pytest.param(parse, "[99999999999999999999999]", "expected 0 to 201088, got 99999999999999999999999", id="parse: a huge id"),
+        pytest.param(parse, "[200006, true]", "invalid token id: expected an integer, got true", id="parse: a truth value"),
+        pytest.param(parse, "[]", "invalid token ids: expected at least one, got an empty list", id="parse: no ids"),
+        pytest.param(parse, b"\xff", "invalid UTF-8 at byte 0", id="parse: no text"),
     ],
 )
 def test_bad_input_is_one_line(file, capsys, command, content, said):
@@ -207,12 +207,12 @@ def test_any_ids_are_explained(file, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("content", "arguments", "said"),
     [
-        pytest.param("[1, 2", [], "begins as a JSON list and is none", id="a cut list"),
-        pytest.param('[1, "x"]', [], "not of token ids", id="a list of something else"),
-        pytest.param("[true]", [], "not of token ids", id="a truth value"),
-        pytest.param(b"\xff", [], "is no UTF-8", id="no text"),
+        pytest.param("[1, 2", [], "invalid JSON list: ", id="a cut list"),
+        pytest.param('[1, "x"]', [], "invalid token id: expected an integer, got ", id="a list of something else"),
+        pytest.param("[true]", [], "invalid token id: expected an integer, got ", id="a truth value"),
+        pytest.param(b"\xff", [], "invalid UTF-8 at byte 0", id="no text"),
         pytest.param("[]", ["--for", "training"], "--for training has no styles", id="for training"),
-        pytest.param("[]", ["--tokens"], "leave out --tokens", id="tokens"),
+        pytest.param("[]", ["--tokens"], "--explain cannot be combined with --tokens or --history", id="tokens"),
     ],
 )
 def test_what_cannot_be_explained_is_said_in_one_line(tmp_path, content, arguments, said):
