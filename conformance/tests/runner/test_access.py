@@ -193,10 +193,10 @@ def test_a_run_that_was_cut_short_says_so_in_one_line(raw_server, capsys, status
     server, _ = endpoint(raw_server, refused_after(SENT_BEFORE, status))
     words = [word for name in SELECTED for word in ("--select", name)]
     assert main(["run", f"openai:{server.url}", "--latency", "0", "--concurrency", "4", *words, "--out", "o"]) == code
-    assert f"the run was cut short, not sent: {reason}\n" in capsys.readouterr().err
+    assert f"run stopped early: not sent: {reason}\n" in capsys.readouterr().err
     if code == 2:
         assert main(["run", "replay:o/exchanges.jsonl", *words, "--out", "again"]) == code
-        assert f"the run was cut short, not sent: {reason}\n" in capsys.readouterr().err
+        assert f"run stopped early: not sent: {reason}\n" in capsys.readouterr().err
 
 
 def test_a_session_of_pytest_that_was_cut_short_is_no_success_and_says_so(raw_server, pytester):
