@@ -303,8 +303,8 @@ def test_the_waits_of_discovery_are_told_one_line_each(raw_server, capsys, monke
 
 STOPPED = {
     "within discovery": (0, ": stopped before anything was recorded"),
-    "after discovery": (2, ": stopped before a scenario was answered; discovery is kept in a run"),
-    "within a scenario": (3, "kept in a run, judge it: harmony-conformance run 'replay:a run/exchanges.jsonl'"),
+    "after discovery": (2, ": stopped before the first scenario response; discovery is in a run"),
+    "within a scenario": (3, "exchanges recorded in a run; to judge them: harmony-conformance run 'replay:a run/exchanges.jsonl'"),
 }
 
 
@@ -356,14 +356,14 @@ def test_a_disk_that_is_full_is_told_in_one_line_and_what_was_recorded_can_be_ju
     no_file_beyond(resource.RLIM_INFINITY)
     assert (code, out) == (2, "")
     assert err.splitlines()[-1].endswith(
-        f"--out full: File too large; what was recorded is kept in full, judge it: {again}"
+        f"--out full: File too large; exchanges recorded in full; to judge them: {again}"
     )
     assert run(capsys, *again.split()[2:], "--select", "simple_answer")[0] == 0
 
 
 def test_help_names_the_variables_of_private_authorities(capsys):
     out = " ".join(run(capsys, "--help")[1].split())
-    assert "SSL_CERT_FILE and SSL_CERT_DIR name the certificates to trust" in out
+    assert "SSL_CERT_FILE and SSL_CERT_DIR name trusted certificates" in out
 
 
 CODES = {
