@@ -219,7 +219,7 @@ PAGE = (ROOT / "docs" / "hugging-face.md").read_text("utf-8")
 @pytest.mark.parametrize("kind", ["template", "response_schema"])
 def test_the_page_names_every_vector_of_gpt_oss_and_none_that_is_not_there(kind):
     before, after = PAGE.split("## The response schema")
-    part = before if kind == "template" else after.split("## What is followed")[0]
+    part = before if kind == "template" else after.split("## Scope of this package")[0]
     named = set(re.findall(r"`([a-z0-9-]+)`(?=[,;)\n]| \||: |\.$)", part))
     there = {param.id.split("/")[2] for param in vectors(kind) if "/gpt-oss/" in param.id}
     assert there <= named
