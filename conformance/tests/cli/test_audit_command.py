@@ -171,9 +171,7 @@ def test_unreadable_lines_do_not_hide_the_others(tmp_path, capsys):
 def test_a_line_that_was_cut_is_told_on_standard_error(tmp_path, capsys):
     path = log(tmp_path / "log.jsonl", GOOD, json.dumps(GOOD).encode()[:50])
     audit(path)
-    assert (
-        capsys.readouterr().err == f"unreadable lines: 1 x no JSON, first at {path}@{len(json.dumps(GOOD)) + 1}\n"
-    )
+    assert capsys.readouterr().err == f"unreadable lines: 1 x no JSON, first at {path}@{len(json.dumps(GOOD)) + 1}\n"
 
 
 def test_discovery_is_told_apart_from_what_could_not_be_read(tmp_path, capsys):

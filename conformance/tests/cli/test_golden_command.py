@@ -399,7 +399,10 @@ def test_copy_is_the_same_and_can_be_checked(capsys, tmp_path):
 def test_folder_with_something_in_it_is_refused(capsys, tmp_path):
     (tmp_path / "mine").touch()
     code, _, told = run(capsys, "copy", tmp_path)
-    assert (code, told) == (2, f"harmony-conformance golden: invalid DIR: expected a new or empty folder, got {tmp_path}\n")
+    assert (code, told) == (
+        2,
+        f"harmony-conformance golden: invalid DIR: expected a new or empty folder, got {tmp_path}\n",
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
@@ -412,7 +415,10 @@ def test_file_in_place_of_a_folder_is_refused(capsys, tmp_path):
 def test_copy_into_the_data_itself_is_refused(capsys):
     target = golden.root() / "copy"
     code, _, told = run(capsys, "copy", target)
-    assert (code, told) == (2, f"harmony-conformance golden: invalid DIR: expected a folder outside the golden data, got {target}\n")
+    assert (code, told) == (
+        2,
+        f"harmony-conformance golden: invalid DIR: expected a folder outside the golden data, got {target}\n",
+    )
     assert not target.exists()
 
 

@@ -304,7 +304,10 @@ def test_the_waits_of_discovery_are_told_one_line_each(raw_server, capsys, monke
 STOPPED = {
     "within discovery": (0, ": stopped before anything was recorded"),
     "after discovery": (2, ": stopped before the first scenario response; discovery is in a run"),
-    "within a scenario": (3, "exchanges recorded in a run; to judge them: harmony-conformance run 'replay:a run/exchanges.jsonl'"),
+    "within a scenario": (
+        3,
+        "exchanges recorded in a run; to judge them: harmony-conformance run 'replay:a run/exchanges.jsonl'",
+    ),
 }
 
 
@@ -388,9 +391,7 @@ def test_a_run_that_was_cut_short_conforms_and_says_what_was_left_open(capsys, t
     code, _, err = run(capsys, "reference", *words, "--out", "run")
     open_ones = [line for line in results(tmp_path / "run") if line["outcome"] == "inconclusive"]
     assert code == 0
-    assert err.splitlines()[-1] == (
-        f"{len(open_ones)} inconclusive results, for example: {open_ones[0]['reason']}"
-    )
+    assert err.splitlines()[-1] == (f"{len(open_ones)} inconclusive results, for example: {open_ones[0]['reason']}")
     assert "not sent: --max-requests 5 was reached" in {line["reason"] for line in open_ones}
     assert ": no failure found, " in (tmp_path / "run" / "report.md").read_text().splitlines()[0]
 

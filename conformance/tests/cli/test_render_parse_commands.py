@@ -96,7 +96,9 @@ def test_a_dash_is_standard_input(monkeypatch, capsys):
         pytest.param(parse, "no Harmony at all", "invalid Harmony: Unexpected token 1750", id="parse: plain text"),
         pytest.param(parse, "", None, id="parse: nothing is no message"),
         pytest.param(parse, "[1, 2", "invalid JSON list: ", id="parse: a cut list"),
-        pytest.param(parse, '[1, "x"]', "invalid token id: expected an integer, got ", id="parse: a list of something else"),
+        pytest.param(
+            parse, '[1, "x"]', "invalid token id: expected an integer, got ", id="parse: a list of something else"
+        ),
         pytest.param(
             parse,
             "[999999999]",
@@ -104,8 +106,15 @@ def test_a_dash_is_standard_input(monkeypatch, capsys):
             id="parse: an unknown id",
         ),
         pytest.param(parse, "[-1]", "expected 0 to 201088, got -1", id="parse: a negative id"),
-        pytest.param(parse, "[99999999999999999999999]", "expected 0 to 201088, got 99999999999999999999999", id="parse: a huge id"),
-        pytest.param(parse, "[200006, true]", "invalid token id: expected an integer, got true", id="parse: a truth value"),
+        pytest.param(
+            parse,
+            "[99999999999999999999999]",
+            "expected 0 to 201088, got 99999999999999999999999",
+            id="parse: a huge id",
+        ),
+        pytest.param(
+            parse, "[200006, true]", "invalid token id: expected an integer, got true", id="parse: a truth value"
+        ),
         pytest.param(parse, "[]", "invalid token ids: expected at least one, got an empty list", id="parse: no ids"),
         pytest.param(parse, b"\xff", "invalid UTF-8 at byte 0", id="parse: no text"),
     ],
