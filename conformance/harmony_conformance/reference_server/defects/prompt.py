@@ -50,7 +50,7 @@ def _refuse(is_refused: Callable[[JsonObject], bool], error: ApiError) -> OnRequ
 
     def changed(entry: JsonObject) -> JsonObject:
         if is_refused(entry):
-            raise error
+            raise error.with_traceback(None)  # one error serves all requests: its traceback must not grow
         return entry
 
     return _each_entry(changed)
