@@ -7,6 +7,7 @@ Offsets count bytes of the text, after decompression.
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ LINE_LIMIT = 64 * 1024 * 1024
 _BLOCK = 1024 * 1024
 _GZIP = b"\x1f\x8b"
 _UTF8_MARK = b"\xef\xbb\xbf"
+_NOT_BLANK = re.compile(rb"\S")
 _OTHER_FORMATS: Mapping[bytes, str] = {
     **dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), "the file is UTF-16: convert it (iconv -f utf-16 -t utf-8)"),
     b"\x28\xb5\x2f\xfd": "the file is packed by zstd: unpack it (zstd -d)",
@@ -141,13 +143,24 @@ class _Splitter:
         self._pieces: list[bytes] = []
 
     def feed(self, block: bytes) -> Iterator[Line | UnreadableLine]:
-        first, *rest = block.split(b"\n")
-        self._add(first)
-        for piece in rest:
+        position = 0
+        while (line_end := block.find(b"\n", position)) >= 0:
+            self._add(block[position:line_end])
             yield from self.take()
             self._start += 1  # the line's end itself
             self.number += 1
-            self._add(piece)
+            position = self._skip_blank_lines(block, line_end + 1)
+        self._add(block[position:])
+
+    def _skip_blank_lines(self, block: bytes, position: int) -> int:
+        """Return the position of the next line with text. A compressed megabyte may have a billion blank lines before it."""
+        text = _NOT_BLANK.search(block, position)
+        line_start = block.rfind(b"\n", position, text.start() if text is not None else len(block)) + 1
+        if line_start <= position:
+            return position
+        self._start += line_start - position
+        self.number += block.count(b"\n", position, line_start)
+        return line_start
 
     def _add(self, piece: bytes) -> None:
         self._size += len(piece)

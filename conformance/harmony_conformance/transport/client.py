@@ -19,7 +19,13 @@ from typing import Self, TypeVar
 
 import httpx
 
-from harmony_conformance.transport.content_coding import ACCEPTED, ContentDecodingError, Decoder, decoder
+from harmony_conformance.transport.content_coding import (
+    ACCEPTED,
+    BodyDecoder,
+    ContentDecodingError,
+    DecodedSizeError,
+    UnsupportedCodingError,
+)
 from harmony_conformance.transport.http_transport import (
     STREAM_RESET,
     Network,
@@ -194,6 +200,10 @@ class Client:
                 )
                 if failure.kind is FailureKind.RESET and not trace.is_new and STREAM_RESET not in failure.detail:
                     continue
+            except DecodedSizeError:
+                failure = Failure(
+                    kind=FailureKind.TOO_LARGE, detail=f"the body is larger than {self._settings.body_limit} bytes"
+                )
             except ContentDecodingError as problem:
                 failure = Failure(kind=FailureKind.MALFORMED_HTTP, detail=str(problem))
             return self._masked_result(heads, chunks, failure)
@@ -205,10 +215,11 @@ class Client:
 
         Raises:
             httpx.HTTPError: The connection or the response failed.
+            DecodedSizeError: The body is larger than the limit.
             ContentDecodingError: The body is not in the content coding that its header names.
         """
         transport, network = self._transport, self._settings.network
-        size, events, event_counter, limit = 0, 0, EventDecoder(), self._settings.body_limit
+        events, event_counter, limit = 0, EventDecoder(), self._settings.body_limit
         async with AsyncExitStack() as stack:
             if leave_after is not None and network.http2:
                 # httpx does not reset HTTP/2 streams: only the end of the connection shows the server that the client left
@@ -223,10 +234,7 @@ class Client:
                 raise httpx.RemoteProtocolError("the server switched protocols, which the client did not request")
             head = _Head(status=response.status_code, headers=_decode_headers(response.headers.raw))
             heads.append(head)
-            async for data in _decoded(response, decoder(head.headers.get("content-encoding", "")), limit):
-                size += len(data)
-                if size > limit:
-                    return Failure(kind=FailureKind.TOO_LARGE, detail=f"the body is larger than {limit} bytes")
+            async for data in _decoded(response, head.headers.get("content-encoding", ""), limit):
                 if data:
                     chunks.append(Chunk(at=now() - start, data=data))
                 events += len(event_counter.feed(data)) if leave_after is not None else 0
@@ -285,26 +293,27 @@ class _Head:
     headers: Mapping[str, str]
 
 
-async def _decoded(response: httpx.Response, coding: Decoder | None, limit: int) -> AsyncGenerator[bytes]:
-    """Yield the decoded body piece by piece as it arrives. Decoding of a piece stops beyond `limit` bytes."""
+async def _decoded(response: httpx.Response, content_encoding: str, limit: int) -> AsyncGenerator[bytes]:
+    """Yield the decoded body piece by piece as it arrives. A body in an unsupported coding stays encoded.
+
+    Raises:
+        DecodedSizeError: The body is larger than `limit` bytes, encoded or decoded.
+        ContentDecodingError: The body is not in the content coding that its header names.
+    """
+    try:
+        decoder = BodyDecoder(content_encoding)
+    except UnsupportedCodingError:
+        decoder = BodyDecoder("identity")
+    received, size = 0, 0
     assert isinstance(response.stream, httpx.AsyncByteStream)
     async for piece in response.stream:
-        if coding is None:
-            yield piece
-        else:
-            yield _joined(coding.decode(piece), limit)
-    if coding is not None:
-        yield _joined(coding.end(), limit)
-
-
-def _joined(parts: Iterable[bytes], limit: int) -> bytes:
-    """Join parts up to the first that goes beyond the limit."""
-    joined = bytearray()
-    for part in parts:
-        joined += part
-        if len(joined) > limit:
-            break
-    return bytes(joined)
+        received += len(piece)
+        data = decoder.feed(piece, limit=limit - size)
+        size += len(data)
+        if max(received, size) > limit:
+            raise DecodedSizeError
+        yield data
+    decoder.end()
 
 
 def _merge_headers(*several: Mapping[str, str]) -> dict[str, str]:

@@ -114,6 +114,9 @@ CODINGS = {
     "br that is none": ([b"br"], PACKED, None),
     "zstd that is none": ([b"zstd"], PACKED, None),
     "zstd that breaks off": ([b"zstd"], zstandard.compress(PACKED)[:-3], None),
+    "gzip that breaks off": ([b"gzip"], gzip.compress(PACKED)[:-3], None),
+    "gzip, two members": ([b"gzip"], gzip.compress(PACKED[:9]) + gzip.compress(PACKED[9:]), PACKED),
+    "three codings": ([b"gzip, gzip, gzip"], gzip.compress(gzip.compress(gzip.compress(PACKED))), None),
 }
 
 

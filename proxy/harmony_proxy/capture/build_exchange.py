@@ -12,7 +12,7 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import at, text
 from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, Request, Response
 from harmony_conformance.transport.redaction import Mask, cookie_secrets, query_secrets, request_secrets, secrets
-from harmony_proxy.capture.decoding import BodyDecodingError, decode_chunks
+from harmony_conformance.transport.content_coding import ContentDecodingError, decode_chunks
 from harmony_proxy.capture.recorder import End, Headers, RecordedExchange
 from harmony_proxy.capture.routes import api_as_asked, api_of
 
@@ -57,7 +57,7 @@ def build_exchange(kept: RecordedExchange, *, engine: str = "openai") -> BuiltEx
     if not unjudged:
         try:
             exchange = _exchange(kept, request_headers, response_headers, words, engine)
-        except BodyDecodingError as problem:
+        except ContentDecodingError as problem:
             unjudged = str(problem)
     if end is End.CLIENT_LEFT and kept.is_whole:
         if exchange is not None and _has_final_event(exchange):

@@ -14,7 +14,7 @@ from enum import Enum, auto
 
 from harmony_conformance.transport.messages import NO_HEADERS, Request, Response
 from harmony_proxy.capture.build_exchange import build_exchange, is_unread
-from harmony_proxy.capture.decoding import BodyDecodingError, Unpacking
+from harmony_conformance.transport.content_coding import BodyDecoder, ContentDecodingError
 from harmony_proxy.capture.recorder import LIMIT, End, Headers, Recorder
 from harmony_proxy.capture.routes import api_as_asked, api_of, plain
 from harmony_proxy.guard.error_responses import (
@@ -89,7 +89,7 @@ class Guard:
         self._server_head: ResponseHead | None = None
         self._pending_head: ResponseHead | None = None  # of a stream, until its first bytes
         self._stream: StreamRepair | None = None
-        self._unpacking: Unpacking | None = None
+        self._decoder: BodyDecoder | None = None
         # Bytes of a stream that were not sent yet, while those that were sent are the server's own.
         self._unsent, self._is_unchanged = bytearray(), True
 
@@ -146,9 +146,9 @@ class Guard:
                 self._give_up("an internal error")
                 return self._release(buffered + data)
         match self._mode:
-            case _Mode.UNPACKED if self._unpacking is not None:
-                unpacking = self._unpacking
-                return self._guarded(lambda: [unpacking.feed(data, most=self._limit)])
+            case _Mode.UNPACKED if self._decoder is not None:
+                unpacking = self._decoder
+                return self._guarded(lambda: [unpacking.feed(data, limit=self._limit)])
             case _Mode.STREAMING | _Mode.UNPACKED:
                 return self._guarded(lambda: self._feed_stream(data))
             case _Mode.REFUSING:
@@ -199,7 +199,7 @@ class Guard:
                 self._give_up("the server answered before it had all of the request")
             return
         try:
-            self._unpacking = Unpacking(headers.get("content-encoding", ""))
+            self._decoder = BodyDecoder(headers.get("content-encoding", ""))
         except ValueError as problem:
             self._give_up(str(problem))
             return
@@ -247,9 +247,9 @@ class Guard:
         return closing.body
 
     def _feed_stream(self, data: bytes) -> list[bytes]:
-        if self._stream is None or self._unpacking is None:
+        if self._stream is None or self._decoder is None:
             return [data]
-        unpacked = self._unpacking.feed(data, most=self._limit)
+        unpacked = self._decoder.feed(data, limit=self._limit)
         self._unsent += unpacked
         return self._emit(self._stream.feed(unpacked))
 
@@ -278,8 +278,8 @@ class Guard:
     def _end_stream(self, *, is_complete: bool) -> list[bytes]:
         if self._stream is None:
             return []
-        if is_complete and self._unpacking is not None:
-            self._unpacking.end()
+        if is_complete and self._decoder is not None:
+            self._decoder.end()
         out = self._emit(self._stream.close()) if is_complete else self._stream.abort()
         self._record_actions(self._stream.actions)
         self._release_head()
@@ -289,7 +289,7 @@ class Guard:
         """Call `act`. After an internal error pass `_unsent`, if the policy is open and nothing was changed so far."""
         try:
             return act()
-        except BodyDecodingError as problem:
+        except ContentDecodingError as problem:
             self._note_left(str(problem))
             if self._route.fail is FailMode.OPEN and self._pending_head is not None and self.recorder.is_whole:
                 # The client has nothing of the body yet: the compressed bytes can pass as they came.

@@ -1,4 +1,5 @@
 import gzip
+import tracemalloc
 import zlib
 from contextlib import suppress
 
@@ -7,7 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harmony_conformance.transport.messages import Chunk
-from harmony_proxy.capture.decoding import BodyDecodingError, Unpacking, decode_chunks
+from harmony_conformance.transport.content_coding import (
+    BodyDecoder,
+    ContentDecodingError,
+    DecodedSizeError,
+    decode_chunks,
+)
 
 TEXT = b'data: {"choices": []}\n\n' * 40
 
@@ -58,21 +64,21 @@ def test_members_one_behind_the_other_are_one_body_at_every_split(encoding, pack
 
 @pytest.mark.parametrize("padding", [b"\0", b"\0" * 600, b"\x1f", b"junk"])
 def test_what_follows_a_member_and_is_none_is_padding(padding):
-    unpacking = Unpacking("gzip")
-    assert unpacking.feed(gzip.compress(TEXT) + padding, most=len(TEXT)) == TEXT
-    assert unpacking.feed(padding, most=len(TEXT)) == b""
+    unpacking = BodyDecoder("gzip")
+    assert unpacking.feed(gzip.compress(TEXT) + padding, limit=len(TEXT)) == TEXT
+    assert unpacking.feed(padding, limit=len(TEXT)) == b""
     unpacking.end()
 
 
 @pytest.mark.parametrize(("encoding", "pack"), PACKERS[2:])
 def test_a_body_that_ends_within_its_encoding_is_said_to(encoding, pack):
     packed = pack(TEXT)
-    unpacking = Unpacking(encoding)
+    unpacking = BodyDecoder(encoding)
     unpacking.end()  # of nothing there is no more
-    unpacking.feed(packed[:-1], most=len(TEXT))
-    with pytest.raises(BodyDecodingError, match=f"truncated {encoding.lower()} body"):
+    unpacking.feed(packed[:-1], limit=len(TEXT))
+    with pytest.raises(ContentDecodingError, match=f"truncated {encoding.lower()} body"):
         unpacking.end()
-    unpacking.feed(packed[-1:], most=len(TEXT))
+    unpacking.feed(packed[-1:], limit=len(TEXT))
     unpacking.end()
 
 
@@ -91,13 +97,13 @@ def test_an_event_has_the_time_of_the_packed_bytes_that_completed_it():
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
 def test_bytes_in_another_encoding_are_said_to_be_so(encoding):
-    with pytest.raises(BodyDecodingError, match=f"invalid {encoding} body"):
+    with pytest.raises(ContentDecodingError, match=f"invalid {encoding} body"):
         decode_chunks([Chunk(at=0.0, data=b"plain text, not packed at all")], encoding, limit=1000)
 
 
-@pytest.mark.parametrize("encoding", ["compress", "gzip, br", "x" * 500])
+@pytest.mark.parametrize("encoding", ["compress", "gzip, compress", "x" * 500])
 def test_an_encoding_that_is_not_known_is_named(encoding):
-    with pytest.raises(BodyDecodingError, match="unsupported content encoding") as raised:
+    with pytest.raises(ContentDecodingError, match="unsupported content encoding") as raised:
         decode_chunks([], encoding, limit=1)
     assert len(str(raised.value)) < 120
 
@@ -107,12 +113,62 @@ def test_an_encoding_that_is_not_known_is_named(encoding):
 )
 def test_a_small_body_that_unpacks_to_a_large_one_is_refused(encoding, pack):
     packed = pack(bytes(50_000_000))
-    with pytest.raises(BodyDecodingError, match="decompresses to more than 1000000 bytes"):
+    with pytest.raises(ContentDecodingError, match="decompresses to more than 1000000 bytes"):
         decode_chunks([Chunk(at=0.0, data=packed)], encoding, limit=1_000_000)
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=200), st.sampled_from(["gzip", "deflate", "br", "zstd"]))
 def test_no_bytes_break_it(data, encoding):
-    with suppress(BodyDecodingError):
+    with suppress(ContentDecodingError):
         decode_chunks([Chunk(at=0.0, data=data)], encoding, limit=10_000)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "pack"),
+    [
+        ("gzip", gzip.compress),
+        ("br", brotli),
+        ("zstd", zstd),
+        ("gzip, gzip", lambda data: gzip.compress(gzip.compress(data))),
+        ("gzip, br", lambda data: brotli(gzip.compress(data))),
+        ("br, zstd", lambda data: zstd(brotli(data))),
+    ],
+)
+def test_memory_stays_at_the_limit_of_a_body(encoding, pack):
+    packed, limit = pack(bytes(100_000_000)), 1_000_000
+    decoder = BodyDecoder(encoding)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DecodedSizeError, match="more than 1000000 bytes"):
+            decoder.feed(packed, limit=limit)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 6 * limit  # a step of zstd has 2 MB
+
+
+def test_an_intermediate_form_has_the_limit_too():
+    padded = gzip.compress(b"short") + bytes(50_000_000)  # padding, which the inner gzip ignores
+    with pytest.raises(DecodedSizeError):
+        BodyDecoder("gzip, gzip").feed(gzip.compress(padded), limit=1_000_000)
+
+
+def test_a_body_has_at_most_two_codings():
+    with pytest.raises(ContentDecodingError, match="3 content codings: at most 2 are decoded"):
+        BodyDecoder("gzip, deflate, gzip")
+    BodyDecoder("identity, gzip, , deflate")
+
+
+def test_a_window_beyond_that_of_http_is_refused():
+    zstandard = pytest.importorskip("zstandard")
+    parameters = zstandard.ZstdCompressionParameters(window_log=27)
+    compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    packed = compressor.compress(b"text") + compressor.flush()
+    with pytest.raises(ContentDecodingError, match="invalid zstd body"):
+        BodyDecoder("zstd").feed(packed, limit=1000)
+
+
+def test_ten_thousand_empty_members_are_decoded_in_little_memory():
+    packed = gzip.compress(b"") * 10_000 + gzip.compress(TEXT)
+    assert BodyDecoder("gzip").feed(packed, limit=len(TEXT)) == TEXT
