@@ -11,7 +11,7 @@ class Exit(IntEnum):
     CONFORMS = 0
     DIVERGES = 1
     USAGE = 2
-    OUR_ERROR = 3
+    INTERNAL_ERROR = 3
 
 
 class UsageError(Exception):

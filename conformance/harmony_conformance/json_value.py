@@ -1,7 +1,7 @@
 """Parse JSON strictly and read values of unknown shape without exceptions.
 
-`at` follows a path and returns None if the path does not exist. `text`, `number`, `items` and `members` narrow a value to one type and
-return an empty value (for `number` None) for any other type. A check that must report a wrong type uses `isinstance`.
+`value_at` follows a path and returns None if the path does not exist. `text`, `integer`, `items` and `members` narrow a value to one type and
+return an empty value (for `integer` None) for any other type. A check that must report a wrong type uses `isinstance`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import TypeAlias
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 JsonObject: TypeAlias = "dict[str, Json]"
 
-DEEPEST = 256
+MAX_DEPTH = 256
 """The most levels of a document. RFC 8259 leaves the limit to parsers.
 
 Python parses a thousand (3.11) to ten thousand (3.13) levels, but recursive functions of this project could not walk them."""
 
-ENVELOPED = DEEPEST + 16
+MAX_LINE_DEPTH = MAX_DEPTH + 16
 """The most levels of a log line, which contains such a document."""
 
 
@@ -33,12 +33,12 @@ class InvalidJsonError(ValueError):
 
     Attributes:
         position: The index of the first wrong character.
-        may_go_on: True if the text may be the beginning of a valid document, so that it may only be truncated.
+        may_be_truncated: True if the text may be the beginning of a valid document, so that it may only be truncated.
     """
 
     def __init__(self, problem: str, document: str, position: int) -> None:
         rest = document[position:]
-        self.may_go_on = problem.startswith("Unterminated string") or _PIECE.fullmatch(rest.strip()) is not None
+        self.may_be_truncated = problem.startswith("Unterminated string") or _PIECE.fullmatch(rest.strip()) is not None
         shown = rest[:40]
         super().__init__(
             f"{problem} at character {position}: {shown!r}" if shown else f"{problem} at the end of the text"
@@ -46,22 +46,22 @@ class InvalidJsonError(ValueError):
         self.position = position
 
 
-def loads(document: str | bytes, *, deepest: int = DEEPEST) -> Json:
+def loads(document: str | bytes, *, max_depth: int = MAX_DEPTH) -> Json:
     """Parse a JSON document (RFC 8259: no NaN, no Infinity). Invalid UTF-8 in bytes is replaced.
 
     Raises:
-        InvalidJsonError: The text is not JSON, or has more than `deepest` levels.
+        InvalidJsonError: The text is not JSON, or has more than `max_depth` levels.
     """
     if isinstance(document, bytes):
         document = document.decode("utf-8", "replace")
     try:
         value: Json
         value, end = _DECODER.raw_decode(document)
-        if end == len(document) and (end < 2 * deepest or not _is_too_deep(document, value, deepest)):
+        if end == len(document) and (end < 2 * max_depth or not _is_too_deep(document, value, max_depth)):
             return value
     except (ValueError, RecursionError):
         pass  # white space around the value, or invalid JSON: use the slower parser
-    return _parse(document, _DECODER, deepest)
+    return _parse(document, _DECODER, max_depth)
 
 
 def _parse(document: str, decoder: json.JSONDecoder, deepest: int) -> Json:
@@ -81,7 +81,7 @@ def _parse(document: str, decoder: json.JSONDecoder, deepest: int) -> Json:
 
 
 def _is_too_deep(document: str, value: Json, deepest: int) -> bool:
-    """Return True if a value has more than `deepest` levels. Counting brackets decides most cases fast."""
+    """Return True if a value has more than `max_depth` levels. Counting brackets decides most cases fast."""
     if document.count("[") + document.count("{") <= deepest:
         return False
     level = [value] if isinstance(value, list | dict) else []
@@ -110,7 +110,7 @@ def dumps(value: Json) -> str:
     return _ENCODER.encode(value)
 
 
-def canonical(value: Json) -> str:
+def canonical_json(value: Json) -> str:
     """Return canonical JSON: sorted members, no white space."""
     return _CANONICAL.encode(value)
 
@@ -122,12 +122,12 @@ def equal_json(one: str, other: str) -> bool:
     floats are equal.
     """
     try:
-        return _same(_parse(one, _EXACT, DEEPEST), _parse(other, _EXACT, DEEPEST))
+        return _same(_parse(one, _EXACT, MAX_DEPTH), _parse(other, _EXACT, MAX_DEPTH))
     except InvalidJsonError:
         return False
 
 
-def spells_fractions(written: str, shown: str) -> bool:
+def has_added_fractions(written: str, shown: str) -> bool:
     """Return True if `shown` has a fraction or an exponent in a number that `written` has as an integer: 1.0 instead of 1.
 
     Both texts are JSON with equal values. A client with integer types rejects 1.0.
@@ -172,7 +172,7 @@ def _same(one: Json, other: Json) -> bool:
             return one == other and isinstance(one, bool) is isinstance(other, bool)
 
 
-def object_in(document: str) -> JsonObject | None:
+def parse_object(document: str) -> JsonObject | None:
     """Parse a text as a JSON object. A blank text gives an empty object, any other value None."""
     try:
         value = loads(document if document.strip() else "{}")
@@ -181,7 +181,7 @@ def object_in(document: str) -> JsonObject | None:
     return value if isinstance(value, dict) else None
 
 
-def at(value: Json, *path: str | int) -> Json:
+def value_at(value: Json, *path: str | int) -> Json:
     """Return the value at `path` (member names and indexes), or None."""
     for step in path:
         if isinstance(value, dict):
@@ -198,12 +198,12 @@ def text(value: Json) -> str:
     return value if isinstance(value, str) else ""
 
 
-def number(value: Json) -> int | None:
+def integer(value: Json) -> int | None:
     """Return the value if it is an integer, else None. Booleans are no integers."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def whole_numbers(values: list[Json]) -> tuple[int, ...] | None:
+def integers(values: list[Json]) -> tuple[int, ...] | None:
     """Return the values if all are integers, else None. Fast for thousands of values."""
     return tuple(value for value in values if isinstance(value, int)) if set(map(type, values)) <= {int} else None
 
@@ -271,8 +271,8 @@ def resolve(value: Json, where: str) -> Json:
     return value
 
 
-def objects_in(content: str) -> Iterator[Json]:
-    """Yield every JSON object in a text, nested ones too, of at most `DEEPEST` levels."""
+def find_objects(content: str) -> Iterator[Json]:
+    """Yield every JSON object in a text, nested ones too, of at most `MAX_DEPTH` levels."""
     decoder = json.JSONDecoder()
     for place, character in enumerate(content):
         if character == "{":
@@ -281,5 +281,5 @@ def objects_in(content: str) -> Iterator[Json]:
                 value, end = decoder.raw_decode(content, place)
             except (json.JSONDecodeError, RecursionError):
                 continue
-            if not _is_too_deep(content[place:end], value, DEEPEST):
+            if not _is_too_deep(content[place:end], value, MAX_DEPTH):
                 yield value

@@ -20,10 +20,10 @@ except ModuleNotFoundError:
     sys.exit("mitmproxy is not installed: pip install 'harmony-conformance[mitmproxy]'")
 
 from harmony_proxy.configuration import InvalidSettingError, Rules, load_rules
-from harmony_proxy.judging.counters import sentence
+from harmony_proxy.judging.counters import summary_line
 from harmony_proxy.judging.judge_queue import JudgeQueue
-from harmony_proxy.judging.judge_settings import NONE, QUOTING, JudgeSettings
-from harmony_proxy.judging.log_file import problem_of
+from harmony_proxy.judging.judge_settings import EXCERPT_MODES, NONE, JudgeSettings
+from harmony_proxy.judging.log_file import append_error
 from harmony_proxy.mitmproxy_addon.hooks import ConformanceAddon
 from harmony_proxy.policy.policy import FailMode
 
@@ -48,8 +48,8 @@ class Configured:
             ("block", Sequence[str], (), "Patterns of the ids of checks for which a response is blocked.", None),
             ("fail", str, "open", "Pass (open) or block (closed) responses that cannot be examined.", modes),
             ("fallback", str, "observe", "Action on responses that cannot be repaired.", ["observe", "block"]),
-            ("excerpts", str, NONE, "Traffic quoted in the log.", list(QUOTING)),
-            ("capture", str, NONE, "Samples of failing exchanges in the log.", list(QUOTING)),
+            ("excerpts", str, NONE, "Traffic quoted in the log.", list(EXCERPT_MODES)),
+            ("capture", str, NONE, "Samples of failing exchanges in the log.", list(EXCERPT_MODES)),
             ("engine", str, "openai", "The engine of the server, as in --upstream.", None),
         ):
             loader.add_option(f"harmony_{name}", kind, default, description, choices)  # pyright: ignore[reportUnknownMemberType]
@@ -70,7 +70,7 @@ class Configured:
             raise _invalid("settings of the judge and the log are read at the start: restart mitmproxy to change them")
         self._settings = settings
         if not self.addons:
-            self._queue = JudgeQueue(settings, say=_LOG.info)
+            self._queue = JudgeQueue(settings, on_message=_LOG.info)
             self.addons = [ConformanceAddon(self._queue)]
         self.addons[0].rules = rules
 
@@ -89,7 +89,7 @@ class Configured:
             addon.shut_down()
         if self._queue is not None:
             self._queue.close()
-            _LOG.info(sentence(self._queue.tally))
+            _LOG.info(summary_line(self._queue.tally))
         self.addons, self._queue = [], None
 
 
@@ -108,11 +108,11 @@ def _rules() -> Rules:
 
 def _settings() -> JudgeSettings:
     log = Path(ctx.options.harmony_log).expanduser() if ctx.options.harmony_log else None
-    if problem := problem_of(log):
+    if problem := append_error(log):
         raise _invalid(f"harmony_log: {log}: {problem}")
     for name in ("harmony_excerpts", "harmony_capture"):
-        if (value := getattr(ctx.options, name)) not in QUOTING:
-            raise _invalid(f"invalid {name}: expected one of {', '.join(QUOTING)}, got {value!r}")
+        if (value := getattr(ctx.options, name)) not in EXCERPT_MODES:
+            raise _invalid(f"invalid {name}: expected one of {', '.join(EXCERPT_MODES)}, got {value!r}")
     return JudgeSettings(
         log=log,
         excerpts=ctx.options.harmony_excerpts,

@@ -11,9 +11,16 @@ from pathlib import Path
 from harmony_conformance.cli.command import Command
 from harmony_conformance.engines.target import InvalidTargetError, Target, parse_target
 from harmony_conformance.errors import UsageError
-from harmony_proxy.configuration import PREFIX, InvalidSettingError, Rules, address, listening_on, load_rules
-from harmony_proxy.judging.judge_settings import LOW, NONE, QUOTING, JudgeSettings
-from harmony_proxy.judging.log_file import problem_of
+from harmony_proxy.configuration import (
+    PREFIX,
+    InvalidSettingError,
+    Rules,
+    create_listening_socket,
+    load_rules,
+    parse_address,
+)
+from harmony_proxy.judging.judge_settings import EXCERPT_MODES, LOW, NONE, JudgeSettings
+from harmony_proxy.judging.log_file import append_error
 from harmony_proxy.policy.policy import Action, FailMode
 
 _LISTEN = "127.0.0.1:8090"
@@ -28,9 +35,9 @@ def configure(parser: ArgumentParser) -> None:
     option("--listen", metavar="HOST:PORT", default=_LISTEN, help=f"default: {_LISTEN}; port 0 selects a free port")
     option("--log", metavar="FILE", type=Path, help="append one JSON line for each exchange")
     excerpts = "traffic quoted in the log (default: none, only check ids, outcomes and counts)"
-    option("--excerpts", choices=QUOTING, default=NONE, help=excerpts)
+    option("--excerpts", choices=EXCERPT_MODES, default=NONE, help=excerpts)
     capture = "samples of failing exchanges in the log: full (without credentials) or redacted (default: none)"
-    option("--capture", choices=QUOTING, default=NONE, help=capture)
+    option("--capture", choices=EXCERPT_MODES, default=NONE, help=capture)
     option("--policy", metavar="FILE", type=Path, help="a TOML file: the action for each check and route")
     for action in ("repair", "block"):
         checks = f"{action} responses that fail these checks (ids or patterns)"
@@ -52,7 +59,7 @@ def execute(arguments: Namespace) -> int:
     """Run the proxy until it is stopped."""
     upstream = _upstream(arguments.upstream)
     try:
-        host, port = address(arguments.listen)
+        host, port = parse_address(arguments.listen)
     except InvalidSettingError as problem:
         raise UsageError(f"--listen: {problem}") from None
     settings = _settings(arguments, upstream.engine.name)
@@ -61,20 +68,20 @@ def execute(arguments: Namespace) -> int:
             if is_set:
                 raise UsageError(f"{flag} cannot be combined with --mitmproxy, which has no metrics and no drain time")
         _require("mitmproxy")
-        listening_on(host, port).close()  # mitmproxy would report a failure only in its own log
-        from harmony_proxy.mitmproxy_addon.running import watch  # noqa: PLC0415 - mitmproxy is slow to import, and an extra
+        create_listening_socket(host, port).close()  # mitmproxy would report a failure only in its own log
+        from harmony_proxy.mitmproxy_addon.running import run_mitmproxy  # noqa: PLC0415 - mitmproxy is slow to import, and an extra
 
-        return watch(upstream.base or "", host, port, settings, _rules(arguments))
+        return run_mitmproxy(upstream.base_url or "", host, port, settings, _rules(arguments))
     _require("aiohttp", "uvicorn", "httptools")
-    from harmony_proxy.standalone.server import Standalone, serve  # noqa: PLC0415 - needs an extra
+    from harmony_proxy.standalone.server import StandaloneSettings, serve  # noqa: PLC0415 - needs an extra
 
     try:
-        metrics = address(arguments.metrics) if arguments.metrics else None
+        metrics = parse_address(arguments.metrics) if arguments.metrics else None
     except InvalidSettingError as problem:
         raise UsageError(f"--metrics: {problem}") from None
-    rules, base = _rules(arguments), upstream.base or ""
+    rules, base = _rules(arguments), upstream.base_url or ""
     return serve(
-        Standalone(
+        StandaloneSettings(
             upstream=base, host=host, port=port, judging=settings, rules=rules, metrics=metrics, drain=arguments.drain
         )
     )
@@ -118,7 +125,7 @@ def _rules(arguments: Namespace) -> Rules:
 
 
 def _settings(arguments: Namespace, engine: str) -> JudgeSettings:
-    if problem := problem_of(arguments.log):
+    if problem := append_error(arguments.log):
         raise UsageError(f"--log {arguments.log}: {problem}")
     return JudgeSettings(
         log=arguments.log,
@@ -140,7 +147,7 @@ def _upstream(text: str) -> Target:
         target: Target = parse_target(text)
     except InvalidTargetError as problem:
         raise UsageError(f"--upstream: {problem}") from None
-    if target.base is None:
+    if target.base_url is None:
         raise UsageError(
             f"invalid --upstream: expected the URL of a server such as vllm:http://127.0.0.1:8000/v1, got {text!r}"
         )

@@ -26,10 +26,18 @@ from pathlib import Path
 
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import Json, at, text
-from harmony_proxy.judging.judge_settings import LOW, NONE, NORMAL, QUOTING, JudgeSettings
+from harmony_conformance.json_value import Json, text, value_at
+from harmony_proxy.judging.judge_settings import EXCERPT_MODES, LOW, NONE, NORMAL, JudgeSettings
 from harmony_proxy.policy.actions import Handlers
-from harmony_proxy.policy.policy import OBSERVE, Action, FailMode, InvalidPolicyError, Policy, flag_policy, read_policy
+from harmony_proxy.policy.policy import (
+    OBSERVE_POLICY,
+    Action,
+    FailMode,
+    InvalidPolicyError,
+    Policy,
+    flag_policy,
+    read_policy,
+)
 
 PREFIX = "HARMONY_GUARD_"
 _LARGEST_PORT = 65535
@@ -44,7 +52,7 @@ class InvalidSettingError(ValueError):
 class Rules:
     """A policy and its handlers; no handlers if everything is observed."""
 
-    policy: Policy = OBSERVE
+    policy: Policy = OBSERVE_POLICY
     handlers: Handlers | None = None
 
 
@@ -76,7 +84,7 @@ def load_rules(  # noqa: PLR0913 - all policy flags
     try:
         if file is not None:
             document: Json = tomllib.loads(file.read_text(encoding="utf-8"))
-            return _rules(partial(read_policy, document), at(document, "reasoning_field"))
+            return _rules(partial(read_policy, document), value_at(document, "reasoning_field"))
         if repair or block:
             return _rules(partial(flag_policy, repair, block, fail, fallback), reasoning_field)
         flag_policy((), (), fail, fallback, musts=(), repairable=())
@@ -119,15 +127,15 @@ def from_environment(environment: Mapping[str, str]) -> Configuration:
     )
     judging = JudgeSettings(
         log=Path(log) if log else None,
-        excerpts=one_of(QUOTING, "EXCERPTS", value("EXCERPTS") or NONE),
-        capture=one_of(QUOTING, "CAPTURE", value("CAPTURE") or NONE),
+        excerpts=one_of(EXCERPT_MODES, "EXCERPTS", value("EXCERPTS") or NONE),
+        capture=one_of(EXCERPT_MODES, "CAPTURE", value("CAPTURE") or NONE),
         engine=value("ENGINE", "openai"),
         priority=priority,
     )
-    return Configuration(rules=rules, judging=judging, metrics=address(metrics) if metrics else None)
+    return Configuration(rules=rules, judging=judging, metrics=parse_address(metrics) if metrics else None)
 
 
-def address(value: str) -> tuple[str, int]:
+def parse_address(value: str) -> tuple[str, int]:
     """Parse `HOST:PORT`.
 
     Raises:
@@ -140,7 +148,7 @@ def address(value: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def listening_on(host: str, port: int) -> socket.socket:
+def create_listening_socket(host: str, port: int) -> socket.socket:
     """Return a listening socket.
 
     Raises:
@@ -167,5 +175,5 @@ def _rules(read: Callable[..., Policy], reasoning_field: Json) -> Rules:
         raise InvalidPolicyError(f"invalid reasoning_field: expected one of {expected}, got {reasoning_field!r}")
     handlers = repair.handlers(reasoning_field=text(reasoning_field) or None)
     musts = frozenset(check.id for check in CHECKS if check.subject is Exchange and check.severity is MUST)
-    policy = read(musts=musts, repairable=handlers.repairs)
+    policy = read(musts=musts, repairable=handlers.repairable_checks)
     return Rules() if policy.observes else Rules(policy=policy, handlers=handlers)

@@ -11,7 +11,7 @@ from harmony_proxy.capture.build_exchange import build_exchange
 from harmony_proxy.capture.observation import App
 from harmony_proxy.judging.judge_queue import JudgeQueue
 from harmony_proxy.judging.judge_settings import JudgeSettings
-from harmony_proxy.judging.queue_codec import read
+from harmony_proxy.judging.queue_codec import decode_exchange
 
 
 class GuardBetween:
@@ -19,11 +19,11 @@ class GuardBetween:
 
     def __init__(self, app: App) -> None:
         self._queue = _UnboundedQueue(JudgeSettings())
-        self.app = HarmonyGuard(app, handing=self._queue, clock=lambda: asyncio.get_running_loop().time())
+        self.app = HarmonyGuard(app, queue=self._queue, clock=lambda: asyncio.get_running_loop().time())
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return the recorded exchanges as the judge gets them, without those that the guard does not judge."""
-        built = (build_exchange(read(note)) for note in self._queue.over)
+        built = (build_exchange(decode_exchange(note)) for note in self._queue.finished_exchanges)
         return tuple(one.exchange for one in built if one.exchange is not None)
 
 
@@ -37,6 +37,6 @@ class _UnboundedQueue(JudgeQueue):
         """Do nothing: the queue is unbounded."""
         return 1
 
-    def problem(self) -> None:
+    def count_problem(self) -> None:
         """Raise an AssertionError for any internal error of the guard."""
         raise AssertionError("internal error of the guard")

@@ -47,7 +47,7 @@ class Api:
         framing: The framing of streams.
         is_raw: True if the API continues a prompt and returns the raw output, not a parsed message.
         option: The value of `--api` that selects the API, or None if that is `name`.
-        arguments_are_texts: True if call arguments arrive as the model's text. False if they arrive as a JSON object: the spelling is
+        has_text_arguments: True if call arguments arrive as the model's text. False if they arrive as a JSON object: the spelling is
             lost then, and arguments that are no object cannot be returned.
         counts_reasoning: True if the usage has a member for reasoning tokens.
     """
@@ -63,7 +63,7 @@ class Api:
     framing: Framing = Framing.SERVER_SENT
     is_raw: bool = False
     option: str | None = None
-    arguments_are_texts: bool = True
+    has_text_arguments: bool = True
     counts_reasoning: bool = True
 
     @property
@@ -72,5 +72,5 @@ class Api:
         return self.option or self.name
 
 
-CHAT = "/v1/chat/completions"
+CHAT_PATH = "/v1/chat/completions"
 """The path of Chat Completions."""

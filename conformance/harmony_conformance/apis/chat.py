@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harmony_conformance.apis.api import CHAT, Api
+from harmony_conformance.apis.api import CHAT_PATH, Api
 from harmony_conformance.json_value import Json, JsonObject
 
 
@@ -17,7 +17,7 @@ def _read(value: Json) -> Json:
 CHAT_COMPLETIONS = Api(
     name="chat",
     title="Chat Completions",
-    path=CHAT,
+    path=CHAT_PATH,
     write_request=_write_request,
     read_request=_read,
     read_response=_read,

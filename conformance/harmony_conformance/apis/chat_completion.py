@@ -10,7 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from harmony_conformance.json_value import Json, JsonObject, at, equal_json, items, members, number, text, whole_numbers
+from harmony_conformance.json_value import (
+    Json,
+    JsonObject,
+    equal_json,
+    integer,
+    integers,
+    items,
+    members,
+    text,
+    value_at,
+)
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS, content_text
 
 ABORTED = "abort"
@@ -81,17 +91,17 @@ class Turn:
     refusal: str | None = None
 
     @property
-    def was_broken_off(self) -> bool:
+    def is_truncated(self) -> bool:
         """True if the finish reason shows that the model did not end the turn: `length` or `abort`."""
         return self.finish_reason in ("length", ABORTED)
 
     @property
-    def says_something(self) -> bool:
+    def has_answer(self) -> bool:
         """True if there is content, a call or a refusal. Reasoning alone does not count."""
         return bool(self.content) or bool(self.tool_calls) or bool(self.refusal)
 
 
-def same_calls(one: Turn, other: Turn) -> bool:
+def has_same_calls(one: Turn, other: Turn) -> bool:
     """Return True if both turns have the same calls in the same order. Arguments are compared as JSON values, ids are ignored."""
     return len(one.tool_calls) == len(other.tool_calls) and all(
         a.name == b.name and equal_json(a.arguments, b.arguments)
@@ -105,11 +115,11 @@ def read_usage(value: Json) -> Usage | None:
         return None
     details = members(value.get("completion_tokens_details"))
     return Usage(
-        prompt_tokens=number(value.get("prompt_tokens")),
-        completion_tokens=number(value.get("completion_tokens")),
-        total_tokens=number(value.get("total_tokens")),
+        prompt_tokens=integer(value.get("prompt_tokens")),
+        completion_tokens=integer(value.get("completion_tokens")),
+        total_tokens=integer(value.get("total_tokens")),
         reasoning_tokens=_first_number(details.get("reasoning_tokens"), value.get("reasoning_tokens")),
-        cached_tokens=number(members(value.get("prompt_tokens_details")).get("cached_tokens")),
+        cached_tokens=integer(members(value.get("prompt_tokens_details")).get("cached_tokens")),
     )
 
 
@@ -120,7 +130,7 @@ def read_completion(body: Json) -> Turn:
     (`__verbose.tokens`).
     """
     completion = members(body)
-    choice = members(at(body, "choices", 0))
+    choice = members(value_at(body, "choices", 0))
     message = members(choice.get("message"))
     reasoning_field = _reasoning_field(message)
     return Turn(
@@ -133,7 +143,7 @@ def read_completion(body: Json) -> Turn:
         usage=read_usage(completion.get("usage")),
         prompt_ids=_first_ids(completion.get("prompt_token_ids"), choice.get("prompt_token_ids")),
         output_ids=_first_ids(
-            choice.get("token_ids"), choice.get("response_token_ids"), at(completion, "__verbose", "tokens")
+            choice.get("token_ids"), choice.get("response_token_ids"), value_at(completion, "__verbose", "tokens")
         ),
         id=_optional_text(completion.get("id")),
         model=_optional_text(completion.get("model")),
@@ -178,7 +188,7 @@ def read_stream(chunks: Iterable[Json]) -> Turn:
         usage = read_usage(chunk.get("usage")) or usage
         prompt_ids = prompt_ids or _ids(chunk.get("prompt_token_ids"))
         for choice in map(members, items(chunk.get("choices"))):
-            if number(choice.get("index")):
+            if integer(choice.get("index")):
                 continue
             finish = _optional_text(choice.get("finish_reason")) or finish
             if (ids := _ids(choice.get("token_ids"))) is not None:
@@ -214,20 +224,20 @@ def read_stream(chunks: Iterable[Json]) -> Turn:
 
 
 def _join_call(calls: dict[int, _PartialCall], delta: Json) -> None:
-    index = number(at(delta, "index"))
+    index = integer(value_at(delta, "index"))
     call = calls.setdefault(len(calls) if index is None else index, _PartialCall())
-    call.id = call.id or _optional_text(at(delta, "id"))
-    call.kind = call.kind or _optional_text(at(delta, "type"))
-    call.name = call.name or text(at(delta, "function", "name"))
-    call.arguments.append(text(at(delta, "function", "arguments")))
+    call.id = call.id or _optional_text(value_at(delta, "id"))
+    call.kind = call.kind or _optional_text(value_at(delta, "type"))
+    call.name = call.name or text(value_at(delta, "function", "name"))
+    call.arguments.append(text(value_at(delta, "function", "arguments")))
 
 
 def _read_call(call: Json) -> ToolCall:
     return ToolCall(
-        name=text(at(call, "function", "name")),
-        arguments=text(at(call, "function", "arguments")),
-        id=_optional_text(at(call, "id")),
-        kind=_optional_text(at(call, "type")),
+        name=text(value_at(call, "function", "name")),
+        arguments=text(value_at(call, "function", "arguments")),
+        id=_optional_text(value_at(call, "id")),
+        kind=_optional_text(value_at(call, "type")),
     )
 
 
@@ -242,8 +252,8 @@ def _optional_text(value: Json) -> str | None:
 
 
 def _first_number(*values: Json) -> int | None:
-    return next((whole for value in values if (whole := number(value)) is not None), None)
+    return next((whole for value in values if (whole := integer(value)) is not None), None)
 
 
 def _ids(value: Json) -> tuple[int, ...] | None:
-    return whole_numbers(value) if isinstance(value, list) else None
+    return integers(value) if isinstance(value, list) else None

@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from harmony_conformance.apis.api import Api
-from harmony_conformance.apis.harmony_prompt import prompt_ids, settings
-from harmony_conformance.apis.request_fields import neutral, refuse_others, without
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
+from harmony_conformance.apis.harmony_prompt import generation_settings, prompt_ids
+from harmony_conformance.apis.request_fields import neutral_values, omit_members, reject_unsupported
+from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
 
 KIND = "text_completion"
 """The member `object` of a response and of each chunk."""
 
-_CHAT_ONLY = neutral("logprobs", "top_logprobs", "chat_template_kwargs", "reasoning_format")
+_CHAT_ONLY = neutral_values("logprobs", "top_logprobs", "chat_template_kwargs", "reasoning_format")
 """Members that the API lacks or defines otherwise, with the values without effect."""
 
 
 def _write_request(request: JsonObject) -> JsonObject:
-    refuse_others(request, _CHAT_ONLY)
-    others = settings(without(request, {*_CHAT_ONLY, "max_completion_tokens", "response_format"}))
+    reject_unsupported(request, _CHAT_ONLY)
+    others = generation_settings(omit_members(request, {*_CHAT_ONLY, "max_completion_tokens", "response_format"}))
     limit = request.get("max_completion_tokens")
     return {**others, **({} if limit is None else {"max_tokens": limit}), "prompt": [*prompt_ids(request)]}
 
 
 def _read_request(request: Json) -> Json:
     """Return only the settings: a prompt has no messages, and `logprobs` is a number here."""
-    return without(request, {"prompt", "logprobs"}) if isinstance(request, dict) else request
+    return omit_members(request, {"prompt", "logprobs"}) if isinstance(request, dict) else request
 
 
 def _read_response(body: Json) -> Json:
-    if not items(at(body, "choices")):
+    if not items(value_at(body, "choices")):
         return body
     return _translate(
         members(body), "chat.completion", lambda text: {"message": {"role": "assistant", "content": text}}
@@ -38,8 +38,8 @@ def _read_response(body: Json) -> Json:
 
 def _read_events(values: Iterable[Json]) -> Iterator[Json]:
     for value in values:
-        if isinstance(at(value, "choices"), list):
-            kind = "chat.completion.chunk" if at(value, "object") == KIND else text(at(value, "object"))
+        if isinstance(value_at(value, "choices"), list):
+            kind = "chat.completion.chunk" if value_at(value, "object") == KIND else text(value_at(value, "object"))
             yield _translate(members(value), kind, lambda content: {"delta": {"content": content}})
         else:
             yield value
@@ -47,9 +47,9 @@ def _read_events(values: Iterable[Json]) -> Iterator[Json]:
 
 def _translate(body: JsonObject, kind: str, wrap: Callable[[Json], JsonObject]) -> JsonObject:
     choices = items(body["choices"])
-    ids = at(choices[0], "prompt_token_ids") if choices else None
+    ids = value_at(choices[0], "prompt_token_ids") if choices else None
     translated: list[Json] = [
-        {**without(members(choice), {"text", "logprobs", "prompt_token_ids"}), **wrap(at(choice, "text"))}
+        {**omit_members(members(choice), {"text", "logprobs", "prompt_token_ids"}), **wrap(value_at(choice, "text"))}
         for choice in choices
     ]
     return {**body, "object": kind, "choices": translated, **({"prompt_token_ids": ids} if ids is not None else {})}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harmony_conformance.apis.api import UnsupportedByApiError
-from harmony_conformance.apis.request_fields import refuse_others, without
+from harmony_conformance.apis.request_fields import omit_members, reject_unsupported
 from harmony_conformance.json_value import Json, JsonObject
-from harmony_conformance.prompts.conversation import RequestReading, conversation_of
+from harmony_conformance.prompts.conversation import ConversationOptions, conversation_of
 from harmony_ref import decode, encode_with_special_tokens, render_conversation_for_completion
 
 _DATE = "2025-06-28"
@@ -27,8 +27,8 @@ def prompt_ids(request: JsonObject) -> list[int]:
     Raises:
         UnsupportedByApiError: The request requires JSON or a call, which needs more than a prompt.
     """
-    refuse_others(request, _NEUTRAL)
-    return list(render_conversation_for_completion(conversation_of(request, RequestReading(), date=_DATE)))
+    reject_unsupported(request, _NEUTRAL)
+    return list(render_conversation_for_completion(conversation_of(request, ConversationOptions(), date=_DATE)))
 
 
 def prompt_text(request: JsonObject) -> str:
@@ -44,6 +44,6 @@ def prompt_text(request: JsonObject) -> str:
     return prompt
 
 
-def settings(request: JsonObject) -> JsonObject:
+def generation_settings(request: JsonObject) -> JsonObject:
     """Return a chat request without the members that its prompt expresses."""
-    return without(request, _CONVERSATION_MEMBERS)
+    return omit_members(request, _CONVERSATION_MEMBERS)

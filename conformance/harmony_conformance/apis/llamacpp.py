@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from harmony_conformance.apis.api import Api
-from harmony_conformance.apis.harmony_prompt import prompt_ids, settings
-from harmony_conformance.apis.request_fields import neutral, refuse_others, token_counts, without
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
+from harmony_conformance.apis.harmony_prompt import generation_settings, prompt_ids
+from harmony_conformance.apis.request_fields import neutral_values, omit_members, reject_unsupported, token_counts
+from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
 
 _FINISH_REASONS: Mapping[str, str] = {"eos": "stop", "word": "stop", "limit": "length"}
-_UNSUPPORTED = neutral("logprobs", "top_logprobs")
+_UNSUPPORTED = neutral_values("logprobs", "top_logprobs")
 """Members that the API lacks, with the values without effect. Its own `n_probs` differs."""
 _LIMITS = ("max_completion_tokens", "max_tokens")
 
 
 def _write_request(request: JsonObject) -> JsonObject:
-    refuse_others(request, _UNSUPPORTED)
+    reject_unsupported(request, _UNSUPPORTED)
     limit = next((request[name] for name in _LIMITS if request.get(name) is not None), None)
-    others = settings(without(request, {*_LIMITS, *_UNSUPPORTED, "stream_options", "response_format"}))
+    others = generation_settings(omit_members(request, {*_LIMITS, *_UNSUPPORTED, "stream_options", "response_format"}))
     if isinstance(others.get("stop"), str):
         others = {**others, "stop": [others["stop"]]}
     limited: JsonObject = {} if limit is None else {"n_predict": limit}
@@ -33,11 +33,11 @@ def _read_request(request: Json) -> Json:
     if not isinstance(request, dict):
         return request
     limit = request.get("n_predict")
-    return {**without(request, {"prompt", "n_predict"}), **({} if limit is None else {"max_tokens": limit})}
+    return {**omit_members(request, {"prompt", "n_predict"}), **({} if limit is None else {"max_tokens": limit})}
 
 
 def _read_response(body: Json) -> Json:
-    if not isinstance(at(body, "content"), str):
+    if not isinstance(value_at(body, "content"), str):
         return body
     answer = members(body)
     choice: JsonObject = {
@@ -58,7 +58,7 @@ def _read_response(body: Json) -> Json:
 
 def _read_events(values: Iterable[Json]) -> Iterator[Json]:
     for value in values:
-        if not isinstance(at(value, "content"), str):
+        if not isinstance(value_at(value, "content"), str):
             yield value
             continue
         event = members(value)
@@ -77,7 +77,7 @@ def _finish_reason(answer: JsonObject) -> Json:
 
 
 def _usage(answer: JsonObject) -> JsonObject:
-    prompt, output = number(answer.get("tokens_evaluated")), number(answer.get("tokens_predicted"))
+    prompt, output = integer(answer.get("tokens_evaluated")), integer(answer.get("tokens_predicted"))
     return {"usage": token_counts(prompt, output)} if prompt is not None and output is not None else {}
 
 

@@ -32,11 +32,11 @@ _ALL = (
 APIS: Mapping[str, Api] = MappingProxyType({api.name: api for api in _ALL})
 """The adapters by name."""
 
-CONVERSATIONS = frozenset(api.name for api in APIS.values() if not api.is_raw)
+CONVERSATION_APIS = frozenset(api.name for api in APIS.values() if not api.is_raw)
 """The names of the APIs that take messages and return a message."""
 
 
-def api_named(name: str) -> Api:
+def find_api(name: str) -> Api:
     """Return the API of that name, or Chat Completions, which translates nothing, for an unknown name."""
     return APIS.get(name, CHAT_COMPLETIONS)
 
@@ -45,7 +45,7 @@ __all__ = [
     "APIS",
     "CHAT_COMPLETIONS",
     "COMPLETIONS",
-    "CONVERSATIONS",
+    "CONVERSATION_APIS",
     "LLAMACPP_COMPLETION",
     "OLLAMA",
     "OLLAMA_GENERATE",
@@ -56,5 +56,5 @@ __all__ = [
     "TGI_GENERATE",
     "Api",
     "UnsupportedByApiError",
-    "api_named",
+    "find_api",
 ]

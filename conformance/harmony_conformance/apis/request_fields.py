@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from harmony_conformance.apis.api import UnsupportedByApiError
-from harmony_conformance.json_value import Json, JsonObject, at, text
+from harmony_conformance.json_value import Json, JsonObject, text, value_at
 
 _NEUTRAL: Mapping[str, tuple[Json, ...]] = {
     **dict.fromkeys(("top_logprobs", "reasoning_format", "functions", "function_call"), (None,)),
@@ -17,13 +17,13 @@ _NEUTRAL: Mapping[str, tuple[Json, ...]] = {
 }
 
 
-def neutral(*names: str) -> Mapping[str, tuple[Json, ...]]:
+def neutral_values(*names: str) -> Mapping[str, tuple[Json, ...]]:
     """Return the values without effect of some members of a chat request, by member."""
     return {name: _NEUTRAL[name] for name in names}
 
 
-def refuse_others(request: JsonObject, neutral: Mapping[str, tuple[Json, ...]]) -> None:
-    """Check that members the API lacks are absent or have a value without effect. `neutral` lists these values by member.
+def reject_unsupported(request: JsonObject, neutral: Mapping[str, tuple[Json, ...]]) -> None:
+    """Check that members the API lacks are absent or have a value without effect. `neutral_values` lists these values by member.
 
     Raises:
         UnsupportedByApiError: A member has another value.
@@ -34,17 +34,17 @@ def refuse_others(request: JsonObject, neutral: Mapping[str, tuple[Json, ...]]) 
             raise UnsupportedByApiError(f"`{name}`")
 
 
-def without(value: JsonObject, names: Collection[str]) -> JsonObject:
+def omit_members(value: JsonObject, names: Collection[str]) -> JsonObject:
     """Return the object without the members of these names."""
     return {name: member for name, member in value.items() if name not in names}
 
 
-def failure(body: Json) -> Json:
+def translate_error(body: Json) -> Json:
     """Translate `{"error": "message"}` to the error object of Chat Completions. Return any other body unchanged."""
-    message = at(body, "error")
+    message = value_at(body, "error")
     if not isinstance(message, str):
         return body
-    return {"error": {"message": message, "type": at(body, "error_type"), "param": None, "code": None}}
+    return {"error": {"message": message, "type": value_at(body, "error_type"), "param": None, "code": None}}
 
 
 def token_counts(prompt: int | None, output: int | None) -> JsonObject:
@@ -53,7 +53,7 @@ def token_counts(prompt: int | None, output: int | None) -> JsonObject:
     return {"prompt_tokens": prompt, "completion_tokens": output, **total}
 
 
-def said_as_text(content: Json) -> Json:
+def join_text_parts(content: Json) -> Json:
     """Join a content of parts to one text. Return an empty text for null, and a malformed content unchanged.
 
     Raises:
@@ -64,6 +64,6 @@ def said_as_text(content: Json) -> Json:
     if not isinstance(content, list):
         return content
     for part in content:
-        if not isinstance(at(part, "text"), str):
-            raise UnsupportedByApiError(f"content parts of the type {text(at(part, 'type'))}")
-    return "".join(text(at(part, "text")) for part in content)
+        if not isinstance(value_at(part, "text"), str):
+            raise UnsupportedByApiError(f"content parts of the type {text(value_at(part, 'type'))}")
+    return "".join(text(value_at(part, "text")) for part in content)

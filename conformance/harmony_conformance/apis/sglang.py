@@ -10,9 +10,15 @@ from dataclasses import dataclass
 
 from harmony_conformance.apis.api import Api
 from harmony_conformance.apis.chat_completion import ABORTED
-from harmony_conformance.apis.harmony_prompt import prompt_ids, settings
-from harmony_conformance.apis.request_fields import failure, neutral, refuse_others, token_counts, without
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
+from harmony_conformance.apis.harmony_prompt import generation_settings, prompt_ids
+from harmony_conformance.apis.request_fields import (
+    neutral_values,
+    omit_members,
+    reject_unsupported,
+    token_counts,
+    translate_error,
+)
+from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
 
 _SAMPLING: Mapping[str, str] = {
     "max_tokens": "max_new_tokens",
@@ -23,17 +29,17 @@ _SAMPLING: Mapping[str, str] = {
 }
 """Members of a chat request that become sampling parameters. The server rejects unknown ones."""
 _FROM_SAMPLING = {"max_new_tokens": "max_tokens", "sampling_seed": "seed"}
-_NOT_HERE = neutral("logprobs", "top_logprobs")
+_UNSUPPORTED = neutral_values("logprobs", "top_logprobs")
 """Members that the API defines otherwise, with the values without effect."""
 _PROMPT = frozenset({"text", "input_ids", "sampling_params", "return_prompt_token_ids"})
 
 
 def _write_request(request: JsonObject) -> JsonObject:
-    refuse_others(request, _NOT_HERE)
+    reject_unsupported(request, _UNSUPPORTED)
     sampling: JsonObject = {here: request[name] for name, here in _SAMPLING.items() if request.get(name) is not None}
     shown: JsonObject = {"return_prompt_token_ids": True} if request.get("return_token_ids") is True else {}
-    moved = {*_SAMPLING, *_NOT_HERE, "stream_options", "response_format", "return_token_ids"}
-    others = settings(without(request, moved))
+    moved = {*_SAMPLING, *_UNSUPPORTED, "stream_options", "response_format", "return_token_ids"}
+    others = generation_settings(omit_members(request, moved))
     return {**others, "input_ids": [*prompt_ids(request)], "sampling_params": sampling, **shown}
 
 
@@ -42,21 +48,24 @@ def _read_request(request: Json) -> Json:
     if not isinstance(request, dict):
         return request
     sampling = members(request.get("sampling_params"))
-    return {**without(request, _PROMPT), **{_FROM_SAMPLING.get(name, name): value for name, value in sampling.items()}}
+    return {
+        **omit_members(request, _PROMPT),
+        **{_FROM_SAMPLING.get(name, name): value for name, value in sampling.items()},
+    }
 
 
 def _read_response(body: Json) -> Json:
     """Translate a response, which is a list if `n` or the number of prompts is above 1."""
     answers: list[Json] = items(body) if isinstance(body, list) else [body]
-    if not answers or not all(isinstance(at(one, "meta_info"), dict) for one in answers):
-        return failure(body)
+    if not answers or not all(isinstance(value_at(one, "meta_info"), dict) for one in answers):
+        return translate_error(body)
     last = members(answers[-1])
     choices: list[Json] = [
         {
             "index": index,
-            "message": {"role": "assistant", "content": text(at(one, "text"))},
-            "finish_reason": at(one, "meta_info", "finish_reason", "type"),
-            **({"token_ids": at(one, "output_ids")} if isinstance(at(one, "output_ids"), list) else {}),
+            "message": {"role": "assistant", "content": text(value_at(one, "text"))},
+            "finish_reason": value_at(one, "meta_info", "finish_reason", "type"),
+            **({"token_ids": value_at(one, "output_ids")} if isinstance(value_at(one, "output_ids"), list) else {}),
         }
         for index, one in enumerate(answers)
     ]
@@ -69,17 +78,17 @@ class _Progress:
     """The text and the number of ids that the events of one choice have added so far."""
 
     text: str = ""
-    ids: int = 0
+    id_count: int = 0
 
-    def new_in(self, event: JsonObject) -> tuple[str, list[Json]]:
+    def new_output(self, event: JsonObject) -> tuple[str, list[Json]]:
         """Return the text and the ids that an event adds."""
         output, ids = text(event.get("text")), items(event.get("output_ids"))
-        count = number(at(event, "meta_info", "completion_tokens"))
-        if self.ids and ids and count not in (None, len(ids)):
+        count = integer(value_at(event, "meta_info", "completion_tokens"))
+        if self.id_count and ids and count not in (None, len(ids)):
             return output, ids
         shared = zip(self.text, output, strict=False)
         different = next((place for place, (one, other) in enumerate(shared) if one != other), len(output))
-        return output[len(self.text) if output.startswith(self.text) else different :], ids[self.ids :]
+        return output[len(self.text) if output.startswith(self.text) else different :], ids[self.id_count :]
 
 
 def _read_events(values: Iterable[Json]) -> Iterator[Json]:
@@ -87,13 +96,13 @@ def _read_events(values: Iterable[Json]) -> Iterator[Json]:
     for value in values:
         event = members(value)
         if not isinstance(event.get("meta_info"), dict):
-            yield failure(value)
+            yield translate_error(value)
             continue
-        index = number(event.get("index")) or 0
+        index = integer(event.get("index")) or 0
         is_first, before = index not in progress, progress.get(index, _Progress())
-        addition, ids = before.new_in(event)
-        progress[index] = _Progress(text=before.text + addition, ids=before.ids + len(ids))
-        reason = at(event["meta_info"], "finish_reason", "type")
+        addition, ids = before.new_output(event)
+        progress[index] = _Progress(text=before.text + addition, id_count=before.id_count + len(ids))
+        reason = value_at(event["meta_info"], "finish_reason", "type")
         choice: JsonObject = {"index": index, "delta": {"content": addition}, "finish_reason": reason}
         if isinstance(event.get("output_ids"), list):
             choice["token_ids"] = ids
@@ -113,15 +122,15 @@ def _prompt_ids(answer: JsonObject) -> JsonObject:
 
 def _abort_error(answer: JsonObject) -> JsonObject:
     """Return the error of a failed generation. One that a client aborted (`/abort_request`, a pause) has no status and is no error."""
-    reason = at(answer, "meta_info", "finish_reason")
-    has_failed = at(reason, "type") == ABORTED and at(reason, "status_code") is not None
-    return {"error": {"message": at(reason, "message")}} if has_failed else {}
+    reason = value_at(answer, "meta_info", "finish_reason")
+    has_failed = value_at(reason, "type") == ABORTED and value_at(reason, "status_code") is not None
+    return {"error": {"message": value_at(reason, "message")}} if has_failed else {}
 
 
 def _usage(answers: list[Json]) -> JsonObject:
     """Return the usage: prompt tokens once, completion tokens of all choices together."""
-    prompt, cached = (number(at(answers[0], "meta_info", name)) for name in ("prompt_tokens", "cached_tokens"))
-    counts = [number(at(one, "meta_info", "completion_tokens")) for one in answers]
+    prompt, cached = (integer(value_at(answers[0], "meta_info", name)) for name in ("prompt_tokens", "cached_tokens"))
+    counts = [integer(value_at(one, "meta_info", "completion_tokens")) for one in answers]
     if prompt is None or None in counts:
         return {}
     output = sum(filter(None, counts))

@@ -14,7 +14,17 @@ from enum import StrEnum
 
 from harmony_conformance.apis.chat_completion import Turn
 from harmony_conformance.apis.chat_stream import ChunkChoice
-from harmony_conformance.json_value import InvalidJsonError, Json, at, items, loads, member_names, members, number, text
+from harmony_conformance.json_value import (
+    InvalidJsonError,
+    Json,
+    integer,
+    items,
+    loads,
+    member_names,
+    members,
+    text,
+    value_at,
+)
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS
 from harmony_conformance.runtime.caching import cached_property
 from harmony_ref import tokens
@@ -32,11 +42,11 @@ class FieldKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class TextField:
-    """A text of a response. `where` is its path in the message (`tool_calls/0/function/name`), `place` its kind."""
+    """A text of a response. `where` is its path in the message (`tool_calls/0/function/name`), `kind` its kind."""
 
     where: str
     text: str
-    place: FieldKind = FieldKind.CONTENT
+    kind: FieldKind = FieldKind.CONTENT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,39 +57,39 @@ class AnswerTexts:
     ids: tuple[int, ...] | None = None
     logprobs: tuple[str, ...] = ()
 
-    def text_of(self, place: FieldKind) -> str:
+    def longest_text(self, kind: FieldKind) -> str:
         """Return the longest text of a kind, or an empty one: a server may repeat the same text in several members."""
-        return self._longest.get(place, "")
+        return self._longest.get(kind, "")
 
     @cached_property
     def _longest(self) -> dict[FieldKind, str]:
         longest: dict[FieldKind, str] = {}
         for field in self.fields:
-            if len(field.text) > len(longest.get(field.place, "")):
-                longest[field.place] = field.text
+            if len(field.text) > len(longest.get(field.kind, "")):
+                longest[field.kind] = field.text
         return longest
 
 
-def fields(turn: Turn) -> Iterator[TextField]:
+def turn_fields(turn: Turn) -> Iterator[TextField]:
     """Yield the texts that a typical client reads: content, reasoning, function names and arguments."""
     if turn.content:
         yield TextField(where="content", text=turn.content)
     if turn.reasoning:
-        yield TextField(where=turn.reasoning_field or "reasoning", text=turn.reasoning, place=FieldKind.REASONING)
+        yield TextField(where=turn.reasoning_field or "reasoning", text=turn.reasoning, kind=FieldKind.REASONING)
     for index, call in enumerate(turn.tool_calls):
-        yield TextField(where=f"tool_calls/{index}/function/name", text=call.name, place=FieldKind.NAME)
-        yield TextField(where=f"tool_calls/{index}/function/arguments", text=call.arguments, place=FieldKind.ARGUMENTS)
+        yield TextField(where=f"tool_calls/{index}/function/name", text=call.name, kind=FieldKind.NAME)
+        yield TextField(where=f"tool_calls/{index}/function/arguments", text=call.arguments, kind=FieldKind.ARGUMENTS)
 
 
 def read_answers(body: Json) -> tuple[AnswerTexts, ...]:
     """Return the texts of each choice of a `chat.completion` object."""
     return tuple(
         AnswerTexts(
-            fields=tuple(_texts(at(choice, "message"))),
-            ids=_known(items(at(choice, "token_ids"))),
+            fields=tuple(_texts(value_at(choice, "message"))),
+            ids=_harmony_ids(items(value_at(choice, "token_ids"))),
             logprobs=tuple(_logprob_tokens(choice)),
         )
-        for choice in items(at(body, "choices"))
+        for choice in items(value_at(body, "choices"))
     )
 
 
@@ -89,19 +99,19 @@ def read_streamed_answers(choices: Iterable[ChunkChoice]) -> tuple[AnswerTexts, 
     ids: dict[int, list[Json]] = defaultdict(list)
     logprobs: dict[int, list[str]] = defaultdict(list)
     for part in choices:
-        index = part.number or 0
+        index = part.choice_index or 0
         deltas[index].add(part.delta)
         ids[index] += items(part.choice.get("token_ids"))
         logprobs[index] += _logprob_tokens(part.choice)
     return tuple(
-        AnswerTexts(fields=tuple(_texts(joined.value())), ids=_known(ids[index]), logprobs=tuple(logprobs[index]))
+        AnswerTexts(fields=tuple(_texts(joined.value())), ids=_harmony_ids(ids[index]), logprobs=tuple(logprobs[index]))
         for index, joined in sorted(deltas.items())
     )
 
 
 def _logprob_tokens(choice: Json) -> list[str]:
     """Return the chosen tokens of a choice's log probabilities, without the alternatives of `top_logprobs`."""
-    return [text(at(entry, "token")) for entry in items(at(choice, "logprobs", "content"))]
+    return [text(value_at(entry, "token")) for entry in items(value_at(choice, "logprobs", "content"))]
 
 
 class _JoinedDeltas:
@@ -126,7 +136,7 @@ class _JoinedDeltas:
                     joined.add(member)
             case list():
                 for position, item in enumerate(piece):
-                    index = number(at(item, "index"))
+                    index = integer(value_at(item, "index"))
                     self._elements.setdefault(position if index is None else index, _JoinedDeltas()).add(item)
             case _:
                 self._other = piece if self._other is None else self._other
@@ -159,14 +169,14 @@ def _texts(message: Json) -> Iterator[TextField]:
 
 
 def _call(call: Json, where: str) -> Iterator[TextField]:
-    function = at(call, "function")
+    function = value_at(call, "function")
     for name in ("id", "type"):
-        yield from _walk(at(call, name), f"{where}/{name}", FieldKind.NAME)
-    yield from _walk(at(function, "name"), f"{where}/function/name", FieldKind.NAME)
-    arguments = at(function, "arguments")
+        yield from _walk(value_at(call, name), f"{where}/{name}", FieldKind.NAME)
+    yield from _walk(value_at(function, "name"), f"{where}/function/name", FieldKind.NAME)
+    arguments = value_at(function, "arguments")
     place = f"{where}/function/arguments"
     yield from _walk(arguments, place, FieldKind.ARGUMENTS)
-    yield from (TextField(where=place, text=key, place=FieldKind.NAME) for key in member_names(_parsed(arguments)))
+    yield from (TextField(where=place, text=key, kind=FieldKind.NAME) for key in member_names(_parsed(arguments)))
 
 
 def _walk(value: Json, where: str, place: FieldKind) -> Iterator[TextField]:
@@ -174,7 +184,7 @@ def _walk(value: Json, where: str, place: FieldKind) -> Iterator[TextField]:
     match value:
         case str():
             if value:
-                yield TextField(where=where, text=value, place=place)
+                yield TextField(where=where, text=value, kind=place)
         case list():
             for index, item in enumerate(value):
                 yield from _walk(item, f"{where}/{index}", place)
@@ -197,7 +207,7 @@ def _parsed(arguments: Json) -> Json:
         return None
 
 
-def _known(ids: list[Json]) -> tuple[int, ...] | None:
+def _harmony_ids(ids: list[Json]) -> tuple[int, ...] | None:
     """Return the ids of a choice, or None if the list is empty or one is not a Harmony token."""
-    known = tuple(one for item in ids if (one := number(item)) is not None and tokens.is_known(one))
+    known = tuple(one for item in ids if (one := integer(item)) is not None and tokens.is_known(one))
     return known if known and len(known) == len(ids) else None

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harmony_conformance.audit.log_readers import Found, LeftOut, LineFormat, read_line
-from harmony_conformance.audit.redaction import Excerpts, apply_excerpts, apply_to_reason, names_in
-from harmony_conformance.audit.scan import Counting, Judged, Tally
+from harmony_conformance.audit.log_readers import DiscoveryLine, LineFormat, LoggedExchange, read_line
+from harmony_conformance.audit.redaction import Excerpts, apply_excerpts, apply_to_reason, function_names
+from harmony_conformance.audit.scan import JudgedExchange, Tally, TallyBuilder
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.file_lines import Line, LinePosition, UnreadableLine, read_lines
 from harmony_conformance.json_value import Json, JsonObject
@@ -17,10 +17,10 @@ from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import judge_split
 from harmony_conformance.report.model import finding_json
 
-LINES, BYTES = 200, 1024 * 1024
+MAX_BATCH_LINES, MAX_BATCH_BYTES = 200, 1024 * 1024
 """Maximum lines and bytes of a batch. A longer line forms one batch alone."""
 
-_WRITTEN = frozenset({Outcome.FAIL, Outcome.ERROR})
+_FAILED_OUTCOMES = frozenset({Outcome.FAIL, Outcome.ERROR})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Batch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scanned:
+class BatchResult:
     """Result of a batch: its tally, and the rows of `failures.jsonl` and `unreadable.jsonl` in the order of the log."""
 
     tally: Tally
@@ -48,7 +48,7 @@ class Scanned:
     unreadable: tuple[JsonObject, ...]
 
 
-def batches(paths: Iterable[Path], *, lines: int = LINES, size: int = BYTES) -> Iterator[Batch]:
+def batches(paths: Iterable[Path], *, lines: int = MAX_BATCH_LINES, size: int = MAX_BATCH_BYTES) -> Iterator[Batch]:
     """Yield the lines of files in order, in batches of at most `lines` lines and `size` bytes. A batch is of one file."""
     for path in paths:
         batch: list[Line | UnreadableLine] = []
@@ -64,9 +64,9 @@ def batches(paths: Iterable[Path], *, lines: int = LINES, size: int = BYTES) -> 
             yield Batch(file=str(path), lines=tuple(batch))
 
 
-def scan_batch(batch: Batch, reading: ReadOptions) -> Scanned:
+def scan_batch(batch: Batch, reading: ReadOptions) -> BatchResult:
     """Judge each exchange of a batch alone, and tally the results."""
-    counting = Counting()
+    counting = TallyBuilder()
     checks = build_index(CHECKS)
     failures: list[JsonObject] = []
     unreadable: list[JsonObject] = []
@@ -79,19 +79,19 @@ def scan_batch(batch: Batch, reading: ReadOptions) -> Scanned:
                 unreadable.append(
                     {"file": place.file, "offset": place.offset, "kind": record.kind, "detail": record.detail}
                 )
-            case LeftOut():
-                counting.leave_out()
-            case Found():
+            case DiscoveryLine():
+                counting.add_discovery()
+            case LoggedExchange():
                 aside, results = judge_split(record.exchange, checks)
-                judged = Judged(place=place, exchange=record.exchange, results=results, aside=aside)
+                judged = JudgedExchange(place=place, exchange=record.exchange, results=results, shared_results=aside)
                 counting.add(judged)
                 failures.extend(_failures(judged, reading.excerpts))
-    return Scanned(tally=counting.tally(), failures=tuple(failures), unreadable=tuple(unreadable))
+    return BatchResult(tally=counting.tally(), failures=tuple(failures), unreadable=tuple(unreadable))
 
 
-def _failures(judged: Judged, excerpts: Excerpts) -> Iterator[JsonObject]:
-    failed = [result for result in judged.results if result.outcome in _WRITTEN]
-    names = names_in(judged.exchange) if failed else frozenset[str]()
+def _failures(judged: JudgedExchange, excerpts: Excerpts) -> Iterator[JsonObject]:
+    failed = [result for result in judged.results if result.outcome in _FAILED_OUTCOMES]
+    names = function_names(judged.exchange) if failed else frozenset[str]()
     for result in failed:
         findings: list[Json] = [finding_json(apply_excerpts(one, excerpts, names)) for one in result.findings]
         yield {

@@ -9,7 +9,7 @@ from harmony_conformance.audit.openai_log_line import read_openai_line
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.file_lines import Line, LineEncodingError, UnreadableLine, parse_line
 from harmony_conformance.evidence.recording import DISCOVERY, NotAnExchangeError, read_exchange
-from harmony_conformance.json_value import InvalidJsonError, Json, at, members
+from harmony_conformance.json_value import InvalidJsonError, Json, members, value_at
 
 _WRONG_VALUE = "no exchange: a member has a value that cannot be read"
 
@@ -23,7 +23,7 @@ class LineFormat(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class LoggedExchange:
     """An exchange of a log, and the byte offset of its line. The exchange's id is `file@offset`."""
 
     offset: int
@@ -31,21 +31,21 @@ class Found:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeftOut:
+class DiscoveryLine:
     """An exchange of discovery in a recorded run, at this byte offset. It is counted but not judged."""
 
     offset: int
 
 
-def read_line(line: Line, form: LineFormat, *, name: str) -> Found | LeftOut | UnreadableLine:
+def read_line(line: Line, form: LineFormat, *, name: str) -> LoggedExchange | DiscoveryLine | UnreadableLine:
     """Return the exchange of one line, or the reason why it is unreadable. The reason never quotes the line."""
     try:
         value = parse_line(line)
         recorded = form is LineFormat.EXCHANGES or (form is LineFormat.AUTO and _is_recorded(value))
-        if recorded and DISCOVERY in (at(value, "kind"), at(value, "scenario")):
-            return LeftOut(offset=line.offset)
+        if recorded and DISCOVERY in (value_at(value, "kind"), value_at(value, "scenario")):
+            return DiscoveryLine(offset=line.offset)
         x = replace(read_exchange(value), id=name) if recorded else read_openai_line(value, name=name)
-        return Found(offset=line.offset, exchange=x)
+        return LoggedExchange(offset=line.offset, exchange=x)
     except InvalidJsonError as problem:
         return _problem(line, "no JSON", f"at character {problem.position}")
     except LineEncodingError as problem:
@@ -57,8 +57,8 @@ def read_line(line: Line, form: LineFormat, *, name: str) -> Found | LeftOut | U
 
 
 def _is_recorded(value: Json) -> bool:
-    request = at(value, "request")
-    return at(value, "kind") == "exchange" or "json" in members(request) or "text" in members(request)
+    request = value_at(value, "request")
+    return value_at(value, "kind") == "exchange" or "json" in members(request) or "text" in members(request)
 
 
 def _problem(line: Line, kind: str, detail: str = "") -> UnreadableLine:

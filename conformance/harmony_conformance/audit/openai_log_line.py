@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.recording import NotAnExchangeError
-from harmony_conformance.json_value import InvalidJsonError, Json, at, dumps, loads, members, number, text
+from harmony_conformance.json_value import InvalidJsonError, Json, dumps, integer, loads, members, text, value_at
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_conformance.transport.sse import DONE
 
@@ -41,31 +41,31 @@ def read_openai_line(value: Json, *, name: str) -> Exchange:
         raise NotAnExchangeError("no exchange: it has no response")
     path, headers, content = _request(value["request"])
     response, is_wire = _response(value["response"], _status(value))
-    if not is_wire and response.content_type == "application/json" and at(content, "stream") is True:
+    if not is_wire and response.content_type == "application/json" and value_at(content, "stream") is True:
         content = {key: member for key, member in members(content).items() if key not in _STREAM_MEMBERS}
     body = dumps(content).encode("utf-8", "surrogatepass")
     return Exchange(id=name, request=Request(path=path, headers=headers, body=body), response=response, from_log=True)
 
 
 def _request(value: Json) -> tuple[str, Mapping[str, str], Json]:
-    wrapped = at(value, "body")
-    body = _parse_text(wrapped if wrapped is not None and at(value, "messages") is None else value)
+    wrapped = value_at(value, "body")
+    body = _parse_text(wrapped if wrapped is not None and value_at(value, "messages") is None else value)
     if not isinstance(body, dict):
         raise NotAnExchangeError("no exchange: its request is not a JSON object")
-    path = (text(at(value, "path")) or text(at(value, "url"))).partition("?")[0] or CHAT
+    path = (text(value_at(value, "path")) or text(value_at(value, "url"))).partition("?")[0] or CHAT
     if "messages" not in body or not path.endswith("/chat/completions"):
         raise NotAnExchangeError(
             "no exchange: its request is not for Chat Completions (no `messages`, or another path)"
         )
-    return path, _headers(at(value, "headers")) if wrapped is not None else {}, body
+    return path, _headers(value_at(value, "headers")) if wrapped is not None else {}, body
 
 
 def _response(value: Json, line_status: int | None) -> tuple[Response, bool]:
     """Return the response, and True if the line has the HTTP response or its text, not only an object that a client parsed."""
     status = _status(value)
-    if status is not None or at(value, "body") is not None:
-        headers = dict(_headers(at(value, "headers")))
-        return _response_of_body(at(value, "body"), status or line_status or _OK, headers), True
+    if status is not None or value_at(value, "body") is not None:
+        headers = dict(_headers(value_at(value, "headers")))
+        return _response_of_body(value_at(value, "body"), status or line_status or _OK, headers), True
     return _response_of_body(value, line_status or _OK, {}), isinstance(value, str)
 
 
@@ -80,14 +80,14 @@ def _response_of_body(body: Json, status: int, headers: dict[str, str]) -> Respo
     else:
         headers.setdefault("content-type", "application/json")
         data = dumps(body).encode("utf-8", "surrogatepass") if body is not None else b""
-    return Response(status=status, headers=headers, chunks=(Chunk(at=0.0, data=data),) if data else ())
+    return Response(status=status, headers=headers, chunks=(Chunk(arrival_time=0.0, data=data),) if data else ())
 
 
 def _chunks(events: list[Json]) -> tuple[Chunk, ...]:
     texts = [event if isinstance(event, str) else dumps(event) for event in events]
     if not any(isinstance(event, str) for event in events):
         texts.append(DONE)
-    return tuple(Chunk(at=0.0, data=_event(event)) for event in texts)  # arrival times are unknown
+    return tuple(Chunk(arrival_time=0.0, data=_event(event)) for event in texts)  # arrival times are unknown
 
 
 def _event(data: str) -> bytes:
@@ -97,7 +97,7 @@ def _event(data: str) -> bytes:
 
 
 def _status(value: Json) -> int | None:
-    return next((status for name in _STATUS_NAMES if (status := number(at(value, name))) is not None), None)
+    return next((status for name in _STATUS_NAMES if (status := integer(value_at(value, name))) is not None), None)
 
 
 def _headers(value: Json) -> Mapping[str, str]:

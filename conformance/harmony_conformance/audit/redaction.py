@@ -12,7 +12,7 @@ from dataclasses import replace
 from enum import Enum, StrEnum
 
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import at, items, text
+from harmony_conformance.json_value import items, text, value_at
 from harmony_conformance.judge.check import Finding
 from harmony_conformance.redactable_text import Location, RedactableText, ReportText
 from harmony_ref import HarmonyError
@@ -68,7 +68,7 @@ def redact_finding(finding: Finding, names: Iterable[str] = ()) -> Finding:
     return replace(
         finding,
         message=_mask_values(finding.message, mask, counts=True),
-        at=_location(finding.at, mask),
+        location=_location(finding.location, mask),
         expected=finding.expected and _mask_values(finding.expected, mask, counts=False),
         actual=finding.actual and _mask_values(finding.actual, mask, counts=False),
         excerpt=redact(finding.excerpt) if finding.excerpt is not None else None,
@@ -89,11 +89,13 @@ def apply_to_reason(reason: str, excerpts: Excerpts) -> str:
     return f"{error['kind']}: {redact(error['message'])}{error['where']}" if error else reason
 
 
-def names_in(x: Exchange) -> frozenset[str]:
+def function_names(x: Exchange) -> frozenset[str]:
     """Return the names of functions in an exchange, which belong to the application, not to the protocol."""
-    declared = {text(at(tool, "function", "name")) for tool in x.tools}
+    declared = {text(value_at(tool, "function", "name")) for tool in x.tools}
     history = {
-        text(at(call, "function", "name")) for message in x.messages for call in items(at(message, "tool_calls"))
+        text(value_at(call, "function", "name"))
+        for message in x.messages
+        for call in items(value_at(message, "tool_calls"))
     }
     called = {call.name for call in x.turn.tool_calls} if x.turn is not None else set[str]()
     try:

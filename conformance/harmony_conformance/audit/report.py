@@ -25,7 +25,7 @@ WORST_FIRST = (
     Outcome.NOT_APPLICABLE,
 )
 _EXPECTED_LINE = 'expected {"request": …, "response": …}, or lines of the exchanges.jsonl of a run'
-ALONE = "compares exchanges, each line is judged alone"
+COMPARISON_REASON = "compares exchanges, each line is judged alone"
 """Reason why comparisons are not applicable."""
 
 
@@ -37,9 +37,9 @@ class AuditLine:
     counts: Mapping[Outcome, int]
     examples: tuple[FindingExample, ...]
 
-    def line(self) -> JsonObject:
+    def to_json(self) -> JsonObject:
         """Return the JSON form: a result line with counts."""
-        return {**self.result.line(), "counts": {outcome.value: self.counts.get(outcome, 0) for outcome in ORDER}}
+        return {**self.result.to_json(), "counts": {outcome.value: self.counts.get(outcome, 0) for outcome in ORDER}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,10 +67,10 @@ class Audit:
             kind: {
                 "count": unread.count,
                 "first": [
-                    {"file": place.file, "offset": place.offset, "detail": detail} for place, detail in unread.first
+                    {"file": place.file, "offset": place.offset, "detail": detail} for place, detail in unread.examples
                 ],
             }
-            for kind, unread in sorted(self.tally.unread.items())
+            for kind, unread in sorted(self.tally.unreadable_by_kind.items())
         }
         files: list[Json] = list(self.files)
         yield dumps(
@@ -81,12 +81,12 @@ class Audit:
                 "files": files,
                 "excerpts": self.excerpts.value,
                 "exchanges": self.tally.exchanges,
-                "left_out": self.tally.left_out,
+                "left_out": self.tally.discovery_exchanges,
                 "unreadable": self.tally.unreadable,
                 "unread": unread,
             }
         )
-        yield from (dumps(line.line()) for line in self.lines)
+        yield from (dumps(line.to_json()) for line in self.lines)
         counts: JsonObject = {outcome.value: self.counts[outcome] for outcome in ORDER}
         yield dumps(
             {
@@ -114,26 +114,29 @@ def make_audit(tally: Tally, files: tuple[str, ...], excerpts: Excerpts, version
 def exit_code(audit: Audit, fails_on: frozenset[Severity]) -> Exit:
     """Return 3 after an internal error, 2 if nothing was checked, 1 if a check of a severity in `fails_on` failed, else 0."""
     if audit.counts[Outcome.ERROR]:
-        return Exit.OUR_ERROR
-    if nothing_checked(audit):
+        return Exit.INTERNAL_ERROR
+    if unchecked_reason(audit):
         return Exit.USAGE
     failed = any(line.counts.get(Outcome.FAIL) and line.result.severity in fails_on for line in audit.lines)
     return Exit.DIVERGES if failed else Exit.CONFORMS
 
 
-def nothing_checked(audit: Audit) -> str:
+def unchecked_reason(audit: Audit) -> str:
     """Return the reason why nothing could be checked, empty if something was."""
     if not audit.tally.exchanges:
-        empty = "only discovery requests" if audit.tally.left_out else "the input is empty"
-        return f"no exchange in the input ({unread(audit.tally) or empty}); {_EXPECTED_LINE}"
+        empty = "only discovery requests" if audit.tally.discovery_exchanges else "the input is empty"
+        return f"no exchange in the input ({unreadable_summary(audit.tally) or empty}); {_EXPECTED_LINE}"
     if not any(line.result.applied for line in audit.lines if line.result.severity is Severity.MUST):
         return "no MUST check was applicable"
     return ""
 
 
-def unread(tally: Tally) -> str:
+def unreadable_summary(tally: Tally) -> str:
     """Return the unreadable lines on one line: count, kind and first position of each kind. Empty if all were readable."""
-    kinds = (f"{unread.count} x {kind}, first at {unread.first[0][0]}" for kind, unread in sorted(tally.unread.items()))
+    kinds = (
+        f"{unread.count} x {kind}, first at {unread.examples[0][0]}"
+        for kind, unread in sorted(tally.unreadable_by_kind.items())
+    )
     return "; ".join(kinds)
 
 
@@ -161,7 +164,7 @@ def _line(rule: Check | Comparison, tallied: CheckTally, exchanges: int, excerpt
 
 
 def _redact(example: FindingExample, excerpts: Excerpts) -> FindingExample:
-    findings = tuple(apply_excerpts(finding, excerpts, example.names) for finding in example.findings)
+    findings = tuple(apply_excerpts(finding, excerpts, example.function_names) for finding in example.findings)
     reason = apply_to_reason(example.reason, excerpts)
     return FindingExample(place=example.place, outcome=example.outcome, findings=findings, reason=reason)
 
@@ -174,7 +177,7 @@ def _reason(
     if outcome is not Outcome.NOT_APPLICABLE:
         return ""
     if is_comparison(rule):
-        return ALONE
+        return COMPARISON_REASON
     return min(
         tallied.reasons, key=lambda reason: (-tallied.reasons[reason], reason), default="the log has no exchange"
     )

@@ -13,7 +13,7 @@ from heapq import nsmallest
 from operator import attrgetter
 from typing import TypeVar
 
-from harmony_conformance.audit.redaction import names_in
+from harmony_conformance.audit.redaction import function_names
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.file_lines import LinePosition, UnreadableLine
 from harmony_conformance.judge.check import Finding, Outcome
@@ -21,7 +21,7 @@ from harmony_conformance.judge.judge import Result
 
 Key = TypeVar("Key", bound=str)
 
-EXAMPLES = 10
+MAX_EXAMPLES = 10
 """Maximum examples of each check and outcome."""
 
 _FINDINGS = 5
@@ -32,13 +32,13 @@ _WITH_EXAMPLES = frozenset({Outcome.FAIL, Outcome.VARIANT, Outcome.ERROR})
 
 @dataclass(frozen=True, kw_only=True)
 class FindingExample:
-    """An exchange with findings of a check, at most five of them. `names` are the functions in the exchange."""
+    """An exchange with findings of a check, at most five of them. `function_names` are the functions in the exchange."""
 
     place: LinePosition
     outcome: Outcome
     findings: tuple[Finding, ...]
     reason: str = ""
-    names: frozenset[str] = frozenset()
+    function_names: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,15 +68,17 @@ class CheckTally:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unread:
+class UnreadableLines:
     """Unreadable lines of one kind: their number, and position and detail of the first ones."""
 
     count: int
-    first: tuple[tuple[LinePosition, str], ...]
+    examples: tuple[tuple[LinePosition, str], ...]
 
-    def __add__(self, other: Unread) -> Unread:
+    def __add__(self, other: UnreadableLines) -> UnreadableLines:
         """Return the sum."""
-        return Unread(count=self.count + other.count, first=tuple(nsmallest(EXAMPLES, (*self.first, *other.first))))
+        return UnreadableLines(
+            count=self.count + other.count, examples=tuple(nsmallest(MAX_EXAMPLES, (*self.examples, *other.examples)))
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,54 +87,54 @@ class Tally:
 
     Attributes:
         exchanges: Number of judged exchanges.
-        left_out: Number of exchanges of discovery, which are not judged.
+        discovery_exchanges: Number of exchanges of discovery, which are not judged.
         checks: Results by check id.
-        unread: Unreadable lines by kind.
+        unreadable_by_kind: Unreadable lines by kind.
     """
 
     exchanges: int = 0
-    left_out: int = 0
+    discovery_exchanges: int = 0
     checks: Mapping[str, CheckTally] = field(default_factory=dict[str, CheckTally])
-    unread: Mapping[str, Unread] = field(default_factory=dict[str, Unread])
+    unreadable_by_kind: Mapping[str, UnreadableLines] = field(default_factory=dict[str, UnreadableLines])
 
     def __add__(self, other: Tally) -> Tally:
         """Return the sum."""
-        no_check, no_line = CheckTally(), Unread(count=0, first=())
+        no_check, no_line = CheckTally(), UnreadableLines(count=0, examples=())
         return Tally(
             exchanges=self.exchanges + other.exchanges,
-            left_out=self.left_out + other.left_out,
+            discovery_exchanges=self.discovery_exchanges + other.discovery_exchanges,
             checks={
                 name: self.checks.get(name, no_check) + other.checks.get(name, no_check)
                 for name in {*self.checks, *other.checks}
             },
-            unread={
-                kind: self.unread.get(kind, no_line) + other.unread.get(kind, no_line)
-                for kind in {*self.unread, *other.unread}
+            unreadable_by_kind={
+                kind: self.unreadable_by_kind.get(kind, no_line) + other.unreadable_by_kind.get(kind, no_line)
+                for kind in {*self.unreadable_by_kind, *other.unreadable_by_kind}
             },
         )
 
     @property
     def unreadable(self) -> int:
         """Number of unreadable lines."""
-        return sum(unread.count for unread in self.unread.values())
+        return sum(unread.count for unread in self.unreadable_by_kind.values())
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class JudgedExchange:
     """An exchange of a log, its position, and its results.
 
-    `aside` has results of checks that do not apply, one tuple that many exchanges share. Other such results are in `results`.
+    `shared_results` has results of checks that do not apply, one tuple that many exchanges share. Other such results are in `results`.
     """
 
     place: LinePosition
     exchange: Exchange
     results: Sequence[Result]
-    aside: tuple[Result, ...] = ()
+    shared_results: tuple[Result, ...] = ()
 
 
-def tally(judged: Iterable[Judged], problems: Iterable[tuple[LinePosition, UnreadableLine]] = ()) -> Tally:
+def tally(judged: Iterable[JudgedExchange], problems: Iterable[tuple[LinePosition, UnreadableLine]] = ()) -> Tally:
     """Tally judged exchanges and unreadable lines."""
-    counting = Counting()
+    counting = TallyBuilder()
     for one in judged:
         counting.add(one)
     for place, problem in problems:
@@ -140,7 +142,7 @@ def tally(judged: Iterable[Judged], problems: Iterable[tuple[LinePosition, Unrea
     return counting.tally()
 
 
-class Counting:
+class TallyBuilder:
     """Tally of exchanges that are added one at a time, in constant memory."""
 
     def __init__(self) -> None:
@@ -151,16 +153,16 @@ class Counting:
         self._reasons: Counter[tuple[str, str]] = Counter()
         self._evidence: dict[str, set[str]] = {}
         self._examples: dict[tuple[str, Outcome], list[FindingExample]] = {}
-        self._unread: dict[str, Unread] = {}
+        self._unread: dict[str, UnreadableLines] = {}
 
-    def add(self, judged: Judged) -> None:
+    def add(self, judged: JudgedExchange) -> None:
         """Count an exchange."""
         self._exchanges += 1
         if (
-            judged.aside
+            judged.shared_results
         ):  # counted by identity: most exchanges of a log share one of a few tuples of hundreds of results
-            _, times = self._asides.get(id(judged.aside), ((), 0))
-            self._asides[id(judged.aside)] = judged.aside, times + 1
+            _, times = self._asides.get(id(judged.shared_results), ((), 0))
+            self._asides[id(judged.shared_results)] = judged.shared_results, times + 1
             if len(self._asides) > _MOST_ASIDES:
                 self._count_asides()
         for result in judged.results:
@@ -179,13 +181,13 @@ class Counting:
                 self._reasons[result.check, result.reason] += times
         self._asides.clear()
 
-    def leave_out(self) -> None:
+    def add_discovery(self) -> None:
         """Count an exchange of discovery."""
         self._left_out += 1
 
     def add_problem(self, place: LinePosition, problem: UnreadableLine) -> None:
         """Count an unreadable line."""
-        one = Unread(count=1, first=((place, problem.detail),))
+        one = UnreadableLines(count=1, examples=((place, problem.detail),))
         before = self._unread.get(problem.kind)
         self._unread[problem.kind] = one if before is None else before + one
 
@@ -203,11 +205,16 @@ class Counting:
             )
             for check, _ in self._counts
         }
-        return Tally(exchanges=self._exchanges, left_out=self._left_out, checks=checks, unread=dict(self._unread))
+        return Tally(
+            exchanges=self._exchanges,
+            discovery_exchanges=self._left_out,
+            checks=checks,
+            unreadable_by_kind=dict(self._unread),
+        )
 
-    def _add_example(self, judged: Judged, result: Result) -> None:
+    def _add_example(self, judged: JudgedExchange, result: Result) -> None:
         examples = self._examples.setdefault((result.check, result.outcome), [])
-        if len(examples) >= EXAMPLES and examples[-1].place < judged.place:
+        if len(examples) >= MAX_EXAMPLES and examples[-1].place < judged.place:
             return
         examples.append(
             FindingExample(
@@ -215,11 +222,11 @@ class Counting:
                 outcome=result.outcome,
                 findings=tuple(replace(finding, exchange=str(judged.place)) for finding in result.findings[:_FINDINGS]),
                 reason=result.reason,
-                names=names_in(judged.exchange),
+                function_names=function_names(judged.exchange),
             )
         )
         examples.sort(key=_PLACE)
-        del examples[EXAMPLES:]
+        del examples[MAX_EXAMPLES:]
 
 
 def _first_examples(examples: Iterable[FindingExample]) -> tuple[FindingExample, ...]:
@@ -227,7 +234,9 @@ def _first_examples(examples: Iterable[FindingExample]) -> tuple[FindingExample,
     for example in examples:
         by_outcome.setdefault(example.outcome, []).append(example)
     return tuple(
-        example for outcome in sorted(by_outcome) for example in nsmallest(EXAMPLES, by_outcome[outcome], key=_PLACE)
+        example
+        for outcome in sorted(by_outcome)
+        for example in nsmallest(MAX_EXAMPLES, by_outcome[outcome], key=_PLACE)
     )
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from harmony_conformance.audit.report import ALONE, Audit, AuditLine
+from harmony_conformance.audit.report import COMPARISON_REASON, Audit, AuditLine
 from harmony_conformance.judge.check import Finding, Outcome, Severity
 from harmony_conformance.report.model import WORDS, count_applied
 from harmony_conformance.report.terminal import STYLE, visible
@@ -45,7 +45,7 @@ def _table(audit: Audit) -> Table:
 def _lines(audit: Audit) -> Iterator[str]:
     idle = [line.result.reason for line in audit.lines if line.result.outcome is Outcome.NOT_APPLICABLE]
     if idle:
-        yield f"{len(idle)} more checks applied to no exchange ({idle.count(ALONE)} of them compare exchanges; each line is judged alone)"
+        yield f"{len(idle)} more checks applied to no exchange ({idle.count(COMPARISON_REASON)} of them compare exchanges; each line is judged alone)"
     for line in audit.lines:
         if line.result.outcome in (Outcome.FAIL, Outcome.ERROR):
             yield from _failure(line)
@@ -53,7 +53,7 @@ def _lines(audit: Audit) -> Iterator[str]:
     yield ""
     yield from _unread(audit)
     failed = any(line.counts.get(outcome) for line in audit.lines for outcome in (Outcome.FAIL, Outcome.ERROR))
-    if failed or audit.tally.unread:
+    if failed or audit.tally.unreadable_by_kind:
         yield "FILE@N: the line at byte N of FILE (after decompression)"
     yield f"{audit.tally.exchanges} exchanges judged; counts are exchanges times checks"
     yield audit.summary()
@@ -81,7 +81,7 @@ def _failure(line: AuditLine) -> Iterator[str]:
 
 
 def _finding(finding: Finding) -> Iterator[str]:
-    at = f" (at {finding.at})" if finding.at else ""
+    at = f" (at {finding.location})" if finding.location else ""
     yield f"    {escape(visible(finding.message + at))}"
     for name, value in (("expected", finding.expected), ("actual", finding.actual), ("excerpt", finding.excerpt)):
         if value is not None:
@@ -111,10 +111,10 @@ def _variants(audit: Audit) -> Iterator[str]:
 
 
 def _unread(audit: Audit) -> Iterator[str]:
-    for kind, unread in sorted(audit.tally.unread.items()):
+    for kind, unread in sorted(audit.tally.unreadable_by_kind.items()):
         yield f"[yellow]unreadable[/] {unread.count} x {escape(visible(kind))}"
-        for place, detail in unread.first[:_UNREAD_SHOWN]:
+        for place, detail in unread.examples[:_UNREAD_SHOWN]:
             yield f"  - {escape(visible(str(place)))}{': ' + escape(visible(detail)) if detail else ''}"
     yield f"{audit.tally.unreadable} lines could not be read as exchanges"
-    if audit.tally.left_out:
-        yield f"{audit.tally.left_out} discovery exchanges not judged"
+    if audit.tally.discovery_exchanges:
+        yield f"{audit.tally.discovery_exchanges} discovery exchanges not judged"

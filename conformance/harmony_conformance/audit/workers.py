@@ -9,14 +9,14 @@ from functools import partial
 from itertools import chain, islice
 from multiprocessing import active_children, get_context
 
-from harmony_conformance.audit.batches import Batch, ReadOptions, Scanned, scan_batch
-from harmony_conformance.runtime.processes import be_stopped, starting
+from harmony_conformance.audit.batches import Batch, BatchResult, ReadOptions, scan_batch
+from harmony_conformance.runtime.processes import block_interrupts, restore_interrupts
 
-AHEAD = 2
+QUEUED_BATCHES_PER_PROCESS = 2
 """Queued batches for each process, so that no process is idle while a batch is read."""
 
 
-def scan_all(parts: Iterable[Batch], reading: ReadOptions, *, workers: int) -> Iterator[Scanned]:
+def scan_all(parts: Iterable[Batch], reading: ReadOptions, *, workers: int) -> Iterator[BatchResult]:
     """Yield the result of each batch, in order. A single batch is judged in this process: a new process starts more slowly.
 
     Raises:
@@ -30,10 +30,10 @@ def scan_all(parts: Iterable[Batch], reading: ReadOptions, *, workers: int) -> I
         yield from map(scan, everything)
         return
     # spawned, not forked: the caller may have threads
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=be_stopped) as pool:
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=restore_interrupts) as pool:
         before = set(active_children())
         try:
-            yield from _in_order(pool, scan, everything, AHEAD * workers)
+            yield from _in_order(pool, scan, everything, QUEUED_BATCHES_PER_PROCESS * workers)
         except BaseException:
             for process in set(active_children()) - before:
                 process.terminate()  # otherwise the pool waits forever after a second interrupt
@@ -41,12 +41,12 @@ def scan_all(parts: Iterable[Batch], reading: ReadOptions, *, workers: int) -> I
 
 
 def _in_order(
-    pool: ProcessPoolExecutor, scan: partial[Scanned], parts: Iterable[Batch], ahead: int
-) -> Iterator[Scanned]:
+    pool: ProcessPoolExecutor, scan: partial[BatchResult], parts: Iterable[Batch], ahead: int
+) -> Iterator[BatchResult]:
     """Yield results like `Executor.map`, which would read the whole log before the first result."""
-    pending: deque[Future[Scanned]] = deque()
+    pending: deque[Future[BatchResult]] = deque()
     for part in parts:
-        with starting():
+        with block_interrupts():
             pending.append(pool.submit(scan, part))
         if len(pending) > ahead:
             yield pending.popleft().result()

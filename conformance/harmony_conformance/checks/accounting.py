@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from harmony_conformance.evidence.exchange import Series
-from harmony_conformance.evidence.series_pairs import pair, prompt_count
+from harmony_conformance.evidence.series_pairs import find_pair, prompt_count
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, condition, evidence, series_only, variant
 from harmony_conformance.prompts.known_mistakes import Mistake
-from harmony_conformance.prompts.token_accounting import CountExplanation, Requests, explain_counts, nearest
+from harmony_conformance.prompts.token_accounting import CountExplanation, RequestSet, explain_counts, nearest_form
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote
 
-PLAINEST = "plainest"
+BASE_STEP = "plainest"
 """The step that the others are compared with. It is sent again at the end and has to cost the same."""
-AGAIN = "plainest, again"
+REPEATED_BASE_STEP = "plainest, again"
 _FEWEST = 4
 _WHERE = "/usage/prompt_tokens"
 _MOST_FORMS = 3
@@ -21,13 +21,13 @@ _MOST_FORMS = 3
 
 @series_only
 @evidence
-def has_accounts(series: Series) -> bool:
+def has_comparable_counts(series: Series) -> bool:
     """series of requests that compare prompt_tokens, where the repeated request has the same count"""
     counts = _counts(series)
-    again = pair(series, PLAINEST, AGAIN)
+    again = find_pair(series, BASE_STEP, REPEATED_BASE_STEP)
     return (
         again is not None
-        and PLAINEST in counts
+        and BASE_STEP in counts
         and len(counts) > _FEWEST
         and prompt_count(again[0]) == prompt_count(again[1])
     )
@@ -36,10 +36,10 @@ def has_accounts(series: Series) -> bool:
 @condition
 def is_no_known_mistake(series: Series) -> bool:
     """counts that can be explained without a known mistake, or not at all"""
-    return not _shows_mistake(_accounts(series))
+    return not _shows_mistake(_explanations(series))
 
 
-@comparison(MUST, spec="harmony#message-format", when=has_accounts)
+@comparison(MUST, spec="harmony#message-format", when=has_comparable_counts)
 def counts_show_no_known_mistake(series: Series) -> Iterator[Finding]:
     """Taken together, the prompt_tokens of several requests do not match prompts with a known mistake.
 
@@ -47,30 +47,30 @@ def counts_show_no_known_mistake(series: Series) -> Iterator[Finding]:
     explains each count to the token and nothing simpler does. Mistakes that cost the same are named together (defects V17, V31, V41, J01, J02, J05, J10,
     J11, L04, L08, M14).
     """
-    accounts = _accounts(series)
+    accounts = _explanations(series)
     if _shows_mistake(accounts):
         causes = ", or in which ".join(dict.fromkeys(map(_causes, accounts)))
         yield _finding(series, RedactableText("the counts match prompts in which {}", causes))
 
 
-@comparison(SHOULD, spec="harmony#message-format", when=(has_accounts, is_no_known_mistake))
+@comparison(SHOULD, spec="harmony#message-format", when=(has_comparable_counts, is_no_known_mistake))
 def counts_fit_a_form(series: Series) -> Iterator[Finding]:
     """Taken together, the prompt_tokens of several requests match one accepted form of prompts, plus the same number for each.
 
     That number is the size of the text that the provider adds to every prompt. If nothing fits, the prompt has a part that Harmony does not define, or a
     part is missing (defect T03).
     """
-    accounts = _accounts(series)
+    accounts = _explanations(series)
     growths = dict.fromkeys(account.growth for account in accounts if not account.mistakes and account.growth)
     if not accounts:
         yield _finding(series, "the counts fit no accepted form, and no known mistake explains them")
     elif growths:
         yield _finding(series, quote(", or ".join(growths)))
-    elif accounts[0].preamble:
-        size, more = abs(accounts[0].preamble), RedactableText("more" if accounts[0].preamble > 0 else "fewer")
+    elif accounts[0].extra_tokens:
+        size, more = abs(accounts[0].extra_tokens), RedactableText("more" if accounts[0].extra_tokens > 0 else "fewer")
         extra = RedactableText("{} tokens {} than the conversation with its date", size, more)
         yield variant(RedactableText("{}, and every prompt has {}", _names(accounts), extra), where=_WHERE)
-    elif not accounts[0].is_of_the_library:
+    elif not accounts[0].is_library_form:
         yield variant(_names(accounts), where=_WHERE)
 
 
@@ -88,37 +88,41 @@ def _describe(mistake: Mistake) -> str:
 
 
 def _names(accounts: Sequence[CountExplanation]) -> RedactableText:
-    forms = [form for account in accounts for form in account.forms]
+    forms = [form for account in accounts for form in account.form_names]
     more = RedactableText(" and {} more", len(forms) - _MOST_FORMS) if len(forms) > _MOST_FORMS else RedactableText("")
     return RedactableText("the counts fit the form {}{}", " or ".join(forms[:_MOST_FORMS]), more)
 
 
 def _finding(series: Series, message: ReportText) -> Finding:
     requests, counts = counted_requests(series)
-    ledger, gap = nearest(requests, counts)
+    ledger, gap = nearest_form(requests, counts)
     wrong = [(name, count, count - off) for name, count, off in zip(requests.names, counts, gap, strict=True) if off]
     wanted = ", ".join(f"{name} {count}" for name, _, count in wrong)
     return Finding(
         message=message,
-        at=_WHERE,
-        expected=RedactableText("in the form {}: {}", ledger.forms[0], wanted),
+        location=_WHERE,
+        expected=RedactableText("in the form {}: {}", ledger.form_names[0], wanted),
         actual=quote(", ".join(f"{name} {count}" for name, count, _ in wrong)),
-        exchange=series.exchanges[wrong[0][0] if wrong else PLAINEST].id,
+        exchange=series.exchanges[wrong[0][0] if wrong else BASE_STEP].id,
     )
 
 
-def _accounts(series: Series) -> tuple[CountExplanation, ...]:
+def _explanations(series: Series) -> tuple[CountExplanation, ...]:
     return explain_counts(*counted_requests(series))
 
 
-def counted_requests(series: Series) -> tuple[Requests, Sequence[int]]:
+def counted_requests(series: Series) -> tuple[RequestSet, Sequence[int]]:
     """Return the requests of a series that have a prompt count, and these counts."""
     counts = _counts(series)
     bodies = tuple((name, series.exchanges[name].chat_request_body) for name in counts)
-    return Requests(bodies=bodies, base=PLAINEST), tuple(counts.values())
+    return RequestSet(bodies=bodies, base_name=BASE_STEP), tuple(counts.values())
 
 
 def _counts(series: Series) -> dict[str, int]:
     """Return the prompt count of each step, without the repetition."""
-    counts = ((step, prompt_count(x)) for step, x in series.exchanges.items() if step != AGAIN and x.turn is not None)
+    counts = (
+        (step, prompt_count(x))
+        for step, x in series.exchanges.items()
+        if step != REPEATED_BASE_STEP and x.turn is not None
+    )
     return {step: count for step, count in counts if count}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from harmony_conformance.apis.chat_completion import Turn, same_calls
+from harmony_conformance.apis.chat_completion import Turn, has_same_calls
 from harmony_conformance.checks.helpers.value_diff import json_differences
-from harmony_conformance.evidence.exchange import ACROSS, Exchange, Series
-from harmony_conformance.json_value import Json, object_in
+from harmony_conformance.evidence.exchange import API_SEPARATOR, Exchange, Series
+from harmony_conformance.json_value import Json, parse_object
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import (
     MUST,
@@ -21,7 +21,7 @@ from harmony_conformance.judge.check import (
     series_only,
     variant,
 )
-from harmony_conformance.prompts.conversation import RequestReading, conversation_of
+from harmony_conformance.prompts.conversation import ConversationOptions, conversation_of
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote
 from harmony_ref import Message
 
@@ -51,7 +51,7 @@ def _same_steps(series: Series) -> Iterator[tuple[Exchange, Exchange]]:
     """Yield pairs of answers to one step: the answer over its first API, and the answer over each other API."""
     first: dict[str, Exchange] = {}
     for name, x in series.exchanges.items():
-        step, _, api = name.rpartition(ACROSS)
+        step, _, api = name.rpartition(API_SEPARATOR)
         is_answer = on.is_conversation.holds(x) and x.turn is not None and x.error is None
         if step and api == x.api and is_answer and first.setdefault(step, x) is not x:
             yield first[step], x
@@ -61,22 +61,22 @@ def _same_output(series: Series) -> Iterator[tuple[_Answer, _Answer]]:
     for one, other in _same_steps(series):
         known = one.output.ids, other.output.ids
         is_same = known[0] == known[1] if None not in known else one.script is not None and one.script == other.script
-        has_place = all(map(_has_place, (one, other), (other, one)))
+        has_place = all(map(_can_represent_calls, (one, other), (other, one)))
         if is_same and has_place and one.turn is not None and other.turn is not None:
             yield _Answer(x=one, turn=one.turn), _Answer(x=other, turn=other.turn)
 
 
-def _has_place(x: Exchange, other: Exchange) -> bool:
+def _can_represent_calls(x: Exchange, other: Exchange) -> bool:
     """Return True if the API of `x` can represent the calls of the other answer."""
     calls = other.turn.tool_calls if other.turn is not None else ()
-    return x.api_adapter.arguments_are_texts or all(object_in(call.arguments) is not None for call in calls)
+    return x.api_adapter.has_text_arguments or all(parse_object(call.arguments) is not None for call in calls)
 
 
 def _same_objects(one: _Answer, other: _Answer) -> bool:
     """Return True if one API has objects as arguments and both answers hold the same calls. Such an API returns empty arguments as `{}`."""
-    if one.x.api_adapter.arguments_are_texts and other.x.api_adapter.arguments_are_texts:
+    if one.x.api_adapter.has_text_arguments and other.x.api_adapter.has_text_arguments:
         return False
-    calls = [[(call.name, object_in(call.arguments)) for call in turn.tool_calls] for turn in (one.turn, other.turn)]
+    calls = [[(call.name, parse_object(call.arguments)) for call in turn.tool_calls] for turn in (one.turn, other.turn)]
     return calls[0] == calls[1]
 
 
@@ -121,7 +121,7 @@ def same_reasoning(series: Series) -> Iterator[Finding]:
 def same_calls_are_returned(series: Series) -> Iterator[Finding]:
     """The same tokens give the same calls over every API: names and arguments, in order, arguments compared as JSON (defects V11, V35)."""
     for one, other in _same_output(series):
-        if not same_calls(one.turn, other.turn) and not _same_objects(one, other):
+        if not has_same_calls(one.turn, other.turn) and not _same_objects(one, other):
             yield from _differences(_calls(one.turn), _calls(other.turn), one, other)
 
 
@@ -134,7 +134,7 @@ def same_end(series: Series) -> Iterator[Finding]:
             expected, actual = ("cut", "ended") if cut[0] else ("ended", "cut")
             yield Finding(
                 message=f"the same tokens are reported as {actual}, over {one.x.api_adapter.title} as {expected}",
-                at="/finish_reason",
+                location="/finish_reason",
                 expected=quote(one.turn.finish_reason),
                 actual=quote(other.turn.finish_reason),
                 exchange=other.x.id,
@@ -171,7 +171,7 @@ def same_prompt(series: Series) -> Iterator[Finding]:
     messages are compared, and a difference in form alone is a variant. Otherwise their numbers of tokens are compared.
     """
     for one, other in _same_steps(series):
-        if _meaning(one) != _meaning(other):
+        if _harmony_messages(one) != _harmony_messages(other):
             continue  # one of the APIs cannot express a part of the conversation
         shown = (one.prompt.ids, other.prompt.ids)
         if None not in shown:
@@ -191,8 +191,8 @@ def same_prompt(series: Series) -> Iterator[Finding]:
             yield mismatch(message, "/usage/prompt_tokens", quote(one.prompt.count), actual, exchange=other.id)
 
 
-def _meaning(x: Exchange) -> tuple[Message, ...]:
-    return conversation_of(x.chat_request, RequestReading(), date=None)
+def _harmony_messages(x: Exchange) -> tuple[Message, ...]:
+    return conversation_of(x.chat_request, ConversationOptions(), date=None)
 
 
 def _contents(x: Exchange) -> Iterator[tuple[str | None, ...]]:

@@ -8,15 +8,22 @@ from harmony_conformance.apis.chat_completion import Usage
 from harmony_conformance.apis.text_fields import FieldKind
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.expected_output import ExpectedOutput, told_in_order, written_tokens
+from harmony_conformance.evidence.expected_output import ExpectedOutput, count_output_tokens, has_texts_in_order
 from harmony_conformance.evidence.leaks.broken_characters import REPLACEMENT, asks_about_characters
-from harmony_conformance.evidence.leaks.by_text import Leak, Strength, marker_leaks, near, reasoning_leaks, word_leaks
-from harmony_conformance.evidence.leaks.by_token_ids import emitted
-from harmony_conformance.evidence.leaks.repetition import asks_again, doubled, looping
-from harmony_conformance.evidence.leaks.role_play import asks_for_talk, goes_on_as_the_user
+from harmony_conformance.evidence.leaks.by_text import (
+    Leak,
+    Strength,
+    excerpt_around,
+    marker_leaks,
+    reasoning_leaks,
+    word_leaks,
+)
+from harmony_conformance.evidence.leaks.by_token_ids import parse_completion
+from harmony_conformance.evidence.leaks.repetition import find_doubled_text, find_loop, is_repetition_requested
+from harmony_conformance.evidence.leaks.role_play import find_user_turn, is_dialogue_requested
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, condition, evidence, mismatch, variant
-from harmony_conformance.prompts.chat_request import may_be_called
+from harmony_conformance.prompts.chat_request import can_be_called
 from harmony_conformance.redactable_text import Location, RedactableText, quote, shorten
 from harmony_ref import encode
 
@@ -26,10 +33,10 @@ _HEADER_TOKENS = 10  # cost of the headers and ends of an analysis and a final m
 @condition
 def has_text_of_the_server(x: Exchange) -> bool:
     """errors, and answered requests whose script, if any, was played"""
-    return on.model_spoke.holds(x) or (x.error is not None and on.was_sent.holds(x))
+    return on.was_answered_as_scripted.holds(x) or (x.error is not None and on.was_sent.holds(x))
 
 
-@check(MUST, spec="harmony#special-tokens", when=(on.is_read, has_text_of_the_server))
+@check(MUST, spec="harmony#special-tokens", when=(on.api_parses_output, has_text_of_the_server))
 def no_marker_leak(x: Exchange) -> Iterator[Finding]:
     """No Harmony marker reaches a client: not in content, reasoning, tool names, ids, arguments or any other text, spelled, escaped or cut over chunks.
 
@@ -41,7 +48,7 @@ def no_marker_leak(x: Exchange) -> Iterator[Finding]:
     yield from _report(x, marker_leaks(x, by_ids=not on.asks_for_raw_text.holds(x)))
 
 
-@check(MUST, spec="harmony#analysis", when=(on.is_read, on.model_spoke))
+@check(MUST, spec="harmony#analysis", when=(on.api_parses_output, on.was_answered_as_scripted))
 def no_channel_words(x: Exchange) -> Iterator[Finding]:
     """No word of a header reaches a client without its marker: `analysisWe need…assistantfinalHello`.
 
@@ -50,7 +57,7 @@ def no_channel_words(x: Exchange) -> Iterator[Finding]:
     yield from _report(x, word_leaks(x, by_ids=not on.asks_for_raw_text.holds(x)))
 
 
-@check(MUST, spec="harmony#analysis", when=(on.is_read, on.model_spoke))
+@check(MUST, spec="harmony#analysis", when=(on.api_parses_output, on.was_answered_as_scripted))
 def no_reasoning_in_content(x: Exchange) -> Iterator[Finding]:
     """Reasoning is not shown as part of the answer: not in another model's tags, not repeated, not instead of the answer.
 
@@ -63,7 +70,7 @@ def no_reasoning_in_content(x: Exchange) -> Iterator[Finding]:
 @check(
     SHOULD,
     spec="harmony#analysis",
-    when=(on.is_read, on.model_spoke, on.output_is_unknown, on.speaks_of_something_else),
+    when=(on.api_parses_output, on.was_answered_as_scripted, on.output_is_unknown, on.is_unrelated_to_harmony),
 )
 def no_suspected_leak(x: Exchange) -> Iterator[Finding]:
     """No lone marker, channel word or reasoning tag is in a text that clients show.
@@ -73,7 +80,7 @@ def no_suspected_leak(x: Exchange) -> Iterator[Finding]:
     for leaks in (marker_leaks, word_leaks, reasoning_leaks):
         for leak in leaks(x, by_ids=True):
             if leak.strength is Strength.SUSPECTED:
-                yield Finding(message=leak.message, at=leak.where, excerpt=leak.excerpt)
+                yield Finding(message=leak.message, location=leak.where, excerpt=leak.excerpt)
 
 
 def _report(x: Exchange, leaks: Iterable[Leak]) -> Iterator[Finding]:
@@ -85,39 +92,41 @@ def _report(x: Exchange, leaks: Iterable[Leak]) -> Iterator[Finding]:
             message = RedactableText("{}, which the request is about or asks for", leak.message)
             yield variant(message, where=leak.where, actual=quote(leak.excerpt))
         else:
-            yield Finding(message=leak.message, at=leak.where, excerpt=leak.excerpt)
+            yield Finding(message=leak.message, location=leak.where, excerpt=leak.excerpt)
 
 
-@check(MUST, spec="harmony#final", when=(on.ended_well, on.output_is_known))
+@check(MUST, spec="harmony#final", when=(on.is_complete_answer, on.output_is_known))
 def quoted_markers_arrive(x: Exchange) -> Iterator[Finding]:
     """A marker that the model spelled in ordinary tokens, in a text for the user, arrives: it is content.
 
     A filter that removes every `<|end|>` cuts answers about the format, and pages that are quoted.
     """
     for answer in x.answers:
-        for marker in emitted(answer.ids).unsaid(answer) if answer.ids is not None else ():
+        for marker in parse_completion(answer.ids).missing_markers(answer) if answer.ids is not None else ():
             message = RedactableText("the model spelled {} in ordinary tokens, and it did not arrive", marker)
-            actual = shorten(answer.text_of(FieldKind.CONTENT)) or "no content"
+            actual = shorten(answer.longest_text(FieldKind.CONTENT)) or "no content"
             yield mismatch(message, "content", quote(marker), actual)
 
 
-@check(MUST, spec="harmony#final", when=(on.model_spoke, on.output_is_known))
+@check(MUST, spec="harmony#final", when=(on.was_answered_as_scripted, on.output_is_known))
 def characters_are_whole(x: Exchange) -> Iterator[Finding]:
     """No text contains U+FFFD if its tokens decode to whole characters.
 
     A character may take several tokens. Decoding tokens one by one yields U+FFFD in place of emoji and rare letters.
     """
     for answer in x.answers:
-        for broken in emitted(answer.ids).broken(answer) if answer.ids is not None else ():
+        for broken in parse_completion(answer.ids).broken_fields(answer) if answer.ids is not None else ():
             where = Location(broken.field.where)
             message = RedactableText("{} contains U+FFFD, and the tokens are whole characters", where)
-            yield Finding(message=message, at=broken.field.where, excerpt=near(broken.field.text, broken.text))
+            yield Finding(
+                message=message, location=broken.field.where, excerpt=excerpt_around(broken.field.text, broken.text)
+            )
 
 
 @condition
 def asks_for_no_dialogue(x: Exchange) -> bool:
     """requests that are not about people who talk"""
-    return not asks_for_talk(x)
+    return not is_dialogue_requested(x)
 
 
 @condition
@@ -126,20 +135,24 @@ def asks_for_whole_characters(x: Exchange) -> bool:
     return not asks_about_characters(x)
 
 
-@check(MUST, spec="harmony#roles", when=(on.is_read, on.model_spoke, on.output_is_known))
+@check(MUST, spec="harmony#roles", when=(on.api_parses_output, on.was_answered_as_scripted, on.output_is_known))
 def nobody_else_speaks(x: Exchange) -> Iterator[Finding]:
     """Text that the model wrote in the name of the user, or of any role but the assistant, is not shown as its answer.
 
     A model that is not stopped writes the user's next question, and answers that too. The client shows all of it as one answer (defect M04).
     """
     for answer in x.answers:
-        for leak in emitted(answer.ids).run_on(answer) if answer.ids is not None else ():
+        for leak in parse_completion(answer.ids).leaked_other_roles(answer) if answer.ids is not None else ():
             where = Location(leak.field.where)
             message = RedactableText("{} continues with text that the model wrote as another role", where)
-            yield Finding(message=message, at=leak.field.where, excerpt=near(leak.field.text, leak.text.strip()[:40]))
+            yield Finding(
+                message=message,
+                location=leak.field.where,
+                excerpt=excerpt_around(leak.field.text, leak.text.strip()[:40]),
+            )
 
 
-@check(SHOULD, spec="harmony#roles", when=(on.is_read, on.model_spoke, asks_for_no_dialogue))
+@check(SHOULD, spec="harmony#roles", when=(on.api_parses_output, on.was_answered_as_scripted, asks_for_no_dialogue))
 def answer_ends_with_its_turn(x: Exchange) -> Iterator[Finding]:
     """The answer does not continue as the user, in plain words: `User: And Italy?`, and often the answer to that.
 
@@ -147,15 +160,15 @@ def answer_ends_with_its_turn(x: Exchange) -> Iterator[Finding]:
     words that the check does not know.
     """
     for answer in x.answers:
-        question = goes_on_as_the_user(answer.text_of(FieldKind.CONTENT))
+        question = find_user_turn(answer.longest_text(FieldKind.CONTENT))
         if question is not None:
-            yield Finding(message="the content continues as the user", at="content", excerpt=shorten(question))
+            yield Finding(message="the content continues as the user", location="content", excerpt=shorten(question))
 
 
 @check(
     SHOULD,
     spec="harmony#final",
-    when=(on.is_conversation, on.model_spoke, on.output_is_unknown, asks_for_whole_characters),
+    when=(on.is_conversation, on.was_answered_as_scripted, on.output_is_unknown, asks_for_whole_characters),
 )
 def no_suspected_broken_character(x: Exchange) -> Iterator[Finding]:
     """No answer contains U+FFFD if its request does not.
@@ -163,13 +176,13 @@ def no_suspected_broken_character(x: Exchange) -> Iterator[Finding]:
     Decoding the tokens of a character one by one yields U+FFFD. This is only a suspicion: the model may have written it. A limit may cut a character at
     the end of a text.
     """
-    was_cut = x.turn is not None and x.turn.was_broken_off
+    was_cut = x.turn is not None and x.turn.is_truncated
     for answer in x.answers:
         for field in answer.fields:
             shown = field.text.rstrip(REPLACEMENT) if was_cut else field.text
-            if field.place is not FieldKind.OTHER and REPLACEMENT in shown:
+            if field.kind is not FieldKind.OTHER and REPLACEMENT in shown:
                 message = RedactableText("{} contains U+FFFD, and the request does not", Location(field.where))
-                yield Finding(message=message, at=field.where, excerpt=near(shown, REPLACEMENT))
+                yield Finding(message=message, location=field.where, excerpt=excerpt_around(shown, REPLACEMENT))
 
 
 @condition
@@ -180,7 +193,7 @@ def stopped_by_itself(x: Exchange) -> bool:
         x.turn is not None
         and x.turn.finish_reason == "stop"
         and not _may_be_cut(x)
-        and not _refuses(x)
+        and not _has_refusal(x)
         and not any(field.where.startswith("output/") and field.text.endswith("_call") for field in fields)
     )
 
@@ -188,11 +201,13 @@ def stopped_by_itself(x: Exchange) -> bool:
 @condition
 def no_stop_string_ended_it(x: Exchange) -> bool:
     """requests without stop strings, or answers that are known to contain none: servers look for them in the reasoning too"""
-    return not x.stop_strings or (x.output.ids is not None and not x.meets_stop_string)
+    return not x.stop_strings or (x.output.ids is not None and not x.has_stop_string)
 
 
 @check(
-    SHOULD, spec="harmony#final", when=(on.is_conversation, on.ended_well, stopped_by_itself, no_stop_string_ended_it)
+    SHOULD,
+    spec="harmony#final",
+    when=(on.is_conversation, on.is_complete_answer, stopped_by_itself, no_stop_string_ended_it),
 )
 def answer_is_more_than_reasoning(x: Exchange) -> Iterator[Finding]:
     """An answer that stopped by itself contains more than reasoning: content, or a call.
@@ -201,12 +216,12 @@ def answer_is_more_than_reasoning(x: Exchange) -> Iterator[Finding]:
     (defects O21, V06). If golden data has a row for the output, the row defines what the user must get.
     """
     turn = x.turn
-    if turn is None or not (turn.reasoning or "").strip() or turn.says_something:
+    if turn is None or not (turn.reasoning or "").strip() or turn.has_answer:
         return
-    if x.expectation is not None and _owes_nothing(x.expectation.must):
+    if x.expectation is not None and _owes_nothing(x.expectation.required_output):
         return
-    written = written_tokens(x.output.ids) if x.output.ids is not None else None
-    if (written is not None and not written.shown and not written.called) or _shows_all_as_reasoning(x):
+    written = count_output_tokens(x.output.ids) if x.output.ids is not None else None
+    if (written is not None and not written.user_tokens and not written.call_tokens) or _shows_all_as_reasoning(x):
         yield variant("the model wrote nothing that is not shown as reasoning", where="content")
         return
     message = "the answer is reasoning alone, although it stopped by itself"
@@ -214,7 +229,7 @@ def answer_is_more_than_reasoning(x: Exchange) -> Iterator[Finding]:
     yield mismatch(message, "content", "content or tool_calls", actual)
 
 
-@check(SHOULD, spec="harmony#final", when=(on.is_read, on.model_spoke, on.output_is_unknown))
+@check(SHOULD, spec="harmony#final", when=(on.api_parses_output, on.was_answered_as_scripted, on.output_is_unknown))
 def answer_is_told_once(x: Exchange) -> Iterator[Finding]:
     """The answer is returned once: its text is not the same text twice, nor one piece over and over until the limit.
 
@@ -223,27 +238,31 @@ def answer_is_told_once(x: Exchange) -> Iterator[Finding]:
     """
     may_loop = x.turn is not None and x.turn.finish_reason == "length"
     for answer in x.answers:
-        content = answer.text_of(FieldKind.CONTENT)
-        again = doubled(content) or (looping(content) if may_loop else None)
-        if again is not None and not asks_again(x, again):
+        content = answer.longest_text(FieldKind.CONTENT)
+        again = find_doubled_text(content) or (find_loop(content) if may_loop else None)
+        if again is not None and not is_repetition_requested(x, again):
             yield mismatch("the content repeats the same text", "content", "the text once", shorten(again))
 
 
 @condition
-def shows_only_messages(x: Exchange) -> bool:
+def has_only_allowed_calls(x: Exchange) -> bool:
     """completions whose calls, if any, are of an offered and allowed function"""
     return x.expected_output is not None and (
-        not x.expected_output.calls or (on.offered_tools.holds(x) and not _forbidden(x))
+        not x.expected_output.calls or (on.offered_tools.holds(x) and not _calls_forbidden_function(x))
     )
 
 
-def _forbidden(x: Exchange) -> bool:
+def _calls_forbidden_function(x: Exchange) -> bool:
     """Return True if the model called a function that the request offers and does not allow."""
     calls = x.expected_output.calls if x.expected_output is not None else ()
-    return any(not may_be_called(x.chat_request, call.name) for call in calls)
+    return any(not can_be_called(x.chat_request, call.name) for call in calls)
 
 
-@check(MUST, spec="harmony#final", when=(on.is_conversation, on.ended_well, on.meaning_is_known, shows_only_messages))
+@check(
+    MUST,
+    spec="harmony#final",
+    when=(on.is_conversation, on.is_complete_answer, on.expected_output_is_known, has_only_allowed_calls),
+)
 def content_is_the_answer(x: Exchange) -> Iterator[Finding]:
     """The content is what the model wrote for the user: its final messages, and preambles before a call; nothing is added or missing.
 
@@ -253,13 +272,13 @@ def content_is_the_answer(x: Exchange) -> Iterator[Finding]:
     if turn is None or output is None:
         return
     content = turn.content or ""
-    calls = () if x.api_adapter.arguments_are_texts else output.calls
-    unplaced = [call.arguments for call in calls if not x.has_place_for(call)]  # these may be shown as content
-    if told_in_order(output.shown, content) or told_in_order((*output.shown, *unplaced), content):
+    calls = () if x.api_adapter.has_text_arguments else output.calls
+    unplaced = [call.arguments for call in calls if not x.can_return_call(call)]  # these may be shown as content
+    if has_texts_in_order(output.user_texts, content) or has_texts_in_order((*output.user_texts, *unplaced), content):
         return
     if (
         output.preambles
-        and told_in_order(output.finals, content)
+        and has_texts_in_order(output.finals, content)
         and all(text in (turn.reasoning or "") for text in output.preambles)
     ):
         yield variant("the preamble is shown as reasoning, not as content", where="content")
@@ -267,18 +286,24 @@ def content_is_the_answer(x: Exchange) -> Iterator[Finding]:
     leaked = next((text for text in output.reasoning if text.strip() and text in content), None)
     if leaked is not None:
         message = "the content contains text of the analysis channel"
-        yield Finding(message=message, at="content", excerpt=shorten(content), expected=shorten("".join(output.shown)))
+        yield Finding(
+            message=message, location="content", excerpt=shorten(content), expected=shorten("".join(output.user_texts))
+        )
         return
-    expected, actual = text_difference("".join(output.shown), content)
+    expected, actual = text_difference("".join(output.user_texts), content)
     problem = (
         "the content is empty although the model wrote an answer"
         if not content
         else "the content differs from what the model wrote for the user"
     )
-    yield Finding(message=problem, at="content", expected=expected, actual=actual)
+    yield Finding(message=problem, location="content", expected=expected, actual=actual)
 
 
-@check(MUST, spec="harmony#preambles", when=(on.is_conversation, on.ended_well, on.meaning_is_known, on.meant_preamble))
+@check(
+    MUST,
+    spec="harmony#preambles",
+    when=(on.is_conversation, on.is_complete_answer, on.expected_output_is_known, on.expects_preamble),
+)
 def preamble_is_shown(x: Exchange) -> Iterator[Finding]:
     """A preamble (commentary without recipient) reaches the client.
 
@@ -303,29 +328,37 @@ def shows_spent_tokens(x: Exchange) -> bool:
     return on.has_usage.holds(x) or on.output_is_known.holds(x)
 
 
-@check(MUST, spec="harmony#final", when=(on.is_conversation, on.ended_well, shows_spent_tokens, on.wants_one_choice))
+@check(
+    MUST,
+    spec="harmony#final",
+    when=(on.is_conversation, on.is_complete_answer, shows_spent_tokens, on.wants_one_choice),
+)
 def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
     """An answer that stopped by itself and spent tokens beyond its reasoning gives the client content or a call.
 
     `content: null`, no calls, `finish_reason: stop` and a token count: the parser ended in a state that it does not flush (defects V06, V10, O21, M02, S01).
     """
     turn = x.turn
-    if turn is None or turn.was_broken_off or turn.says_something or _refuses(x) or _may_be_cut(x):
+    if turn is None or turn.is_truncated or turn.has_answer or _has_refusal(x) or _may_be_cut(x):
         return
     usage = turn.usage or Usage()
     spent = len(x.output.ids) if usage.completion_tokens is None and x.output.ids else usage.completion_tokens or 0
-    if _owes_nothing(x.expectation.must if x.expectation is not None else x.expected_output):
+    if _owes_nothing(x.expectation.required_output if x.expectation is not None else x.expected_output):
         return
     reasoned = usage.reasoning_tokens or len(encode(turn.reasoning or ""))
     unaccounted = spent - reasoned - _HEADER_TOKENS
     if x.output.ids is not None:
-        written = written_tokens(x.output.ids)
-        if written.called and not written.shown and (_forbidden(x) or not on.offered_tools.holds(x)):
+        written = count_output_tokens(x.output.ids)
+        if (
+            written.call_tokens
+            and not written.user_tokens
+            and (_calls_forbidden_function(x) or not on.offered_tools.holds(x))
+        ):
             yield variant(
                 "a call that the request does not allow was dropped, and nothing is shown instead", where="content"
             )
             return
-        unaccounted = written.shown + written.called
+        unaccounted = written.user_tokens + written.call_tokens
     if unaccounted > 0 and _shows_all_as_reasoning(x):
         yield variant("text under a broken header is shown as reasoning", where="reasoning")
     elif unaccounted > 0:
@@ -335,7 +368,7 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
                 spent,
                 reasoned,
             ),
-            at="content",
+            location="content",
             expected="content or tool_calls",
             actual=RedactableText("finish_reason {}, no content, no tool_calls", turn.finish_reason),
         )
@@ -346,20 +379,22 @@ def _shows_all_as_reasoning(x: Exchange) -> bool:
     ids, turn = x.output.ids, x.turn
     if ids is None or turn is None or x.expected_output is not None:
         return False
-    return emitted(ids).is_all_in(turn.reasoning or "")
+    return parse_completion(ids).is_all_in(turn.reasoning or "")
 
 
 def _may_be_cut(x: Exchange) -> bool:
     """Return True if all allowed tokens were spent, and nothing shows that the model ended its turn with the last of them."""
     usage = x.turn.usage if x.turn is not None else None
     spent = usage.completion_tokens if usage is not None else None
-    return x.output.ids is None and x.limit is not None and spent is not None and spent >= x.limit
+    return (
+        x.output.ids is None and x.max_output_tokens is not None and spent is not None and spent >= x.max_output_tokens
+    )
 
 
-def _refuses(x: Exchange) -> bool:
+def _has_refusal(x: Exchange) -> bool:
     return any(field.where == "refusal" for answer in x.answers for field in answer.fields)
 
 
 def _owes_nothing(output: ExpectedOutput | None) -> bool:
     """Return True if the model is known to have written neither a text for the user nor a call."""
-    return output is not None and not "".join(output.shown).strip() and not output.calls
+    return output is not None and not "".join(output.user_texts).strip() and not output.calls

@@ -8,7 +8,7 @@ from math import isfinite
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS, OLLAMA, OLLAMA_GENERATE, RESPONSES
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.evidence.exchange import AnsweredBy, Exchange, Series
-from harmony_conformance.json_value import Json, at, canonical, dumps, items, members, number, text
+from harmony_conformance.json_value import Json, canonical_json, dumps, integer, items, members, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import (
     MUST,
@@ -26,37 +26,37 @@ from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
 
 @condition
-def asks_for_several(x: Exchange) -> bool:
+def asks_for_several_choices(x: Exchange) -> bool:
     """requests for several choices (`n`)"""
-    return (number(at(x.chat_request, "n")) or 1) > 1 and x.choice == 0
+    return (integer(value_at(x.chat_request, "n")) or 1) > 1 and x.choice == 0
 
 
-@check(MUST, spec="chat#n", when=(on.is_completion, on.ended_well, asks_for_several))
+@check(MUST, spec="chat#n", when=(on.is_completion, on.is_complete_answer, asks_for_several_choices))
 def as_many_as_asked(x: Exchange) -> Iterator[Finding]:
     """A request for several choices gets that many, numbered from 0, or is refused.
 
     A server that silently returns one breaks clients that take a vote, or the best of several (defects M15, O12). Every other check judges all choices of
     an answer, each as if it were alone.
     """
-    prompt = at(x.request.json, "prompt")
-    prompts = items(prompt) if any(number(one) is None for one in items(prompt)) else [prompt]
-    wanted = (number(at(x.chat_request, "n")) or 1) * len(prompts)
-    unstreamed = (number(at(choice, "index")) or 0 for choice in items(at(x.chat_completion, "choices")))
-    indexes = sorted(unstreamed if x.stream is None else {one.number or 0 for one in x.chunk_choices})
+    prompt = value_at(x.request.json, "prompt")
+    prompts = items(prompt) if any(integer(one) is None for one in items(prompt)) else [prompt]
+    wanted = (integer(value_at(x.chat_request, "n")) or 1) * len(prompts)
+    unstreamed = (integer(value_at(choice, "index")) or 0 for choice in items(value_at(x.chat_completion, "choices")))
+    indexes = sorted(unstreamed if x.stream is None else {one.choice_index or 0 for one in x.chunk_choices})
     if indexes != list(range(wanted)):
         message = RedactableText("{} choices were asked for", wanted)
         actual = RedactableText("indexes {}", ", ".join(map(str, indexes)))
         yield mismatch(message, "/choices", RedactableText("indexes 0 to {}", wanted - 1), actual)
 
 
-def _entries(x: Exchange) -> list[Json]:
+def _logprob_entries(x: Exchange) -> list[Json]:
     """Return the log probability entries of the first choice, joined over all chunks of a stream."""
     if x.stream is None:
-        first = members(at(x.chat_completion, "choices", 0))
-        logprobs = [] if number(first.get("index")) else [first.get("logprobs")]
+        first = members(value_at(x.chat_completion, "choices", 0))
+        logprobs = [] if integer(first.get("index")) else [first.get("logprobs")]
     else:
-        logprobs = [one.choice.get("logprobs") for one in x.chunk_choices if not one.number and not one.place]
-    return [entry for value in logprobs if value is not None for entry in items(at(value, "content"))]
+        logprobs = [one.choice.get("logprobs") for one in x.chunk_choices if not one.choice_index and not one.position]
+    return [entry for value in logprobs if value is not None for entry in items(value_at(value, "content"))]
 
 
 @evidence
@@ -68,7 +68,7 @@ def api_has_logprobs(x: Exchange) -> bool:
 @condition
 def asks_for_logprobs(x: Exchange) -> bool:
     """requests for log probabilities"""
-    return at(x.chat_request, "logprobs") is True
+    return value_at(x.chat_request, "logprobs") is True
 
 
 @evidence
@@ -86,20 +86,20 @@ def has_content(x: Exchange) -> bool:
 @condition
 def has_logprobs(x: Exchange) -> bool:
     """answers with log probabilities"""
-    return bool(_entries(x))
+    return bool(_logprob_entries(x))
 
 
 @check(
     SHOULD,
     spec="chat#logprobs",
-    when=(on.is_conversation, api_has_logprobs, on.ended_well, was_generated, asks_for_logprobs, has_content),
+    when=(on.is_conversation, api_has_logprobs, on.is_complete_answer, was_generated, asks_for_logprobs, has_content),
 )
 def logprobs_are_returned(x: Exchange) -> Iterator[Finding]:
     """Log probabilities that were requested are returned, in streams too, or the request is refused.
 
     Otherwise clients that measure certainty silently get none (defect M15).
     """
-    if not _entries(x):
+    if not _logprob_entries(x):
         message = "log probabilities were requested and not returned"
         yield mismatch(message, "/logprobs/content", "an entry for each token, or a refusal", "nothing")
 
@@ -107,7 +107,7 @@ def logprobs_are_returned(x: Exchange) -> Iterator[Finding]:
 @check(
     MUST,
     spec="chat#logprobs",
-    when=(on.is_conversation, api_has_logprobs, on.ended_well, was_generated, has_logprobs, has_content),
+    when=(on.is_conversation, api_has_logprobs, on.is_complete_answer, was_generated, has_logprobs, has_content),
 )
 def logprobs_spell_the_text(x: Exchange) -> Iterator[Finding]:
     """The tokens of the log probabilities, one after the other, are the text of the content.
@@ -116,7 +116,7 @@ def logprobs_spell_the_text(x: Exchange) -> Iterator[Finding]:
     another contract, and a variant as long as they include the content.
     """
     content = (x.turn.content if x.turn is not None else "") or ""
-    pieces = [_bytes(entry) for entry in _entries(x)]
+    pieces = [_bytes(entry) for entry in _logprob_entries(x)]
     if None in pieces:
         return
     spelled = b"".join(piece for piece in pieces if piece is not None).decode("utf-8", "replace")
@@ -132,10 +132,10 @@ def logprobs_spell_the_text(x: Exchange) -> Iterator[Finding]:
 
 def _bytes(entry: Json) -> bytes | None:
     """Return the bytes of a token, or None if they are unknown or the entry gives the number of the token."""
-    listed = [number(byte) for byte in items(at(entry, "bytes"))]
+    listed = [integer(byte) for byte in items(value_at(entry, "bytes"))]
     if listed and all(byte is not None and 0 <= byte < 256 for byte in listed):  # noqa: PLR2004 - a byte
         return bytes(byte for byte in listed if byte is not None)
-    token = text(at(entry, "token"))
+    token = text(value_at(entry, "token"))
     return None if not token or "\ufffd" in token or token.startswith("token_id:") else token.encode("utf-8", "replace")
 
 
@@ -153,20 +153,20 @@ def _covers_more(spelled: str, content: str) -> bool:
 @check(
     MUST,
     spec="chat#top-logprobs",
-    when=(on.is_conversation, api_has_logprobs, on.ended_well, was_generated, has_logprobs),
+    when=(on.is_conversation, api_has_logprobs, on.is_complete_answer, was_generated, has_logprobs),
 )
 def logprobs_are_logarithms(x: Exchange) -> Iterator[Finding]:
     """Each entry has its token and a logarithm, which is not above 0, and at most as many likely tokens as requested.
 
     A server that returns probabilities turns the surest token into the least sure.
     """
-    most = number(at(x.chat_request, "top_logprobs"))
-    for index, entry in enumerate(_entries(x)):
-        where, likely = f"/logprobs/content/{index}", items(at(entry, "top_logprobs"))
+    most = integer(value_at(x.chat_request, "top_logprobs"))
+    for index, entry in enumerate(_logprob_entries(x)):
+        where, likely = f"/logprobs/content/{index}", items(value_at(entry, "top_logprobs"))
         wrong = next((one for one in (entry, *likely) if not _is_logarithm(one)), None)
         if wrong is not None:
             message = "an entry has no valid log probability"
-            actual = shorten(dumps({"token": at(wrong, "token"), "logprob": at(wrong, "logprob")}))
+            actual = shorten(dumps({"token": value_at(wrong, "token"), "logprob": value_at(wrong, "logprob")}))
             yield mismatch(message, where, "a token and a number that is not above 0", actual)
             return
         if most is not None and len(likely) > most + 1:
@@ -182,9 +182,9 @@ _ROUNDING = 1e-3
 
 
 def _is_logarithm(entry: Json) -> bool:
-    value = at(entry, "logprob")
+    value = value_at(entry, "logprob")
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-    return isinstance(at(entry, "token"), str) and is_number and float(str(value)) <= _ROUNDING
+    return isinstance(value_at(entry, "token"), str) and is_number and float(str(value)) <= _ROUNDING
 
 
 @series_only
@@ -220,7 +220,7 @@ def _with_ids(series: Series) -> Iterator[tuple[Exchange, str]]:
         is_of_api = on.is_chat.holds(x) and not x.from_log and x.answered_by is AnsweredBy.API
         if is_of_api and x.turn is not None and x.turn.id:
             request = {name: value for name, value in members(x.chat_request).items() if name not in _DELIVERY}
-            yield x, canonical(request)
+            yield x, canonical_json(request)
 
 
 SEEDED = ("first", "second", "third")
@@ -231,14 +231,14 @@ SEEDED = ("first", "second", "third")
 @condition
 def has_seeded_requests(series: Series) -> bool:
     """the same request with the same seed, answered three times"""
-    return len(_seeded(series)) == len(SEEDED)
+    return len(_seeded_exchanges(series)) == len(SEEDED)
 
 
-def _seeded(series: Series) -> list[Exchange]:
+def _seeded_exchanges(series: Series) -> list[Exchange]:
     sent = [series.exchanges[step] for step in SEEDED if step in series.exchanges]
     same = {dumps(x.chat_request) for x in sent}
-    is_seeded = all(number(at(x.chat_request, "seed")) is not None and x.script is None for x in sent)
-    return [x for x in sent if on.ended_well.holds(x)] if len(same) == 1 and is_seeded else []
+    is_seeded = all(integer(value_at(x.chat_request, "seed")) is not None and x.script is None for x in sent)
+    return [x for x in sent if on.is_complete_answer.holds(x)] if len(same) == 1 and is_seeded else []
 
 
 @comparison(SHOULD, spec="chat#seed", when=has_seeded_requests)
@@ -248,11 +248,14 @@ def same_seed_same_answer(series: Series) -> Iterator[Finding]:
     SHOULD, because the API promises only best effort, and batching changes the last digits of a sum. Only three different answers are a failure. One
     different answer is a variant, as is another `system_fingerprint`. Works with any weights, the more random the better.
     """
-    seeded = _seeded(series)
+    seeded = _seeded_exchanges(series)
     answers = {_content(x) for x in seeded}
     if len(answers) == 1:
         return
-    if len(answers) < len(SEEDED) or len({dumps(at(x.chat_completion, "system_fingerprint")) for x in seeded}) > 1:
+    if (
+        len(answers) < len(SEEDED)
+        or len({dumps(value_at(x.chat_completion, "system_fingerprint")) for x in seeded}) > 1
+    ):
         yield variant("the same seed does not always give the same answer", where="/seed")
         return
     message = "three requests with the same seed have three answers"

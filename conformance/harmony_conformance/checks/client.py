@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.leaks import GLUED, STRUCTURE, without_code
-from harmony_conformance.json_value import InvalidJsonError, Json, at, items, loads, pointer, text
+from harmony_conformance.evidence.leaks import JOINED_WORDS, STRUCTURE, remove_code
+from harmony_conformance.json_value import InvalidJsonError, Json, items, loads, pointer, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, condition, mismatch, variant
 from harmony_conformance.judge.history_conditions import has_earlier_answer, has_user_message
@@ -20,35 +20,35 @@ from harmony_conformance.prompts.chat_request import REASONING_FIELDS, content_t
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
 TRAFFIC = "traffic"
-PLAYED = "client_"
+CLIENT_SCENARIO_PREFIX = "client_"
 """Prefix of the names of scenarios that play a client."""
 
 
 @condition
 def comes_from_a_client(x: Exchange) -> bool:
     """requests of clients: recorded traffic, and scenarios that play a client"""
-    return x.scenario == TRAFFIC or x.scenario.startswith(PLAYED)
+    return x.scenario == TRAFFIC or x.scenario.startswith(CLIENT_SCENARIO_PREFIX)
 
 
 def _calls(x: Exchange) -> Iterator[tuple[int, int, Json]]:
     """Yield every call of the history with the index of its message and its index in that message."""
     for index, message in enumerate(x.messages):
-        for number, call in enumerate(items(at(message, "tool_calls"))):
+        for number, call in enumerate(items(value_at(message, "tool_calls"))):
             yield index, number, call
 
 
 def _open_loop(x: Exchange) -> list[Json]:
     """Return the assistant messages with calls after the last user message, latest first; none unless a result comes last."""
-    if not x.messages or at(x.messages[-1], "role") != "tool":
+    if not x.messages or value_at(x.messages[-1], "role") != "tool":
         return []
-    latest = takewhile(lambda message: at(message, "role") != "user", reversed(x.messages))
-    return [message for message in latest if items(at(message, "tool_calls"))]
+    latest = takewhile(lambda message: value_at(message, "role") != "user", reversed(x.messages))
+    return [message for message in latest if items(value_at(message, "tool_calls"))]
 
 
 def _reasoning(message: Json) -> str:
     """Return the reasoning, or `reasoning_details` if the message has that list, which OpenRouter returns and expects back."""
-    texts = (text(at(message, name)) for name in REASONING_FIELDS)
-    return next(filter(None, texts), "reasoning_details" if items(at(message, "reasoning_details")) else "")
+    texts = (text(value_at(message, name)) for name in REASONING_FIELDS)
+    return next(filter(None, texts), "reasoning_details" if items(value_at(message, "reasoning_details")) else "")
 
 
 @condition
@@ -77,7 +77,7 @@ def reasoning_is_sent_back(x: Exchange) -> Iterator[Finding]:
     if not any(map(_reasoning, loop)):
         yield Finding(
             message="the calls of the open tool loop come back without any reasoning",
-            at=pointer("messages", x.messages.index(loop[-1])),
+            location=pointer("messages", x.messages.index(loop[-1])),
             expected="the reasoning of the answer that made the call",
             actual="none of reasoning, reasoning_content, thinking",
         )
@@ -92,17 +92,19 @@ def answers_come_back_alone(x: Exchange) -> Iterator[Finding]:
 
     A server drops reasoning from a separate field. It cannot drop it from the content: the model reads its old thoughts as its answer, and imitates that.
     """
-    last_user = max((index for index, message in enumerate(x.messages) if at(message, "role") == "user"), default=0)
+    last_user = max(
+        (index for index, message in enumerate(x.messages) if value_at(message, "role") == "user"), default=0
+    )
     for index, message in enumerate(x.messages):
-        if at(message, "role") != "assistant":
+        if value_at(message, "role") != "assistant":
             continue
-        content = without_code(content_text(at(message, "content")) or "")
-        leak = _WRAPPED.search(content) or GLUED.search(content)
+        content = remove_code(content_text(value_at(message, "content")) or "")
+        leak = _WRAPPED.search(content) or JOINED_WORDS.search(content)
         if leak is not None:
             problem = "the content of an earlier answer contains its reasoning"
             actual = shorten(content[leak.start() :])
             yield mismatch(problem, pointer("messages", index, "content"), "the answer alone", actual)
-        elif index < last_user and _reasoning(message) and not items(at(message, "tool_calls")):
+        elif index < last_user and _reasoning(message) and not items(value_at(message, "tool_calls")):
             where = pointer("messages", index)
             yield variant("the reasoning of a finished turn is sent back; the server has to drop it", where=where)
 
@@ -117,9 +119,9 @@ def messages_are_not_rendered(x: Exchange) -> Iterator[Finding]:
     Markers that a client writes reach the model as ordinary text, next to the server's real ones. The model then learns to write text where tokens belong.
     """
     for index, message in enumerate(x.messages):
-        content = content_text(at(message, "content")) or ""
-        is_assistant = at(message, "role") == "assistant"
-        marker = STRUCTURE.search(without_code(content)) if is_assistant else _RENDERED.match(content)
+        content = content_text(value_at(message, "content")) or ""
+        is_assistant = value_at(message, "role") == "assistant"
+        marker = STRUCTURE.search(remove_code(content)) if is_assistant else _RENDERED.match(content)
         if marker is not None:
             problem = "a message contains Harmony markers as text"
             expected = "the text of the message alone"
@@ -129,7 +131,7 @@ def messages_are_not_rendered(x: Exchange) -> Iterator[Finding]:
 @condition
 def sends_results(x: Exchange) -> bool:
     """requests with a function result"""
-    return any(at(message, "role") == "tool" for message in x.messages)
+    return any(value_at(message, "role") == "tool" for message in x.messages)
 
 
 @check(MUST, spec="chat#tool-call-id", when=(on.is_conversation, comes_from_a_client, sends_results))
@@ -140,19 +142,19 @@ def results_name_their_calls(x: Exchange) -> Iterator[Finding]:
     """
     seen: set[str] = set()
     for index, message in enumerate(x.messages):
-        for number, call in enumerate(items(at(message, "tool_calls"))):
-            name = text(at(call, "id"))
+        for number, call in enumerate(items(value_at(message, "tool_calls"))):
+            name = text(value_at(call, "id"))
             if name in seen:
                 problem = "two calls have the same id"
                 actual = quote(name) or "no id"
                 yield mismatch(problem, pointer("messages", index, "tool_calls", number, "id"), "a unique id", actual)
             seen.add(name)
-        if at(message, "role") == "tool" and text(at(message, "tool_call_id")) not in seen - {""}:
+        if value_at(message, "role") == "tool" and text(value_at(message, "tool_call_id")) not in seen - {""}:
             yield Finding(
                 message="a result does not name the call that it answers",
-                at=pointer("messages", index, "tool_call_id"),
+                location=pointer("messages", index, "tool_call_id"),
                 expected=quote(" or ".join(sorted(seen - {""}))) or "the id of an earlier call",
-                actual=quote(text(at(message, "tool_call_id"))) or "no id",
+                actual=quote(text(value_at(message, "tool_call_id"))) or "no id",
             )
 
 
@@ -169,9 +171,9 @@ def calls_are_answered(x: Exchange) -> Iterator[Finding]:
     A model that sees a call without a result waits for it, repeats the call, or invents a result.
     """
     for index, number, call in _calls(x):
-        results = takewhile(lambda message: at(message, "role") == "tool", x.messages[index + 1 :])
-        if text(at(call, "id")) not in {text(at(message, "tool_call_id")) for message in results}:
-            problem = RedactableText("the call of {} has no result", text(at(call, "function", "name")))
+        results = takewhile(lambda message: value_at(message, "role") == "tool", x.messages[index + 1 :])
+        if text(value_at(call, "id")) not in {text(value_at(message, "tool_call_id")) for message in results}:
+            problem = RedactableText("the call of {} has no result", text(value_at(call, "function", "name")))
             expected = "a message with role tool after it"
             yield mismatch(problem, pointer("messages", index, "tool_calls", number), expected, "none")
 
@@ -183,12 +185,12 @@ def arguments_are_encoded_once(x: Exchange) -> Iterator[Finding]:
     If they are encoded twice, the model reads a quoted text in place of its earlier call, and quotes the next one (defect J01).
     """
     for index, number, call in _calls(x):
-        arguments = at(call, "function", "arguments")
+        arguments = value_at(call, "function", "arguments")
         if isinstance(arguments, str) and not _is_quoted_json(arguments):
             continue
         yield Finding(
             message=f"the arguments of a call are {'encoded twice' if isinstance(arguments, str) else 'not a string'}",
-            at=pointer("messages", index, "tool_calls", number, "function", "arguments"),
+            location=pointer("messages", index, "tool_calls", number, "function", "arguments"),
             expected="JSON, encoded once, as a string",
             actual=shorten(arguments) if isinstance(arguments, str) else quote(type(arguments).__name__),
         )

@@ -13,9 +13,9 @@ from typing import LiteralString
 from harmony_conformance.apis.completions import KIND
 from harmony_conformance.apis.registry import COMPLETIONS, TGI_GENERATE
 from harmony_conformance.checks.helpers.value_diff import text_difference
-from harmony_conformance.evidence.exchange import ODD, Exchange, Series
+from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, Exchange, Series
 from harmony_conformance.evidence.series_pairs import prompt_count
-from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, text
+from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import (
     MUST,
@@ -30,7 +30,7 @@ from harmony_conformance.judge.check import (
     series_only,
     variant,
 )
-from harmony_conformance.prompts.prompt_parser import show
+from harmony_conformance.prompts.prompt_parser import format_ids
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 from harmony_ref import decode, encode, encode_with_special_tokens, tokens
 
@@ -38,7 +38,7 @@ from harmony_ref import decode, encode, encode_with_special_tokens, tokens
 @condition
 def continues_a_prompt(x: Exchange) -> bool:
     """answers of an API that continues a raw prompt"""
-    return x.api_adapter.is_raw and x.validity not in ODD and on.was_answered.holds(x)
+    return x.api_adapter.is_raw and x.validity not in REFUSABLE_VALIDITIES and on.was_answered.holds(x)
 
 
 _PROMPTS = ("prompt", "inputs", "text", "input_ids")
@@ -48,15 +48,15 @@ _PROMPTS = ("prompt", "inputs", "text", "input_ids")
 @condition
 def has_one_prompt(x: Exchange) -> bool:
     """requests with one prompt and no limit on its length"""
-    return _prompt(x) is not None and at(x.request.json, "parameters", "truncate") is None
+    return _prompt(x) is not None and value_at(x.request.json, "parameters", "truncate") is None
 
 
 def _prompt(x: Exchange) -> str | tuple[int, ...] | None:
     """Return the prompt of the request, a text or ids. None if it is neither, or if there are several."""
-    sent = next((value for name in _PROMPTS if (value := at(x.request.json, name)) is not None), None)
+    sent = next((value for name in _PROMPTS if (value := value_at(x.request.json, name)) is not None), None)
     if isinstance(sent, str):
         return sent or None
-    ids = tuple(token for item in items(sent) if (token := number(item)) is not None and tokens.is_known(token))
+    ids = tuple(token for item in items(sent) if (token := integer(item)) is not None and tokens.is_known(token))
     return ids if ids and len(ids) == len(items(sent)) else None
 
 
@@ -84,9 +84,9 @@ def prompt_is_continued_as_it_stands(x: Exchange) -> Iterator[Finding]:
         return
     yield Finding(
         message="the prompt that was fed is not the one that was sent",
-        at="/prompt",
-        expected=shorten(show(wanted)) if fed is not None else RedactableText("{} tokens", len(wanted)),
-        actual=shorten(show(fed)) if fed is not None else RedactableText("{} tokens", x.prompt.count),
+        location="/prompt",
+        expected=shorten(format_ids(wanted)) if fed is not None else RedactableText("{} tokens", len(wanted)),
+        actual=shorten(format_ids(fed)) if fed is not None else RedactableText("{} tokens", x.prompt.count),
     )
 
 
@@ -99,10 +99,10 @@ def _is_fed(x: Exchange, ids: Sequence[int]) -> bool:
 @evidence
 def text_is_known(x: Exchange) -> bool:
     """answers whose emitted tokens are known, and which no stop string ended"""
-    return x.output.ids is not None and not x.meets_stop_string
+    return x.output.ids is not None and not x.has_stop_string
 
 
-@check(MUST, spec="completions#text", when=(continues_a_prompt, on.ended_well, text_is_known))
+@check(MUST, spec="completions#text", when=(continues_a_prompt, on.is_complete_answer, text_is_known))
 def text_is_what_was_written(x: Exchange) -> Iterator[Finding]:
     """The text is what the model wrote, with blanks at its ends; special tokens are either all left out or all spelled.
 
@@ -111,7 +111,7 @@ def text_is_what_was_written(x: Exchange) -> Iterator[Finding]:
     ids, content = x.output.ids or (), x.turn.content or "" if x.turn is not None else ""
     ended = ids[:-1] if ids and ids[-1] in tokens.STOP_TOKENS | {tokens.ENDOFTEXT} else ids
     without = decode([one for one in ids if not tokens.is_special(one)])
-    wants_markers = at(x.chat_request, "skip_special_tokens") is False
+    wants_markers = value_at(x.chat_request, "skip_special_tokens") is False
     shown = (decode(ids), decode(ended)) if wants_markers else (without, decode(ids), decode(ended))
     echoed = _prompt(x) if _echoes(x) else ""
     before = echoed if isinstance(echoed, str) else decode(list(echoed or ()))
@@ -123,7 +123,9 @@ def text_is_what_was_written(x: Exchange) -> Iterator[Finding]:
 
 
 def _echoes(x: Exchange) -> bool:
-    return at(x.request.json, "echo") is True or at(x.request.json, "parameters", "return_full_text") is True
+    return (
+        value_at(x.request.json, "echo") is True or value_at(x.request.json, "parameters", "return_full_text") is True
+    )
 
 
 @condition
@@ -132,7 +134,7 @@ def wants_an_echo(x: Exchange) -> bool:
     return _echoes(x) and isinstance(_prompt(x), str)
 
 
-@check(MUST, spec="completions#echo", when=(continues_a_prompt, on.ended_well, wants_an_echo))
+@check(MUST, spec="completions#echo", when=(continues_a_prompt, on.is_complete_answer, wants_an_echo))
 def echo_repeats_the_prompt(x: Exchange) -> Iterator[Finding]:
     """With `echo` the text begins with the prompt.
 
@@ -142,7 +144,7 @@ def echo_repeats_the_prompt(x: Exchange) -> Iterator[Finding]:
     if not isinstance(sent, str):
         return
     if x.api == TGI_GENERATE.name and x.events is not None:  # a stream of TGI has the echo in its last event only
-        content = next((text(at(event.value, "generated_text")) for event in reversed(x.events.events)), "")
+        content = next((text(value_at(event.value, "generated_text")) for event in reversed(x.events.events)), "")
     bare = decode([one for one in encode_with_special_tokens(sent) if not tokens.is_special(one)])
     if not content.startswith((sent, bare)):
         yield mismatch("the text does not begin with the prompt", "/text", shorten(sent), shorten(content))
@@ -156,20 +158,20 @@ def is_completions(x: Exchange) -> bool:
 
 
 def _are_numbered(choices: Json) -> bool:
-    indexes = [number(at(choice, "index")) for choice in items(choices)]
+    indexes = [integer(value_at(choice, "index")) for choice in items(choices)]
     return isinstance(choices, list) and None not in indexes and len(set(indexes)) == len(indexes)
 
 
 _MEMBERS: tuple[tuple[LiteralString, Callable[[Json], bool], LiteralString], ...] = (
     ("id", lambda value: isinstance(value, str) and bool(value), "a text"),
     ("object", lambda value: value == KIND, KIND),
-    ("created", lambda value: number(value) is not None, "a time in seconds"),
+    ("created", lambda value: integer(value) is not None, "a time in seconds"),
     ("model", lambda value: isinstance(value, str) and bool(value), "a text"),
     ("choices", _are_numbered, "a list, and each choice with a unique index"),
 )
 
 
-@check(SHOULD, spec="completions#object", when=(is_completions, continues_a_prompt, on.ended_well))
+@check(SHOULD, spec="completions#object", when=(is_completions, continues_a_prompt, on.is_complete_answer))
 def answer_has_its_members(x: Exchange) -> Iterator[Finding]:
     """An answer of Completions, and each chunk of one, has id, object, time and model, and its choices their index.
 
@@ -178,13 +180,13 @@ def answer_has_its_members(x: Exchange) -> Iterator[Finding]:
     events = x.events.events if x.events is not None else ()
     answers = [event.value for event in events if not event.is_done] if x.events is not None else [x.response_json]
     for place, answer in enumerate(answers):
-        if at(answer, "error") is not None:
+        if value_at(answer, "error") is not None:
             continue
         where = f"chunk {place}" if x.events is not None else ""
         for name, is_right, expected in _MEMBERS:
-            value = at(answer, name)
+            value = value_at(answer, name)
             if not is_right(value):
-                shown = [at(one, "index") for one in value] if isinstance(value, list) else value
+                shown = [value_at(one, "index") for one in value] if isinstance(value, list) else value
                 message = f"`{name}` is missing or has the wrong type"
                 actual = shorten(dumps(shown)) if shown is not None else "nothing"
                 yield mismatch(message, f"{where}/{name}", expected, actual)
@@ -194,9 +196,14 @@ def answer_has_its_members(x: Exchange) -> Iterator[Finding]:
 def _logprobs(x: Exchange) -> dict[str, list[Json]]:
     """Return the lists of the log probabilities of the first choice, joined over a stream."""
     answers = [event.value for event in x.events.events] if x.events is not None else [x.response_json]
-    choices = [one for value in answers for one in items(at(value, "choices")) if number(at(one, "index")) in (0, None)]
+    choices = [
+        one
+        for value in answers
+        for one in items(value_at(value, "choices"))
+        if integer(value_at(one, "index")) in (0, None)
+    ]
     return {
-        name: [entry for choice in choices for entry in items(at(choice, "logprobs", name))]
+        name: [entry for choice in choices for entry in items(value_at(choice, "logprobs", name))]
         for name in ("tokens", "token_logprobs", "top_logprobs", "text_offset")
     }
 
@@ -204,10 +211,10 @@ def _logprobs(x: Exchange) -> dict[str, list[Json]]:
 @condition
 def has_logprobs(x: Exchange) -> bool:
     """answers of Completions to requests for log probabilities"""
-    return x.api == COMPLETIONS.name and number(at(x.request.json, "logprobs")) is not None
+    return x.api == COMPLETIONS.name and integer(value_at(x.request.json, "logprobs")) is not None
 
 
-@check(MUST, spec="completions#logprobs", when=(continues_a_prompt, on.ended_well, has_logprobs))
+@check(MUST, spec="completions#logprobs", when=(continues_a_prompt, on.is_complete_answer, has_logprobs))
 def logprobs_align(x: Exchange) -> Iterator[Finding]:
     """Each emitted token, and each token of an echoed prompt, has an entry, a log probability and an offset in the text.
 
@@ -222,7 +229,7 @@ def logprobs_align(x: Exchange) -> Iterator[Finding]:
     if wrong is not None or not count:
         yield Finding(
             message="the lists of the log probabilities differ in length, or are empty",
-            at=f"/logprobs/{wrong or 'tokens'}",
+            location=f"/logprobs/{wrong or 'tokens'}",
             expected=RedactableText("{} entries", count) if wrong else "an entry for each token",
             actual=RedactableText("{} entries", len(lists[wrong or "tokens"])),
         )
@@ -230,9 +237,7 @@ def logprobs_align(x: Exchange) -> Iterator[Finding]:
         message = "the log probabilities do not cover every token"
         expected = RedactableText("{} tokens", emitted)
         yield mismatch(message, "/logprobs/tokens", expected, RedactableText("{} tokens", count))
-    elif (
-        x.turn is not None and not x.meets_stop_string and not _spell(lists["tokens"], _unmarked(x.turn.content or ""))
-    ):
+    elif x.turn is not None and not x.has_stop_string and not _spell(lists["tokens"], _unmarked(x.turn.content or "")):
         message = "the tokens do not spell the text"
         actual = shorten("".join(map(text, lists["tokens"])))
         yield mismatch(message, "/logprobs/tokens", shorten(x.turn.content or ""), actual)
@@ -241,7 +246,7 @@ def logprobs_align(x: Exchange) -> Iterator[Finding]:
     if above is not None:
         message = "a log probability is above 0"
         yield mismatch(message, "/logprobs/token_logprobs", "a number that is not above 0", shorten(dumps(above)))
-    offsets = [number(place) or 0 for place in lists["text_offset"]]
+    offsets = [integer(place) or 0 for place in lists["text_offset"]]
     if offsets != sorted(offsets):
         message = "the offsets of the tokens in the text decrease"
         yield mismatch(message, "/logprobs/text_offset", "each at or after the previous one", shorten(str(offsets)))

@@ -6,35 +6,37 @@ import re
 from collections.abc import Iterator
 
 from harmony_conformance.apis.chat_completion import Turn
-from harmony_conformance.apis.text_fields import fields
+from harmony_conformance.apis.text_fields import turn_fields
 from harmony_conformance.checks.helpers.value_diff import json_differences
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.json_value import Json
 from harmony_conformance.judge.check import MUST, Finding, comparison, condition, evidence, mismatch, series_only
 from harmony_conformance.redactable_text import RedactableText, quote
 
-LANE, ALONE = "lane ", "alone "
+CONCURRENT_PREFIX, ALONE_PREFIX = "lane ", "alone "
 
 
 @series_only
 @condition
-def has_lanes(series: Series) -> bool:
+def has_concurrent_requests(series: Series) -> bool:
     """concurrent requests, at least two, each with its own word"""
-    lanes = [x for step, x in series.exchanges.items() if step.startswith(LANE) and x.turn is not None]
+    lanes = [x for step, x in series.exchanges.items() if step.startswith(CONCURRENT_PREFIX) and x.turn is not None]
     return len(lanes) > 1 and all(x.concurrency != 1 for x in lanes)
 
 
-@comparison(MUST, spec="chat#message", when=has_lanes)
+@comparison(MUST, spec="chat#message", when=has_concurrent_requests)
 def answers_do_not_cross(series: Series) -> Iterator[Finding]:
     """No answer contains the word of another, concurrent request; no two answers share an id."""
-    lanes = {step: x for step, x in series.exchanges.items() if step.startswith(LANE) and x.turn is not None}
-    words = {step: "canary-" + step.removeprefix(LANE).partition("+")[0] for step in lanes}
+    lanes = {
+        step: x for step, x in series.exchanges.items() if step.startswith(CONCURRENT_PREFIX) and x.turn is not None
+    }
+    words = {step: "canary-" + step.removeprefix(CONCURRENT_PREFIX).partition("+")[0] for step in lanes}
     patterns = {word: re.compile(rf"{re.escape(word)}(?!\w)") for word in words.values()}
     seen: dict[str, str] = {}
     for step, x in lanes.items():
         if x.turn is None:
             continue
-        texts = " ".join(field.text for field in fields(x.turn))
+        texts = " ".join(field.text for field in turn_fields(x.turn))
         others = (word for word, pattern in patterns.items() if word != words[step] and pattern.search(texts))
         foreign = next(others, None)
         if foreign is not None:
@@ -49,12 +51,12 @@ def answers_do_not_cross(series: Series) -> Iterator[Finding]:
 
 
 @evidence
-def has_lanes_alone(series: Series) -> bool:
+def has_alone_and_concurrent(series: Series) -> bool:
     """requests sent alone and concurrently, whose emitted tokens are known to be the same"""
     return any(True for _ in _alone_and_concurrent(series))
 
 
-@comparison(MUST, spec="chat#message", when=(has_lanes, has_lanes_alone))
+@comparison(MUST, spec="chat#message", when=(has_concurrent_requests, has_alone_and_concurrent))
 def same_answer_as_alone(series: Series) -> Iterator[Finding]:
     """The same output of the model gives the same answer alone and under concurrency: reasoning, content, calls and end.
 
@@ -68,7 +70,11 @@ def same_answer_as_alone(series: Series) -> Iterator[Finding]:
 
 def _alone_and_concurrent(series: Series) -> Iterator[tuple[Exchange, Exchange]]:
     for step, lane in series.exchanges.items():
-        alone = series.exchanges.get(ALONE + step.removeprefix(LANE)) if step.startswith(LANE) else None
+        alone = (
+            series.exchanges.get(ALONE_PREFIX + step.removeprefix(CONCURRENT_PREFIX))
+            if step.startswith(CONCURRENT_PREFIX)
+            else None
+        )
         if alone is not None and None not in (alone.turn, lane.turn, alone.script) and alone.script == lane.script:
             yield alone, lane
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import LiteralString
 
 from harmony_conformance.apis.registry import RESPONSES
-from harmony_conformance.checks.helpers.before_after import aftermaths, differences
-from harmony_conformance.evidence.exchange import ODD, AnsweredBy, Exchange, Series, Validity
-from harmony_conformance.json_value import InvalidJsonError, Json, at, dumps, items, members, pointer, text
+from harmony_conformance.checks.helpers.before_after import before_and_after, behaviour_changes
+from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, AnsweredBy, Exchange, Series, Validity
+from harmony_conformance.json_value import InvalidJsonError, Json, dumps, items, members, pointer, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import (
     MUST,
@@ -37,27 +37,31 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
     if x.failure is not None:
         yield Finding(
             message=RedactableText("the exchange failed ({}): {}", x.failure.kind, x.failure.detail),
-            at=f"after event {len(x.stream.events)}" if x.stream is not None else "connection",
+            location=f"after event {len(x.stream.events)}" if x.stream is not None else "connection",
             expected="a whole answer",
             actual=x.failure.kind.value,
-            excerpt=shorten(x.stream.events[-1].telling) if x.stream is not None and x.stream.events else None,
+            excerpt=shorten(x.stream.events[-1].stable_data) if x.stream is not None and x.stream.events else None,
         )
         return
     if x.response is None:
         return
     if not x.response.is_success:
         blames_the_model = on.blames_the_model(x)
-        if x.response.status < on.SERVER_ERROR and not blames_the_model and _refused_parameter(x) is not None:
+        if (
+            x.response.status < on.MIN_SERVER_ERROR_STATUS
+            and not blames_the_model
+            and _refused_parameter(x) is not None
+        ):
             limit = RedactableText("the server declares that it does not support {}", _refused_parameter(x))
             yield variant(limit, where="status")
-        elif x.validity is Validity.VALID or x.response.status >= on.SERVER_ERROR or blames_the_model:
+        elif x.validity is Validity.VALID or x.response.status >= on.MIN_SERVER_ERROR_STATUS or blames_the_model:
             valid = "valid " if x.validity is Validity.VALID else ""
             yield Finding(
                 message=RedactableText(f"a {valid}request was answered with HTTP {{}}", x.response.status),
-                at="status",
+                location="status",
                 expected="200",
                 actual=RedactableText("{}: {}", x.response.status, shorten(_reason(x))),
-                excerpt=shorten(text(at(x.error, "failed_generation"))) or None,
+                excerpt=shorten(text(value_at(x.error, "failed_generation"))) or None,
             )
         return
     if x.answered_by is AnsweredBy.RENDER and x.rendered_prompt is not None:
@@ -86,10 +90,12 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
 
 def _refused_parameter(x: Exchange) -> str | None:
     """Return the optional parameter of the request that a refusal names, or the kind of a content part that is not text. None if it names neither."""
-    reason, param = _reason(x), text(at(x.error, "param"))
+    reason, param = _reason(x), text(value_at(x.error, "param"))
     optional = [name for name in members(x.chat_request) if name not in _ALWAYS_SUPPORTED]
     for message in x.messages:
-        optional += (kind for part in items(at(message, "content")) if (kind := text(at(part, "type"))) != "text")
+        optional += (
+            kind for part in items(value_at(message, "content")) if (kind := text(value_at(part, "type"))) != "text"
+        )
     refused = (name for name in optional if name and (name == param or re.search(rf"\b{re.escape(name)}\b", reason)))
     return next(refused, None)
 
@@ -97,7 +103,7 @@ def _refused_parameter(x: Exchange) -> str | None:
 _ALWAYS_SUPPORTED = ("model", "messages", "stream")
 
 
-@check(MUST, spec="chat#message", when=(on.is_chat, on.ended_well))
+@check(MUST, spec="chat#message", when=(on.is_chat, on.is_complete_answer))
 def answer_is_well_formed(x: Exchange) -> Iterator[Finding]:
     """An answer is UTF-8, and each of its messages and deltas an object: role assistant, content and reasoning a text or null.
 
@@ -109,18 +115,18 @@ def answer_is_well_formed(x: Exchange) -> Iterator[Finding]:
     except UnicodeDecodeError as problem:
         yield Finding(
             message="the body is not UTF-8",
-            at=f"byte {problem.start}",
+            location=f"byte {problem.start}",
             expected="UTF-8 text",
             actual=quote(repr(body[problem.start : problem.start + 8])),
         )
     values: Iterable[tuple[str, int, Json]]
     if x.stream is not None:
-        holder, values = "delta", ((f"chunk {one.chunk}", one.place, one.delta) for one in x.chunk_choices)
+        holder, values = "delta", ((f"chunk {one.chunk_index}", one.position, one.delta) for one in x.chunk_choices)
     else:
-        choices = enumerate(items(at(x.chat_completion, "choices")))
-        holder, values = "message", (("", place, at(choice, "message")) for place, choice in choices)
+        choices = enumerate(items(value_at(x.chat_completion, "choices")))
+        holder, values = "message", (("", place, value_at(choice, "message")) for place, choice in choices)
     for where, place, value in values:
-        wrong = _misshapen(value, holder)
+        wrong = _shape_problem(value, holder)
         if wrong is not None:
             message, there, expected, actual = wrong
             at_choice = where + pointer("choices", place)
@@ -128,10 +134,10 @@ def answer_is_well_formed(x: Exchange) -> Iterator[Finding]:
             return
 
 
-_HALF = re.compile("[\ud800-\udfff]")  # one code of a surrogate pair
+_SURROGATE = re.compile("[\ud800-\udfff]")  # one code of a surrogate pair
 
 
-def _misshapen(message: Json, holder: LiteralString) -> tuple[ReportText, str, ReportText, Json] | None:
+def _shape_problem(message: Json, holder: LiteralString) -> tuple[ReportText, str, ReportText, Json] | None:
     """Return the first problem of a message or delta: its description, its path, the expected value, and the actual value."""
     if not isinstance(message, dict):
         return f"a choice has no {holder} that is an object", holder, "an object", message
@@ -141,7 +147,7 @@ def _misshapen(message: Json, holder: LiteralString) -> tuple[ReportText, str, R
     for name in _TEXTS:
         value = message.get(name)
         if isinstance(value, str):
-            if not value.isascii() and _HALF.search(value) is not None:
+            if not value.isascii() and _SURROGATE.search(value) is not None:
                 return f"{name} contains half of a surrogate pair", f"{holder}/{name}", "whole characters", value
         elif value is not None and not (name == "content" and isinstance(value, list)):
             return f"{name} is not a string", f"{holder}/{name}", "a string or null", value
@@ -157,9 +163,9 @@ def error_has_error_status(x: Exchange) -> Iterator[Finding]:
 
     Clients look at the status: an error under 200 is parsed as an answer (defect V21). A Response with the status `failed` reports the error itself.
     """
-    answer = at(x.response_json, "object"), at(x.response_json, "status")
+    answer = value_at(x.response_json, "object"), value_at(x.response_json, "status")
     is_failed_response = x.api == RESPONSES.name and answer == ("response", "failed")
-    if x.response is None or x.stream is not None or x.response.status >= on.REFUSED or is_failed_response:
+    if x.response is None or x.stream is not None or x.response.status >= on.MIN_ERROR_STATUS or is_failed_response:
         return
     if x.error is not None:
         message = RedactableText("HTTP {} carries an error", x.response.status)
@@ -168,18 +174,18 @@ def error_has_error_status(x: Exchange) -> Iterator[Finding]:
 
 
 @evidence
-def was_settled(x: Exchange) -> bool:
+def was_handled_by_api(x: Exchange) -> bool:
     """requests that were refused, or that the API itself answered: a server that only renders leaves the rest to the one that generates"""
     return not (x.answered_by is AnsweredBy.RENDER and x.response is not None and x.response.is_success)
 
 
-@check(MUST, spec="http#client-error", when=(on.is_invalid, was_settled))
+@check(MUST, spec="http#client-error", when=(on.is_invalid, was_handled_by_api))
 def wrong_request_is_refused(x: Exchange) -> Iterator[Finding]:
     """An invalid request is refused with a 4xx status: it is neither answered nor reported as a server error."""
     if x.failure is not None:
         failed = RedactableText("an invalid request failed ({}): {}", x.failure.kind, x.failure.detail)
         yield mismatch(failed, "connection", "a 4xx status", x.failure.kind.value)
-    elif x.response is not None and not on.REFUSED <= x.response.status < on.SERVER_ERROR:
+    elif x.response is not None and not on.MIN_ERROR_STATUS <= x.response.status < on.MIN_SERVER_ERROR_STATUS:
         message = "an invalid request was not refused with a 4xx status"
         actual = RedactableText("{}: {}", x.response.status, shorten(_reason(x)))
         yield mismatch(message, "status", "a 4xx status", actual)
@@ -204,7 +210,7 @@ def questionable_request_is_handled(x: Exchange) -> Iterator[Finding]:
 @condition
 def has_plain_after_odd(series: Series) -> bool:
     """plain requests before and after requests that are invalid or odd on purpose"""
-    return any(True for _ in aftermaths(series, _is_odd))
+    return any(True for _ in before_and_after(series, _is_odd))
 
 
 @comparison(MUST, spec="http#client-error", when=has_plain_after_odd)
@@ -213,23 +219,23 @@ def server_survives_wrong_requests(series: Series) -> Iterator[Finding]:
 
     One request must not deny the service to all other clients.
     """
-    for one in aftermaths(series, _is_odd):
-        yield from differences(one, RedactableText("the request {!r}", one.last.step))
+    for one in before_and_after(series, _is_odd):
+        yield from behaviour_changes(one, RedactableText("the request {!r}", one.disturbance.step))
 
 
 def _is_odd(x: Exchange) -> bool:
-    return x.validity in ODD
+    return x.validity in REFUSABLE_VALIDITIES
 
 
 @check(SHOULD, spec="http#client-error", when=(on.was_refused, on.was_sent))
 def refusal_explains(x: Exchange) -> Iterator[Finding]:
     """A refusal gives its reason in JSON where clients look for it: `error.message`, or another form that is known."""
-    if x.response is None or text(at(x.chat_completion, "error", "message")):
+    if x.response is None or text(value_at(x.chat_completion, "error", "message")):
         return
-    flat = at(x.chat_completion, "object") == "error" and text(at(x.chat_completion, "message"))
-    detail = at(x.chat_completion, "detail")  # FastAPI: a text, or a list of problems, each with a `msg`
-    has_detail = text(detail) or any(text(at(problem, "msg")) for problem in items(detail))
-    if flat or text(at(x.chat_completion, "error")) or has_detail:
+    flat = value_at(x.chat_completion, "object") == "error" and text(value_at(x.chat_completion, "message"))
+    detail = value_at(x.chat_completion, "detail")  # FastAPI: a text, or a list of problems, each with a `msg`
+    has_detail = text(detail) or any(text(value_at(problem, "msg")) for problem in items(detail))
+    if flat or text(value_at(x.chat_completion, "error")) or has_detail:
         yield variant("the reason is in a form of this server, not in error.message", where="body")
         return
     message = RedactableText("HTTP {} has no reason where clients look for it", x.response.status)
@@ -239,13 +245,13 @@ def refusal_explains(x: Exchange) -> Iterator[Finding]:
 def _reason(x: Exchange) -> str:
     body = x.chat_completion
     return (
-        text(at(body, "error", "message"))
-        or text(at(body, "error"))
-        or text(at(body, "message"))
-        or (_text_of(at(body, "detail")) if at(body, "detail") else "")
+        text(value_at(body, "error", "message"))
+        or text(value_at(body, "error"))
+        or text(value_at(body, "message"))
+        or (_text_of(value_at(body, "detail")) if value_at(body, "detail") else "")
         or (x.response.body.decode("utf-8", "replace") if x.response is not None else "")
     )
 
 
 def _text_of(error: Json) -> str:
-    return text(at(error, "message")) or (error if isinstance(error, str) else str(error))
+    return text(value_at(error, "message")) or (error if isinstance(error, str) else str(error))

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import LiteralString
 
 from harmony_conformance.apis.chat_completion import ToolCall, Turn
-from harmony_conformance.apis.text_fields import fields
+from harmony_conformance.apis.text_fields import turn_fields
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import FunctionCall
-from harmony_conformance.json_value import equal_json, pointer, spells_fractions
+from harmony_conformance.json_value import equal_json, has_added_fractions, pointer
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, Verdict, check, mismatch, variant
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
@@ -27,7 +27,7 @@ _FORMS = {
         rf"(?!tool\b)[^\s⟦]+(?: to=assistant⟦channel⟧(?:commentary|analysis)|⟦channel⟧(?:commentary|analysis)(?: to=assistant)?|(?: to=assistant)?){_TYPE}"
     ),
 }
-_SHOWN: dict[str, LiteralString] = {
+_EXPECTED_FORMS: dict[str, LiteralString] = {
     "assistant": "assistant⟦channel⟧analysis|commentary|final, with the recipient before or after the channel",
     "tool": "functions.NAME to=assistant⟦channel⟧commentary",
 }
@@ -42,7 +42,7 @@ def form_is_known(x: Exchange) -> Iterator[Finding]:
     for index, message in enumerate(x.prompt_messages):
         if not _FORMS[message.role].fullmatch(message.header):
             problem = RedactableText("a header of the prompt has no known form ({})", message.role)
-            expected = _SHOWN.get(message.role) or quote(message.role)
+            expected = _EXPECTED_FORMS.get(message.role) or quote(message.role)
             yield mismatch(problem, f"prompt message {index}", expected, shorten(message.header) or "nothing")
 
 
@@ -63,7 +63,7 @@ def messages_end_as_they_must(x: Exchange) -> Iterator[Finding]:
             yield mismatch(problem, f"prompt message {index}", quote(expected), actual)
 
 
-@check(MUST, spec="harmony#final", when=(on.is_conversation, on.ended_well, on.has_row_for_broken_output))
+@check(MUST, spec="harmony#final", when=(on.is_conversation, on.is_complete_answer, on.has_row_for_broken_output))
 def broken_output_loses_nothing(x: Exchange) -> Iterator[Finding]:
     """Broken output costs the client nothing that must arrive by its row in the golden data: reasoning, answer, calls.
 
@@ -75,13 +75,13 @@ def broken_output_loses_nothing(x: Exchange) -> Iterator[Finding]:
     if turn is None or row is None:
         return
     content, reasoning = turn.content or "", turn.reasoning or ""
-    if row.must.reasoning and turn.reasoning is None:
+    if row.required_output.reasoning and turn.reasoning is None:
         yield variant("the reasoning is hidden", where="reasoning")
     places = (
-        ("reasoning", row.must.reasoning if turn.reasoning is not None else (), (reasoning,)),
-        ("content", row.must.finals, (content,)),
-        ("content", row.must.preambles, (content, reasoning)),
-        ("any field", row.anywhere, (content, reasoning, *(call.arguments for call in turn.tool_calls))),
+        ("reasoning", row.required_output.reasoning if turn.reasoning is not None else (), (reasoning,)),
+        ("content", row.required_output.finals, (content,)),
+        ("content", row.required_output.preambles, (content, reasoning)),
+        ("any field", row.required_texts, (content, reasoning, *(call.arguments for call in turn.tool_calls))),
     )
     for where, texts, fields_for_it in places:
         for wanted in (text.rstrip("\ufffd").strip() for text in texts):
@@ -92,8 +92,8 @@ def broken_output_loses_nothing(x: Exchange) -> Iterator[Finding]:
                 yield mismatch(message, where, shorten(wanted), actual)
             elif where == "content" and not arrived[0]:
                 yield variant("the preamble is shown as reasoning, not as content", where="content")
-    for finding in _lost_calls(row.must.calls, turn):
-        if finding.verdict is Verdict.FAIL or x.api_adapter.arguments_are_texts:
+    for finding in _lost_calls(row.required_output.calls, turn):
+        if finding.verdict is Verdict.FAIL or x.api_adapter.has_text_arguments:
             yield finding
 
 
@@ -106,7 +106,7 @@ def _lost_calls(expected: Sequence[FunctionCall], turn: Turn) -> Iterator[Findin
             arrived = ", ".join(f"{actual.name}({shorten(actual.arguments)})" for actual in turn.tool_calls)
             yield Finding(
                 message="a call of the broken output is lost, or arrived as another",
-                at="tool_calls",
+                location="tool_calls",
                 expected=RedactableText("{}({})", call.name, shorten(call.arguments)),
                 actual=quote(arrived) or "no call",
             )
@@ -117,11 +117,13 @@ def _lost_calls(expected: Sequence[FunctionCall], turn: Turn) -> Iterator[Findin
 
 
 def _is_call(actual: ToolCall, call: FunctionCall) -> bool:
-    same = equal_json(actual.arguments, call.arguments) and not spells_fractions(call.arguments, actual.arguments)
+    same = equal_json(actual.arguments, call.arguments) and not has_added_fractions(call.arguments, actual.arguments)
     return actual.name == call.name and (actual.arguments == call.arguments or same)
 
 
-@check(MUST, spec="harmony#message-format", when=(on.is_conversation, on.ended_well, on.has_row_for_broken_output))
+@check(
+    MUST, spec="harmony#message-format", when=(on.is_conversation, on.is_complete_answer, on.has_row_for_broken_output)
+)
 def broken_output_leaks_nothing(x: Exchange) -> Iterator[Finding]:
     """No part of a broken header becomes text, private reasoning does not become the answer, and no call is invented.
 
@@ -130,25 +132,25 @@ def broken_output_leaks_nothing(x: Exchange) -> Iterator[Finding]:
     turn, row = x.turn, x.expectation
     if turn is None or row is None:
         return
-    for field in fields(turn):
-        for never in row.never:
+    for field in turn_fields(turn):
+        for never in row.forbidden_texts:
             if never in field.text:
                 message = RedactableText("{!r} must not reach a client", shorten(never))
-                yield Finding(message=message, at=field.where, excerpt=shorten(field.text))
-    shown = "\n".join((*row.must.finals, *row.must.preambles, *row.anywhere))
-    for thought in row.must.reasoning:
+                yield Finding(message=message, location=field.where, excerpt=shorten(field.text))
+    shown = "\n".join((*row.required_output.finals, *row.required_output.preambles, *row.required_texts))
+    for thought in row.required_output.reasoning:
         if thought.strip() and thought in (turn.content or "") and thought not in shown:
             yield Finding(
                 message="the content contains text of the analysis channel",
-                at="content",
+                location="content",
                 excerpt=shorten(turn.content or ""),
             )
-    allowed = (*row.must.calls, *row.may_call)
+    allowed = (*row.required_output.calls, *row.optional_calls)
     for index, actual in enumerate(turn.tool_calls):
         if not any(_is_call(actual, call) for call in allowed):
             yield Finding(
                 message="a call arrived that the model did not make",
-                at=pointer("tool_calls", index),
+                location=pointer("tool_calls", index),
                 expected=quote(", ".join(f"{call.name}({shorten(call.arguments)})" for call in allowed)) or "no call",
                 actual=RedactableText("{}({})", shorten(actual.name), shorten(actual.arguments)),
             )

@@ -7,12 +7,12 @@ from calendar import monthrange, timegm
 from collections.abc import Iterator
 
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import at, canonical, dumps, objects_in, text
+from harmony_conformance.json_value import canonical_json, dumps, find_objects, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, condition, mismatch, variant
 from harmony_conformance.judge.history_conditions import gives_instructions
-from harmony_conformance.prompts.prompt_parser import INSTRUCTIONS, PartKind
-from harmony_conformance.prompts.tool_declarations import declares_functions, official_spelling
+from harmony_conformance.prompts.prompt_parser import INSTRUCTIONS_HEADING, PartKind
+from harmony_conformance.prompts.tool_declarations import declares_functions, official_tools_text
 from harmony_conformance.redactable_text import RedactableText, shorten
 
 _IDENTITY = "You are ChatGPT, a large language model trained by OpenAI."
@@ -42,7 +42,7 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
             role = next((m.role for m in messages if part.text in m.content), None)
             yield Finding(
                 message="instructions of the request are not in a developer message",
-                at=part.where,
+                location=part.where,
                 expected=RedactableText("developer: # Instructions … {}", shorten(part.text)),
                 actual=RedactableText("they are in a {} message", role) if role else "they are nowhere in the prompt",
             )
@@ -120,7 +120,7 @@ def _day(date: str) -> int | None:
     return timegm((year, month, day, 0, 0, 0)) // 86_400 if is_real else None
 
 
-_SECTIONS = re.compile(r"# Tools\n[\s\S]*")
+_TOOLS_SECTION = re.compile(r"# Tools\n[\s\S]*")
 _FORMATS = re.compile(r"# Response Formats\n[\s\S]*")
 
 
@@ -169,15 +169,15 @@ def developer_message_holds_nothing_else(x: Exchange) -> Iterator[Finding]:
     them, are variants.
     """
     instructions = [part.text for part in x.expected_parts if part.kind is PartKind.INSTRUCTIONS]
-    format_name = text(at(x.chat_request, "response_format", "json_schema", "name"))
+    format_name = text(value_at(x.chat_request, "response_format", "json_schema", "name"))
     for index, message in enumerate(x.prompt_messages):
         if message.role != "developer":
             continue
         rest = message.content
         for instruction in (one for one in instructions if one in rest):
             rest = rest.replace(instruction, "", 1)
-        official = official_spelling(x.tools)
-        rest = rest.replace(official, "", 1) if official and official in rest else _SECTIONS.sub("", rest)
+        official = official_tools_text(x.tools)
+        rest = rest.replace(official, "", 1) if official and official in rest else _TOOLS_SECTION.sub("", rest)
         rest = _FORMATS.sub("", rest).replace("# Instructions\n\n", "", 1).strip()
         if rest and rest != "# Instructions":
             problem = "a developer message contains text that is not in the request"
@@ -196,20 +196,22 @@ def _official_form(content: str, instructions: list[str], tools: str, name: str)
             shown.append(instruction)
             position = start + len(instruction)
     formats = _FORMATS.search(content, position)
-    sections = _SECTIONS.search(content, position)
+    sections = _TOOLS_SECTION.search(content, position)
     other_tools = sections[0].removesuffix(formats[0] if formats else "").rstrip() if sections else ""
     section = tools if tools in content else other_tools
     heading = f"# Response Formats\n\n## {name}\n\n"
     schema = formats[0][len(heading) :].lstrip("\n") if formats and name else ""
     last = heading + schema if schema else formats[0] if formats else ""
-    head = INSTRUCTIONS + "\n\n".join(shown) if shown else "# Instructions" if "# Instructions" in content else ""
+    head = (
+        INSTRUCTIONS_HEADING + "\n\n".join(shown) if shown else "# Instructions" if "# Instructions" in content else ""
+    )
     return "\n\n".join(part for part in (head, section, last) if part)
 
 
 @condition
 def asks_for_a_schema(x: Exchange) -> bool:
     """requests whose answer must follow a JSON schema"""
-    return isinstance(at(x.chat_request, "response_format", "json_schema", "schema"), dict)
+    return isinstance(value_at(x.chat_request, "response_format", "json_schema", "schema"), dict)
 
 
 @check(MUST, spec="harmony#response-formats", when=(on.is_conversation, on.prompt_is_known, asks_for_a_schema))
@@ -218,9 +220,9 @@ def answer_schema_is_whole(x: Exchange) -> Iterator[Finding]:
 
     A server may omit the section and only constrain the sampling. A schema that lost a part asks the model for another answer.
     """
-    schema = at(x.chat_request, "response_format", "json_schema", "schema")
+    schema = value_at(x.chat_request, "response_format", "json_schema", "schema")
     contents = [message.content for message in x.prompt_messages if message.role in ("developer", "system")]
-    if any(canonical(value) == canonical(schema) for content in contents for value in objects_in(content)):
+    if any(canonical_json(value) == canonical_json(schema) for content in contents for value in find_objects(content)):
         return
     section = next((match[0] for content in contents if (match := _FORMATS.search(content)) is not None), None)
     if section is None:

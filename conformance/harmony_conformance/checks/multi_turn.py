@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from harmony_conformance.checks.helpers.counted_pairs import counted_pair
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.checks.rendering.content_placement import place_of_next_call
-from harmony_conformance.checks.rendering.prompt_diff import is_under_another_name
+from harmony_conformance.checks.rendering.prompt_diff import has_renamed_reasoning_field
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.evidence.series_pairs import pair, prompt_count
+from harmony_conformance.evidence.series_pairs import find_pair, prompt_count
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, comparison, evidence, mismatch, series_only, variant
 from harmony_conformance.judge.history_conditions import finished_reasoning, has_finished_reasoning, has_loop_reasoning
@@ -51,13 +51,15 @@ def loop_reasoning_is_kept(x: Exchange) -> Iterator[Finding]:
         call = place_of_next_call(parts[number:], messages, position)
         holders = [m for m in messages[position:call] if part.text in m.content]
         if not any(message.channel == "analysis" for message in holders):
-            if is_under_another_name(x, part.where) and not any(part.text in m.content for m in x.prompt_messages):
+            if has_renamed_reasoning_field(x, part.where) and not any(
+                part.text in m.content for m in x.prompt_messages
+            ):
                 yield variant("reasoning under a name that is not the server's own is not read", where=part.where)
                 continue
             elsewhere = next((message for message in (*holders, *messages) if part.text in message.content), None)
             yield Finding(
                 message="reasoning of the open tool loop is not on the analysis channel before its call",
-                at=part.where,
+                location=part.where,
                 expected=RedactableText("analysis: {}", shorten(part.text)),
                 actual=shorten(str(elsewhere)) if elsewhere is not None else "not in the prompt",
             )
@@ -71,8 +73,10 @@ def loop_reasoning_is_kept(x: Exchange) -> Iterator[Finding]:
 @evidence
 def has_finished_pair(series: Series) -> bool:
     """counted prompts of two requests that differ in the length of a finished turn's reasoning; if it costs nothing, of an open loop's too"""
-    finished = _difference(series, "finished, short", "finished, long")
-    return finished is not None and (finished[0] != 0 or _difference(series, "open, short", "open, long") is not None)
+    finished = _reasoning_growth(series, "finished, short", "finished, long")
+    return finished is not None and (
+        finished[0] != 0 or _reasoning_growth(series, "open, short", "open, long") is not None
+    )
 
 
 @comparison(MUST, spec="harmony#drop-reasoning", when=has_finished_pair)
@@ -82,8 +86,8 @@ def reasoning_costs_what_it_must(series: Series) -> Iterator[Finding]:
     Works on a black box. Both are needed: a server that never reads reasoning passes the first alone (defects V17, V41, J10, P10). If the server refuses
     the loop, only the first can fail. Example: in vLLM 0.11.0 a reasoning item has no channel, so that it is never dropped (defect V18).
     """
-    finished = _difference(series, "finished, short", "finished, long")
-    opened = _difference(series, "open, short", "open, long")
+    finished = _reasoning_growth(series, "finished, short", "finished, long")
+    opened = _reasoning_growth(series, "open, short", "open, long")
     if finished is None:
         return
     if finished[0] != 0:
@@ -93,22 +97,26 @@ def reasoning_costs_what_it_must(series: Series) -> Iterator[Finding]:
     if opened is not None and opened[0] != opened[1]:
         yield Finding(
             message="longer reasoning of an open tool loop does not cost its tokens",
-            at="/usage/prompt_tokens",
+            location="/usage/prompt_tokens",
             expected=RedactableText("{} more tokens", opened[1]),
             actual=RedactableText("{} more tokens", opened[0]),
             exchange=opened[2],
         )
 
 
-def _difference(series: Series, short: str, long: str) -> tuple[int, int, str] | None:
+def _reasoning_growth(series: Series, short: str, long: str) -> tuple[int, int, str] | None:
     """Return the growth of the prompt in tokens, the growth if the reasoning is retained, and the id of the longer exchange."""
     counted = counted_pair(series, short, long)
     if counted is None:
         return None
-    return counted.grown, _cost(counted.more) - _cost(counted.less), counted.more.id
+    return (
+        counted.prompt_growth,
+        _reasoning_token_count(counted.longer) - _reasoning_token_count(counted.shorter),
+        counted.longer.id,
+    )
 
 
-def _cost(x: Exchange) -> int:
+def _reasoning_token_count(x: Exchange) -> int:
     return sum(len(encode(part.text)) for part in x.expected_parts if part.kind is PartKind.REASONING)
 
 
@@ -117,10 +125,10 @@ WITHOUT_REASONING = "no reasoning"
 field name of the endpoint instead."""
 
 
-def _named(series: Series) -> Iterator[tuple[str, Exchange, bool]]:
+def _exchanges_by_reasoning_field(series: Series) -> Iterator[tuple[str, Exchange, bool]]:
     """Yield each field name that carried reasoning, its exchange, and True if the reasoning reached the model, by prompt ids or else by prompt count."""
     for name in REASONING_FIELDS:
-        exchanges = pair(series, WITHOUT_REASONING, f"as {name}")
+        exchanges = find_pair(series, WITHOUT_REASONING, f"as {name}")
         if exchanges is None or not has_loop_reasoning.holds(exchanges[1]):
             continue
         without, x = exchanges
@@ -137,7 +145,7 @@ def _named(series: Series) -> Iterator[tuple[str, Exchange, bool]]:
 @evidence
 def has_named_reasoning(series: Series) -> bool:
     """requests that send reasoning of an open tool loop under each field name, with prompts shown or counted"""
-    return any(True for _ in _named(series))
+    return any(True for _ in _exchanges_by_reasoning_field(series))
 
 
 @comparison(MUST, spec="harmony#keep-reasoning", when=has_named_reasoning)
@@ -149,7 +157,7 @@ def reasoning_is_read_under_its_own_name(series: Series) -> Iterator[Finding]:
     """
     answers = (x.turn for x in series.exchanges.values() if x.turn is not None and x.turn.reasoning)
     own = next((turn.reasoning_field for turn in answers), None)
-    named = list(_named(series))
+    named = list(_exchanges_by_reasoning_field(series))
     read = [name for name, _, is_read in named if is_read]
     for name, x, is_read in named:
         if is_read:
@@ -161,7 +169,7 @@ def reasoning_is_read_under_its_own_name(series: Series) -> Iterator[Finding]:
                     Location(name),
                     RedactableText(", the server's own name for it" if name == own else ""),
                 ),
-                at=next((part.where for part in x.expected_parts if part.kind is PartKind.REASONING), ""),
+                location=next((part.where for part in x.expected_parts if part.kind is PartKind.REASONING), ""),
                 expected="reasoning in the prompt",
                 actual=RedactableText("it is ignored; `{}` is read", Location(read[0]))
                 if read

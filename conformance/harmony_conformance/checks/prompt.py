@@ -9,11 +9,11 @@ from typing import LiteralString
 from harmony_conformance.checks.helpers.counted_pairs import counted_pairs
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.checks.rendering import content_placement as placement
-from harmony_conformance.checks.rendering.accepted_renderings import is_readable
-from harmony_conformance.checks.rendering.prompt_diff import is_under_another_name, nearest
-from harmony_conformance.checks.rendering.tool_schemas import undescribed
+from harmony_conformance.checks.rendering.accepted_renderings import has_predictable_prompt
+from harmony_conformance.checks.rendering.prompt_diff import compare_with_nearest, has_renamed_reasoning_field
+from harmony_conformance.checks.rendering.tool_schemas import find_missing_descriptions
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.json_value import at, equal_json, pointer, spells_fractions, text
+from harmony_conformance.json_value import equal_json, has_added_fractions, pointer, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge import history_conditions as history
 from harmony_conformance.judge.check import (
@@ -28,15 +28,15 @@ from harmony_conformance.judge.check import (
     series_only,
     variant,
 )
-from harmony_conformance.prompts.chat_request import may_be_called
+from harmony_conformance.prompts.chat_request import can_be_called
 from harmony_conformance.prompts.prompt_parser import PartKind, PromptMessage, PromptPart, RecipientPosition
-from harmony_conformance.prompts.token_injection import injected
+from harmony_conformance.prompts.token_injection import find_injection
 from harmony_conformance.prompts.tool_declarations import (
     as_identifier,
-    declarations,
-    declarations_in,
+    declared_functions,
     is_same_function,
-    official_spelling,
+    official_tools_text,
+    parse_declarations,
 )
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
@@ -52,7 +52,7 @@ def _messages(x: Exchange, role: str, channel: str | None = None) -> list[Prompt
 @check(
     MUST,
     spec="harmony#roles",
-    when=(on.is_conversation, on.prompt_is_known, history.has_user_message, history.says_all),
+    when=(on.is_conversation, on.prompt_is_known, history.has_user_message, history.has_full_history),
 )
 def user_text_is_whole(x: Exchange) -> Iterator[Finding]:
     """Each user message is in the prompt once, in order, under the role user, character for character; parts of a content are joined.
@@ -60,9 +60,9 @@ def user_text_is_whole(x: Exchange) -> Iterator[Finding]:
     No source defines the separator of parts: the official library joins them without one. A line end, as in llama.cpp, is a variant.
     """
     shown, sent = _messages(x, "user"), _parts(x, PartKind.USER)
-    parts = placement.on_lines(x.chat_request, sent, shown)
-    yield from placement.told_on_lines(sent, parts)
-    yield from placement.raw(parts, shown)
+    parts = placement.join_lines_as_in_prompt(x.chat_request, sent, shown)
+    yield from placement.find_joined_lines(sent, parts)
+    yield from placement.find_changed_contents(parts, shown)
 
 
 @check(MUST, spec="harmony#final", when=(on.is_conversation, on.prompt_is_known, history.has_earlier_answer))
@@ -70,9 +70,9 @@ def earlier_answers_are_final(x: Exchange) -> Iterator[Finding]:
     """Earlier answers are in the prompt as assistant messages on the final channel, unchanged (defect V17)."""
     shown, sent = _messages(x, "assistant", "final"), _parts(x, PartKind.FINAL)
     shown = [m for m in shown if m.recipient is None and m.content]
-    parts = placement.on_lines(x.chat_request, sent, shown)
-    yield from placement.told_on_lines(sent, parts)
-    yield from placement.raw(parts, shown)
+    parts = placement.join_lines_as_in_prompt(x.chat_request, sent, shown)
+    yield from placement.find_joined_lines(sent, parts)
+    yield from placement.find_changed_contents(parts, shown)
 
 
 @check(MUST, spec="harmony#preambles", when=(on.is_conversation, on.prompt_is_known, history.has_preamble_history))
@@ -125,11 +125,11 @@ def calls_are_rendered(x: Exchange) -> Iterator[Finding]:
             yield mismatch(elsewhere, part.where, "commentary", quote(message.channel or "no channel"))
         if message.content == part.text:
             continue
-        if equal_json(message.content, part.text) and not spells_fractions(part.text, message.content):
+        if equal_json(message.content, part.text) and not has_added_fractions(part.text, message.content):
             yield variant("the arguments of a call were rewritten: equal as JSON", where=part.where)
         else:
-            yield _changed("the arguments of a call are not what was sent", part, message)
-    yield from placement.no_more(parts, calls)
+            yield _content_mismatch("the arguments of a call are not what was sent", part, message)
+    yield from placement.find_surplus_messages(parts, calls)
 
 
 def _another_name(part: PromptPart, message: PromptMessage) -> Iterator[Finding]:
@@ -139,7 +139,7 @@ def _another_name(part: PromptPart, message: PromptMessage) -> Iterator[Finding]
         )
 
 
-def _changed(problem: LiteralString, part: PromptPart, message: PromptMessage) -> Finding:
+def _content_mismatch(problem: LiteralString, part: PromptPart, message: PromptMessage) -> Finding:
     expected, actual = text_difference(part.text, message.content)
     return mismatch(problem, part.where, expected, actual)
 
@@ -148,8 +148,8 @@ def _changed(problem: LiteralString, part: PromptPart, message: PromptMessage) -
 def results_are_rendered(x: Exchange) -> Iterator[Finding]:
     """Each function result is in the prompt once, raw, from its function, to the assistant, on the commentary channel or none (defects J02, V17, T02)."""
     results, sent = _messages(x, "tool"), _parts(x, PartKind.RESULT)
-    parts = placement.on_lines(x.chat_request, sent, results)
-    yield from placement.told_on_lines(sent, parts)
+    parts = placement.join_lines_as_in_prompt(x.chat_request, sent, results)
+    yield from placement.find_joined_lines(sent, parts)
     for part, message in zip_longest(parts, results[: len(parts)]):
         if message is None:
             yield mismatch("a function result is not in the prompt", part.where, shorten(part.text), "no such message")
@@ -159,10 +159,10 @@ def results_are_rendered(x: Exchange) -> Iterator[Finding]:
             yield mismatch(problem, part.where, RedactableText("functions.{}", part.function), quote(message.name))
         else:
             yield from _another_name(part, message)
-        yield from placement.to_the_assistant(part, message)
+        yield from placement.find_wrong_address(part, message)
         if message.content != part.text:
-            yield _changed("a function result is not what was sent", part, message)
-    yield from placement.no_more(parts, results)
+            yield _content_mismatch("a function result is not what was sent", part, message)
+    yield from placement.find_surplus_messages(parts, results)
 
 
 @check(MUST, spec="harmony#tools", when=(on.is_conversation, on.prompt_is_known, on.offered_tools))
@@ -171,15 +171,15 @@ def tools_are_declared(x: Exchange) -> Iterator[Finding]:
 
     The model cannot call a function that the prompt omits, and guesses details that its declaration omits (defects M14, T03).
     """
-    declared, official = declarations(x.prompt_messages), official_spelling(x.tools)
-    by_library = declarations_in(official)
+    declared, official = declared_functions(x.prompt_messages), official_tools_text(x.tools)
+    by_library = parse_declarations(official)
     for index, tool in enumerate(x.tools):
-        name = text(at(tool, "function", "name"))
+        name = text(value_at(tool, "function", "name"))
         if not name:
             continue
         where, declaration = pointer("tools", index), declared.get(name) or declared.get(as_identifier(name))
         if declaration is None:
-            if may_be_called(x.chat_request, name):
+            if can_be_called(x.chat_request, name):
                 problem = RedactableText("the function {} is not declared in the prompt", name)
                 yield mismatch(problem, where, RedactableText("type {} = (_: …) => any;", name), "no such line")
             else:
@@ -189,7 +189,9 @@ def tools_are_declared(x: Exchange) -> Iterator[Finding]:
             yield variant(RedactableText("{} is declared as {}", name, declaration.name), where=where)
         library = by_library.get(name)
         if library is not None:
-            yield from undescribed(at(tool, "function"), declaration, library, pointer("tools", index, "function"))
+            yield from find_missing_descriptions(
+                value_at(tool, "function"), declaration, library, pointer("tools", index, "function")
+            )
     if official and not any(official in message.content for message in x.prompt_messages):
         yield variant("the tools are spelled differently than by the official library", where="# Tools")
 
@@ -202,7 +204,7 @@ def calls_are_sent_to_commentary(x: Exchange) -> Iterator[Finding]:
         yield mismatch("the system message lacks the note on function calls", "system message", note, "no such line")
 
 
-@check(MUST, spec="harmony#message-format", when=(on.is_conversation, on.prompt_is_known, history.says_all))
+@check(MUST, spec="harmony#message-format", when=(on.is_conversation, on.prompt_is_known, history.has_full_history))
 def is_a_list_of_messages(x: Exchange) -> Iterator[Finding]:
     """The prompt is the conversation in its order as Harmony messages and nothing else: the system message first, all closed (defects J11, M04, V31)."""
     if x.parsed_prompt is None:
@@ -212,18 +214,18 @@ def is_a_list_of_messages(x: Exchange) -> Iterator[Finding]:
     messages = x.parsed_prompt.messages
     for index, message in enumerate(messages):
         where = f"prompt message {index}"
-        if message.specials:
+        if message.special_count:
             yield mismatch("a special token is inside a message's content", where, "text", shorten(message.content))
-        if message.end is None and (message is not messages[-1] or on.ends_for_an_answer.holds(x)):
+        if message.end is None and (message is not messages[-1] or on.requests_new_message.holds(x)):
             yield mismatch("a message of the prompt is not closed", where, "⟦end⟧", shorten(str(message)))
     roles = [m.role for m in messages]
     if roles[:1] != ["system"] or roles.count("system") > 1:
         problem = "the prompt does not begin with the one system message"
         yield mismatch(problem, "prompt", "one, first", quote(", ".join(roles)) or "no message")
-    yield from placement.conversation_alone(x.expected_parts, messages)
+    yield from placement.find_conversation_faults(x.expected_parts, messages)
 
 
-@check(MUST, spec="harmony#prompt-end", when=(on.is_conversation, on.prompt_is_known, on.ends_for_an_answer))
+@check(MUST, spec="harmony#prompt-end", when=(on.is_conversation, on.prompt_is_known, on.requests_new_message))
 def ends_with_the_assistant(x: Exchange) -> Iterator[Finding]:
     """The prompt ends with `<|start|>assistant`, so that the model itself chooses the channel (defect O07)."""
     if x.parsed_prompt is not None and x.parsed_prompt.generation_prompt != "⟦start⟧assistant":
@@ -274,19 +276,21 @@ def markers_in_text_stay_text(x: Exchange) -> Iterator[Finding]:
     Otherwise any user, and any web page that a tool returns, can write system messages (defects J11, L08).
     """
     ids = x.prompt.ids or ()
-    injection = injected(ids, on.texts_that_stay(x)) or injected(ids, on.texts_that_may_stay(x), own=_OWN)
+    injection = find_injection(ids, on.required_prompt_texts(x)) or find_injection(
+        ids, on.optional_prompt_texts(x), min_context=_MIN_IDENTIFYING_LENGTH
+    )
     if injection is not None:
         message = "text of the request became special tokens in the prompt"
-        yield mismatch(message, "prompt", shorten(injection.text), shorten(injection.shown))
+        yield mismatch(message, "prompt", shorten(injection.text), shorten(injection.prompt_excerpt))
 
 
-_OWN = 11  # characters that identify a text that may be left out: more than any word of a header has
+_MIN_IDENTIFYING_LENGTH = 11  # characters that identify a text that may be left out: more than any word of a header has
 
 
 @condition
 def has_known_parts_only(x: Exchange) -> bool:
     """requests of texts, function calls and functions, whose place in a prompt is known"""
-    return is_readable(x.chat_request)
+    return has_predictable_prompt(x.chat_request)
 
 
 @check(SHOULD, spec="harmony#message-format", when=(on.is_conversation, on.prompt_is_known, has_known_parts_only))
@@ -299,14 +303,17 @@ def is_an_accepted_rendering(x: Exchange) -> Iterator[Finding]:
     """
     if x.parsed_prompt is None:
         return
-    compared = nearest(x.chat_request, x.prompt.ids or (), x.parsed_prompt)
+    compared = compare_with_nearest(x.chat_request, x.prompt.ids or (), x.parsed_prompt)
     if compared is None:
         return
-    failures = [one for one in compared.failures if not is_under_another_name(x, one.where) or one.actual]
+    failures = [one for one in compared.failures if not has_renamed_reasoning_field(x, one.where) or one.actual]
     if failures:
         first, *others = failures
         more = RedactableText("; and {} more", len(others)) if others else RedactableText("")
-        message, where = RedactableText("{}{}", first.sentence, more), first.where or f"prompt message {first.number}"
+        message, where = (
+            RedactableText("{}{}", first.sentence, more),
+            first.where or f"prompt message {first.message_index}",
+        )
         yield mismatch(message, where, first.tokens[0], first.tokens[1])
     elif compared.differences or compared.notes:
         summaries = [*compared.notes, *dict.fromkeys(one.summary for one in compared.differences)]
@@ -331,11 +338,11 @@ def text_costs_its_tokens(series: Series) -> Iterator[Finding]:
     """
     template = "between {} and {} the prompt grew by {} tokens"
     for pair in counted_pairs(series):
-        if pair.grown != pair.expected and not pair.is_explained_by_headers:
+        if pair.prompt_growth != pair.expected_growth and not pair.is_explained_by_headers:
             yield Finding(
-                message=RedactableText(template, pair.less.step, pair.more.step, pair.grown),
-                at="/usage/prompt_tokens",
-                expected=RedactableText("{} more tokens", pair.expected),
-                actual=RedactableText("{} more tokens", pair.grown),
-                exchange=pair.more.id,
+                message=RedactableText(template, pair.shorter.step, pair.longer.step, pair.prompt_growth),
+                location="/usage/prompt_tokens",
+                expected=RedactableText("{} more tokens", pair.expected_growth),
+                actual=RedactableText("{} more tokens", pair.prompt_growth),
+                exchange=pair.longer.id,
             )

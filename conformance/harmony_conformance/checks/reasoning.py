@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.evidence.expected_output import told_in_order
-from harmony_conformance.evidence.series_pairs import pair
-from harmony_conformance.json_value import at, text
+from harmony_conformance.evidence.expected_output import has_texts_in_order
+from harmony_conformance.evidence.series_pairs import find_pair
+from harmony_conformance.json_value import text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import (
     MUST,
@@ -25,7 +25,11 @@ from harmony_conformance.redactable_text import Location, RedactableText, quote,
 from harmony_ref import encode
 
 
-@check(MUST, spec="raw-cot#output", when=(on.is_conversation, on.ended_well, on.meaning_is_known, on.meant_reasoning))
+@check(
+    MUST,
+    spec="raw-cot#output",
+    when=(on.is_conversation, on.is_complete_answer, on.expected_output_is_known, on.expects_reasoning),
+)
 def analysis_is_reasoning(x: Exchange) -> Iterator[Finding]:
     """The analysis channel arrives whole, and in order, in the reasoning field.
 
@@ -52,13 +56,17 @@ def analysis_is_reasoning(x: Exchange) -> Iterator[Finding]:
             return
         position = start + len(wanted)
     accepted = (output.reasoning, (*output.reasoning, *output.preambles))
-    if not any(told_in_order(texts, turn.reasoning) for texts in accepted):
+    if not any(has_texts_in_order(texts, turn.reasoning) for texts in accepted):
         expected, actual = text_difference("\n".join(output.reasoning), turn.reasoning)
         message = RedactableText("{} contains more than the analysis channel", Location(turn.reasoning_field))
         yield mismatch(message, turn.reasoning_field or "reasoning", expected, actual)
 
 
-@check(MUST, spec="harmony#final", when=(on.is_conversation, on.ended_well, on.meaning_is_known, on.meant_final))
+@check(
+    MUST,
+    spec="harmony#final",
+    when=(on.is_conversation, on.is_complete_answer, on.expected_output_is_known, on.expects_final),
+)
 def reasoning_holds_no_answer(x: Exchange) -> Iterator[Finding]:
     """Final text does not end up in the reasoning field.
 
@@ -72,7 +80,7 @@ def reasoning_holds_no_answer(x: Exchange) -> Iterator[Finding]:
         if answer.strip() and answer in turn.reasoning and answer not in thought:
             yield Finding(
                 message="the final answer is in the reasoning field",
-                at=turn.reasoning_field or "reasoning",
+                location=turn.reasoning_field or "reasoning",
                 expected=shorten(thought) or "no reasoning",
                 actual=shorten(turn.reasoning),
                 excerpt=shorten(turn.reasoning),
@@ -85,7 +93,7 @@ def effort_is_rendered(x: Exchange) -> Iterator[Finding]:
 
     A server that ignores the field answers at medium effort, whatever was requested and billed (defects V29, T04, O10, M15).
     """
-    effort = text(at(x.chat_request, "reasoning_effort"))
+    effort = text(value_at(x.chat_request, "reasoning_effort"))
     line, expected = _effort_line(x), RedactableText("Reasoning: {}", effort)
     if line == expected:
         return
@@ -105,7 +113,7 @@ def unknown_effort_is_not_swallowed(x: Exchange) -> Iterator[Finding]:
     """
     if x.parsed_prompt is None:
         return
-    effort = text(at(x.chat_request, "reasoning_effort"))
+    effort = text(value_at(x.chat_request, "reasoning_effort"))
     line, no_line = _effort_line(x) or "", RedactableText("no line at all")
     level = line.removeprefix("Reasoning:").strip()
     if (
@@ -135,7 +143,7 @@ _NEAR_MEDIUM = ("auto", "default")
 @condition
 def has_cut_reasoning(series: Series) -> bool:
     """an answer with reasoning, and the same cut by the token limit"""
-    exchanges = pair(series, "uncut", "cut")
+    exchanges = find_pair(series, "uncut", "cut")
     return (
         exchanges is not None
         and bool(exchanges[0].turn and exchanges[0].turn.reasoning)
@@ -149,14 +157,14 @@ def cut_reasoning_is_returned(series: Series) -> Iterator[Finding]:
 
     Otherwise the client pays for an empty answer and cannot continue from it (defect V39).
     """
-    exchanges = pair(series, "uncut", "cut")
+    exchanges = find_pair(series, "uncut", "cut")
     cut = exchanges[1] if exchanges is not None else None
     if cut is not None and cut.turn is not None and not cut.turn.reasoning and not cut.turn.content:
         message = "the limit fell into the reasoning and none of it was returned"
         yield mismatch(message, "reasoning", "the reasoning so far", "neither reasoning nor content", exchange=cut.id)
 
 
-@check(SHOULD, spec="chat#usage", when=(on.is_conversation, on.ended_well, on.has_usage, on.wants_one_choice))
+@check(SHOULD, spec="chat#usage", when=(on.is_conversation, on.is_complete_answer, on.has_usage, on.wants_one_choice))
 def reasoning_tokens_agree(x: Exchange) -> Iterator[Finding]:
     """The reported number of reasoning tokens is that of the analysis messages: zero without any, and never more than all tokens.
 

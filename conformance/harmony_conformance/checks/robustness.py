@@ -9,15 +9,15 @@ from typing import LiteralString
 from harmony_conformance.checks.helpers.counted_pairs import CountedPair, counted_pair
 from harmony_conformance.checks.helpers.value_diff import first_difference
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.evidence.series_pairs import same_requests
+from harmony_conformance.evidence.series_pairs import same_request_pairs
 from harmony_conformance.judge.check import MUST, Finding, comparison, evidence, series_only, within_limits
-from harmony_conformance.prompts.prompt_parser import show
+from harmony_conformance.prompts.prompt_parser import format_ids
 from harmony_conformance.redactable_text import RedactableText, shorten
 from harmony_ref import decode
 
-LENGTHS = ("ten lines", "very many lines")
+MESSAGE_LENGTH_STEPS = ("ten lines", "very many lines")
 """Steps whose one message differs in length."""
-TALKS = ("two messages", "very many messages")
+CONVERSATION_LENGTH_STEPS = ("two messages", "very many messages")
 """Steps whose conversations differ in length."""
 
 
@@ -38,75 +38,75 @@ def _is_too_long(x: Exchange | None) -> bool:
 
 
 @within_limits
-def takes_long_messages(series: Series) -> bool:
+def accepts_long_messages(series: Series) -> bool:
     """very long messages that the endpoint does not refuse for their length"""
-    return not _is_too_long(series.exchanges.get(LENGTHS[1]))
+    return not _is_too_long(series.exchanges.get(MESSAGE_LENGTH_STEPS[1]))
 
 
 @within_limits
-def takes_long_talks(series: Series) -> bool:
+def accepts_long_conversations(series: Series) -> bool:
     """very long conversations that the endpoint does not refuse for their length"""
-    return not _is_too_long(series.exchanges.get(TALKS[1]))
+    return not _is_too_long(series.exchanges.get(CONVERSATION_LENGTH_STEPS[1]))
 
 
 @series_only
 @evidence
 def has_long_message(series: Series) -> bool:
     """a short and a very long message, both answered and with prompts counted"""
-    return counted_pair(series, *LENGTHS) is not None
+    return counted_pair(series, *MESSAGE_LENGTH_STEPS) is not None
 
 
-@comparison(MUST, spec="chat#messages", when=(takes_long_messages, has_long_message))
+@comparison(MUST, spec="chat#messages", when=(accepts_long_messages, has_long_message))
 def long_message_is_whole(series: Series) -> Iterator[Finding]:
     """A very long message is refused, or costs all of its tokens.
 
     Works on a black box. If a server cuts the middle out, the model answers about a text that it has not seen.
     """
-    pair = counted_pair(series, *LENGTHS)
-    if pair is not None and pair.grown != pair.expected:
-        yield _changed("the long message", pair)
+    pair = counted_pair(series, *MESSAGE_LENGTH_STEPS)
+    if pair is not None and pair.prompt_growth != pair.expected_growth:
+        yield _growth_mismatch("the long message", pair)
 
 
 @series_only
 @evidence
-def has_long_talk(series: Series) -> bool:
+def has_long_conversation(series: Series) -> bool:
     """a short and a very long conversation, both answered and with prompts counted"""
-    return counted_pair(series, *TALKS) is not None
+    return counted_pair(series, *CONVERSATION_LENGTH_STEPS) is not None
 
 
-@comparison(MUST, spec="chat#messages", when=(takes_long_talks, has_long_talk))
+@comparison(MUST, spec="chat#messages", when=(accepts_long_conversations, has_long_conversation))
 def many_messages_are_kept(series: Series) -> Iterator[Finding]:
     """A very long conversation is refused, or costs the tokens of all its messages.
 
     Works on a black box: each turn costs its texts and the same headers. A sliding window over the conversation loses the first user messages.
     """
-    pair = counted_pair(series, *TALKS)
+    pair = counted_pair(series, *CONVERSATION_LENGTH_STEPS)
     if pair is None:
         return
-    turns = (len(pair.more.messages) - len(pair.less.messages)) // 2
-    if not pair.is_explained_by_headers or (pair.grown - pair.expected) % turns:
-        yield _changed("the long conversation", pair, "and the same for the headers of each turn")
+    turns = (len(pair.longer.messages) - len(pair.shorter.messages)) // 2
+    if not pair.is_explained_by_headers or (pair.prompt_growth - pair.expected_growth) % turns:
+        yield _growth_mismatch("the long conversation", pair, "and the same for the headers of each turn")
 
 
-def _changed(what: LiteralString, pair: CountedPair, besides: LiteralString = "") -> Finding:
+def _growth_mismatch(what: LiteralString, pair: CountedPair, besides: LiteralString = "") -> Finding:
     return Finding(
-        message=RedactableText(f"{what} made the prompt longer by {{}} tokens", pair.grown),
-        at="/usage/prompt_tokens",
-        expected=RedactableText(f"{{}} more tokens {besides}".rstrip(), pair.expected),
-        actual=RedactableText("{} more tokens", pair.grown),
-        exchange=pair.more.id,
+        message=RedactableText(f"{what} made the prompt longer by {{}} tokens", pair.prompt_growth),
+        location="/usage/prompt_tokens",
+        expected=RedactableText(f"{{}} more tokens {besides}".rstrip(), pair.expected_growth),
+        actual=RedactableText("{} more tokens", pair.prompt_growth),
+        exchange=pair.longer.id,
     )
 
 
 def _prompts(series: Series) -> Iterator[tuple[Exchange, tuple[int, ...], tuple[int, ...]]]:
     """Yield the second exchange and the prompt ids of both, for each pair of exchanges with the same request."""
-    for first, second in same_requests(series):
+    for first, second in same_request_pairs(series):
         one, other = first.prompt.ids, second.prompt.ids
         if one is not None and other is not None:
             yield second, one, other
 
 
-def _undated(ids: tuple[int, ...]) -> str:
+def _prompt_without_date(ids: tuple[int, ...]) -> str:
     """Return a prompt without its date: it may change between two requests."""
     return _DATE.sub("", decode(ids))
 
@@ -128,13 +128,13 @@ def same_request_same_prompt(series: Series) -> Iterator[Finding]:
     Streams and unstreamed answers often have separate code: a member of the request that only one of them reads is lost in the other.
     """
     for second, one, other in _prompts(series):
-        if one == other or _undated(one) == _undated(other):
+        if one == other or _prompt_without_date(one) == _prompt_without_date(other):
             continue
         place = first_difference("".join(map(chr, one)), "".join(map(chr, other))) or 0
         yield Finding(
             message="the same request gave another prompt",
-            at=f"prompt token {place}",
-            expected=shorten(show(one[max(0, place - 8) : place + 8])),
-            actual=shorten(show(other[max(0, place - 8) : place + 8])),
+            location=f"prompt token {place}",
+            expected=shorten(format_ids(one[max(0, place - 8) : place + 8])),
+            actual=shorten(format_ids(other[max(0, place - 8) : place + 8])),
             exchange=second.id,
         )

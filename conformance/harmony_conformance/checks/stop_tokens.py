@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from harmony_conformance.apis.registry import COMPLETIONS
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.expected_output import cut_at_stop, read_ids
-from harmony_conformance.json_value import at, number
+from harmony_conformance.evidence.expected_output import cut_at_stop, parse_output
+from harmony_conformance.json_value import integer, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, condition, mismatch, variant
-from harmony_conformance.prompts.prompt_parser import show
+from harmony_conformance.prompts.prompt_parser import format_ids
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
 
-@check(MUST, spec="harmony#stop-tokens", when=(on.was_answered, on.leaves_the_end_to_the_model, on.ids_were_returned))
+@check(MUST, spec="harmony#stop-tokens", when=(on.was_answered, on.stops_at_eos, on.ids_were_returned))
 def stops_at_stop_token(x: Exchange) -> Iterator[Finding]:
     """Nothing is generated after `<|return|>` or `<|call|>`.
 
@@ -26,7 +26,7 @@ def stops_at_stop_token(x: Exchange) -> Iterator[Finding]:
     end = len(cut_at_stop(ids))
     if end < len(ids):
         message = RedactableText("{} tokens were generated after the model had ended its turn", len(ids) - end)
-        yield mismatch(message, f"output token {end}", "the end of the answer", shorten(show(ids[end:])))
+        yield mismatch(message, f"output token {end}", "the end of the answer", shorten(format_ids(ids[end:])))
 
 
 @condition
@@ -34,9 +34,9 @@ def is_one_answer(x: Exchange) -> bool:
     """ordinary exchanges on an API that takes messages, and on Completions with one prompt, without `echo` and `best_of`"""
     if x.api != COMPLETIONS.name:
         return on.is_conversation.holds(x)
-    prompt = at(x.request.json, "prompt")
-    several = isinstance(prompt, list) and any(number(one) is None for one in prompt)
-    is_plain = at(x.request.json, "echo") is not True and at(x.request.json, "best_of") in (None, 1)
+    prompt = value_at(x.request.json, "prompt")
+    several = isinstance(prompt, list) and any(integer(one) is None for one in prompt)
+    is_plain = value_at(x.request.json, "echo") is not True and value_at(x.request.json, "best_of") in (None, 1)
     return on.is_completion.holds(x) and is_plain and not several
 
 
@@ -47,23 +47,25 @@ def limit_is_kept(x: Exchange) -> Iterator[Finding]:
     Clients continue an answer, or give up, by this word (defects V38, O05). `length` below the limit is a variant: the context may be full.
     """
     turn = x.turn
-    if turn is None or turn.usage is None or turn.usage.completion_tokens is None or x.limit is None:
+    if turn is None or turn.usage is None or turn.usage.completion_tokens is None or x.max_output_tokens is None:
         return
     spent, reason = turn.usage.completion_tokens, turn.finish_reason
-    if x.limit < spent <= (number(at(x.chat_request, "max_tokens")) or 0):
+    if x.max_output_tokens < spent <= (integer(value_at(x.chat_request, "max_tokens")) or 0):
         yield variant("of two limits the older one, max_tokens, was applied", where="/usage/completion_tokens")
-    elif spent > x.limit:
+    elif spent > x.max_output_tokens:
         message = "more tokens were generated than the request allows"
-        yield mismatch(message, "/usage/completion_tokens", RedactableText("at most {}", x.limit), quote(spent))
-    if reason == "length" and spent < x.limit:
+        yield mismatch(
+            message, "/usage/completion_tokens", RedactableText("at most {}", x.max_output_tokens), quote(spent)
+        )
+    if reason == "length" and spent < x.max_output_tokens:
         if x.reached_stop:
             message = "finish_reason is length below the limit, although the model ended its turn"
-            actual = RedactableText("length after {} of {} tokens", spent, x.limit)
+            actual = RedactableText("length after {} of {} tokens", spent, x.max_output_tokens)
             yield mismatch(message, "/finish_reason", "stop or tool_calls", actual)
         else:
             yield variant("finish_reason is length below the limit", where="/finish_reason")
-    unseen = x.output.ids is None and not turn.says_something and not x.api_adapter.is_raw
-    if spent == x.limit and reason != "length" and (x.hit_token_limit or unseen):
+    unseen = x.output.ids is None and not turn.has_answer and not x.api_adapter.is_raw
+    if spent == x.max_output_tokens and reason != "length" and (x.hit_token_limit or unseen):
         message = "the answer was cut at the limit and finish_reason is not length"
         yield mismatch(message, "/finish_reason", "length", quote(reason))
 
@@ -71,10 +73,10 @@ def limit_is_kept(x: Exchange) -> Iterator[Finding]:
 @condition
 def has_stop_strings(x: Exchange) -> bool:
     """requests with stop strings that must not be shown"""
-    return bool(x.stop_strings) and at(x.chat_request, "include_stop_str_in_output") is not True
+    return bool(x.stop_strings) and value_at(x.chat_request, "include_stop_str_in_output") is not True
 
 
-@check(MUST, spec="chat#stop", when=(is_one_answer, on.ended_well, has_stop_strings))
+@check(MUST, spec="chat#stop", when=(is_one_answer, on.is_complete_answer, has_stop_strings))
 def stop_string_is_cut(x: Exchange) -> Iterator[Finding]:
     """The content ends before the first stop string; a server may also apply stop strings to the reasoning.
 
@@ -91,7 +93,7 @@ def stop_string_is_cut(x: Exchange) -> Iterator[Finding]:
         message = "the content continues after a stop string" if rest else "the content contains the stop string"
         yield mismatch(message, "/content", RedactableText("the text before {!r}", stop), shorten(content[place:]))
         return
-    written = read_ids(x.output.ids) if x.output.ids is not None else None
+    written = parse_output(x.output.ids) if x.output.ids is not None else None
     if turn is None or written is None or x.api_adapter.is_raw:
         return
     final = "".join(written.finals)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from harmony_conformance.checks.helpers.json_schema import first_violation
 from harmony_conformance.engines.teleprompter.script import read_back
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.json_value import InvalidJsonError, Json, at, items, loads, text
+from harmony_conformance.json_value import InvalidJsonError, Json, items, loads, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import (
     MUST,
@@ -21,7 +21,7 @@ from harmony_conformance.judge.check import (
     series_only,
     variant,
 )
-from harmony_conformance.prompts.prompt_parser import show
+from harmony_conformance.prompts.prompt_parser import format_ids
 from harmony_conformance.redactable_text import RedactableText, shorten
 from harmony_ref import decode, tokens
 
@@ -31,7 +31,7 @@ _FORMS = ("json_object", "json_schema")
 @condition
 def asks_for_json(x: Exchange) -> bool:
     """requests for JSON (`response_format`)"""
-    return at(x.chat_request, "response_format", "type") in _FORMS
+    return value_at(x.chat_request, "response_format", "type") in _FORMS
 
 
 @condition
@@ -59,19 +59,19 @@ def _ended_by_itself(x: Exchange) -> bool:
         and (turn.finish_reason == "stop" or (turn.finish_reason == "length" and bool(turn.content)))
         and not turn.tool_calls
         and not turn.refusal
-        and not at(x.chat_request, "stop")
+        and not value_at(x.chat_request, "stop")
     )
 
 
 def _reads_its_script(x: Exchange) -> bool:
     """Return True if the last message has the script, where a teleprompter reads it: its output is sampled, so that a grammar constrains it."""
-    content = at(next(reversed(items(at(x.chat_request, "messages"))), None), "content")
-    written = content if isinstance(content, str) else text(at(next(reversed(items(content)), None), "text"))
+    content = value_at(next(reversed(items(value_at(x.chat_request, "messages"))), None), "content")
+    written = content if isinstance(content, str) else text(value_at(next(reversed(items(content)), None), "text"))
     ids, script = read_back(written), list(x.script or ())
     return any(ids[place : place + len(script)] == script for place in range(len(ids) - len(script) + 1))
 
 
-@check(MUST, spec="chat#response-format", when=(on.is_conversation, on.ended_well, asks_for_json, was_sampled))
+@check(MUST, spec="chat#response-format", when=(on.is_conversation, on.is_complete_answer, asks_for_json, was_sampled))
 def answer_is_json(x: Exchange) -> Iterator[Finding]:
     """An answer that was requested as JSON is JSON, whole and nothing else; one that the limit cut is the beginning of JSON.
 
@@ -83,20 +83,20 @@ def answer_is_json(x: Exchange) -> Iterator[Finding]:
     try:
         value = loads(content or "")
     except InvalidJsonError as problem:
-        if x.turn is not None and x.turn.finish_reason == "length" and problem.may_go_on:
+        if x.turn is not None and x.turn.finish_reason == "length" and problem.may_be_truncated:
             return
         message = "the answer is not valid JSON" if content else "the answer is empty"
         actual = RedactableText("{} ({})", shorten(content), problem) if content else "nothing"
         yield mismatch(message, "/content", "JSON", actual)
         return
-    if at(x.chat_request, "response_format", "type") == "json_object" and not isinstance(value, dict):
+    if value_at(x.chat_request, "response_format", "type") == "json_object" and not isinstance(value, dict):
         yield variant("a JSON object was requested, and the answer is another value", where="/content")
 
 
 @check(
     MUST,
     spec="chat#strict-answer",
-    when=(on.is_conversation, on.ended_well, asks_for_json, was_sampled_whole, has_schema),
+    when=(on.is_conversation, on.is_complete_answer, asks_for_json, was_sampled_whole, has_schema),
 )
 def answer_fits_the_schema(x: Exchange) -> Iterator[Finding]:
     """An answer is valid under the schema of its request; without `strict`, a violation is a variant.
@@ -112,14 +112,14 @@ def answer_fits_the_schema(x: Exchange) -> Iterator[Finding]:
     if violation is None:
         return
     where, why = violation
-    if at(x.chat_request, "response_format", "json_schema", "strict") is True:
+    if value_at(x.chat_request, "response_format", "json_schema", "strict") is True:
         yield mismatch("the answer violates the schema", "/content" + where, "a value of the schema", shorten(why))
     else:
         yield variant("the answer violates the schema, which is not strict", where="/content" + where)
 
 
 def _schema(x: Exchange) -> Json:
-    return at(x.chat_request, "response_format", "json_schema", "schema")
+    return value_at(x.chat_request, "response_format", "json_schema", "schema")
 
 
 @evidence
@@ -140,7 +140,7 @@ def only_the_answer_is_constrained(x: Exchange) -> Iterator[Finding]:
     if ids is None or tokens.MESSAGE in ids or tokens.CHANNEL in ids or not words.lstrip().startswith(("{", "[", '"')):
         return
     message = "the grammar applies from the first token on: there is no header, and no room to reason"
-    yield mismatch(message, "output token 0", "<|channel|>…", shorten(show(ids)))
+    yield mismatch(message, "output token 0", "<|channel|>…", shorten(format_ids(ids)))
 
 
 def _answers(series: Series, *, as_json: bool) -> list[Exchange]:
@@ -148,7 +148,7 @@ def _answers(series: Series, *, as_json: bool) -> list[Exchange]:
 
 
 def _is_whole_answer(x: Exchange) -> bool:
-    is_whole = x.script is None and on.ended_well.holds(x) and was_sampled_whole.holds(x)
+    is_whole = x.script is None and on.is_complete_answer.holds(x) and was_sampled_whole.holds(x)
     return is_whole and bool(x.turn and x.turn.content)
 
 
@@ -157,10 +157,10 @@ def _is_whole_answer(x: Exchange) -> bool:
 def has_plain_and_structured(series: Series) -> bool:
     """answers with and without a demand for JSON, where those without have reasoning"""
     plain = _answers(series, as_json=False)
-    return bool(_answers(series, as_json=True)) and bool(plain) and all(map(_reasons, plain))
+    return bool(_answers(series, as_json=True)) and bool(plain) and all(map(_has_reasoning, plain))
 
 
-def _reasons(x: Exchange) -> bool:
+def _has_reasoning(x: Exchange) -> bool:
     turn = x.turn
     reasoning_tokens = turn.usage.reasoning_tokens if turn is not None and turn.usage is not None else None
     return turn is not None and bool((turn.reasoning or "").strip() or reasoning_tokens)
@@ -173,6 +173,6 @@ def reasoning_stays(series: Series) -> Iterator[Finding]:
     Works on a black box. SHOULD, since a model may sometimes not reason; a grammar that prevents it does so every time (defects T05, O07).
     """
     structured = _answers(series, as_json=True)
-    if not any(map(_reasons, structured)):
+    if not any(map(_has_reasoning, structured)):
         message = RedactableText("no reasoning in any of {} JSON answers, but in every plain one", len(structured))
         yield mismatch(message, "/reasoning", "reasoning", "none", exchange=structured[0].id)

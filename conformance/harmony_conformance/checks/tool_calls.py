@@ -9,19 +9,19 @@ from harmony_conformance.apis.chat_completion import ABORTED
 from harmony_conformance.checks.helpers.json_schema import first_violation
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.expected_output import named_in
+from harmony_conformance.evidence.expected_output import possible_function_names
 from harmony_conformance.json_value import (
     InvalidJsonError,
     Json,
-    at,
-    canonical,
+    canonical_json,
     equal_json,
+    has_added_fractions,
     items,
     loads,
-    object_in,
+    parse_object,
     pointer,
-    spells_fractions,
     text,
+    value_at,
 )
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, condition, mismatch, variant, within_limits
@@ -36,25 +36,25 @@ def name_is_declared(x: Exchange) -> Iterator[Finding]:
     Engines that do not parse the recipient return `functions.get_weather` or `get_weather<|channel|>commentary`. No client has a handler for such names
     (defects V04, O01, O18, S02).
     """
-    declared = [text(at(tool, "function", "name")) for tool in x.tools]
-    invented = _invented(x)
+    declared = [text(value_at(tool, "function", "name")) for tool in x.tools]
+    invented = _model_written_names(x)
     for index, call in enumerate(x.turn.tool_calls if x.turn else ()):
         if call.name not in declared and call.name not in invented:
             yield Finding(
                 message="a function was called that the request does not declare",
-                at=pointer("tool_calls", index, "function", "name"),
+                location=pointer("tool_calls", index, "function", "name"),
                 expected=RedactableText("one of {}", ", ".join(declared)),
                 actual=shorten(call.name) or "an empty name",
             )
 
 
-def _invented(x: Exchange) -> frozenset[str]:
+def _model_written_names(x: Exchange) -> frozenset[str]:
     """Return the names that the model itself wrote; for a broken header, all names that it may stand for."""
     if x.expectation is not None:
-        return frozenset(call.name for call in x.expectation.must.calls + x.expectation.may_call)
+        return frozenset(call.name for call in x.expectation.required_output.calls + x.expectation.optional_calls)
     if x.expected_output is not None:
         return frozenset(call.name for call in x.expected_output.calls)
-    return named_in(x.output.ids) if x.output.ids is not None else frozenset()
+    return possible_function_names(x.output.ids) if x.output.ids is not None else frozenset()
 
 
 @check(MUST, spec="chat#tool-call", when=(on.is_conversation, on.called_a_tool))
@@ -71,8 +71,8 @@ def call_is_complete(x: Exchange) -> Iterator[Finding]:
                 problem = RedactableText("call {} has no valid {}", index + 1, Location(member))
                 expected = "function" if member == "type" else "a text"
                 yield mismatch(problem, f"/tool_calls/{index}/{member}", expected, "something else, or nothing")
-    for sent in items(at(x.chat_completion, "choices", 0, "message", "tool_calls")):
-        arguments = at(sent, "function", "arguments")
+    for sent in items(value_at(x.chat_completion, "choices", 0, "message", "tool_calls")):
+        arguments = value_at(sent, "function", "arguments")
         if not isinstance(arguments, str):
             message, kind = "the arguments are not a string", quote(type(arguments).__name__)
             yield mismatch(message, "/tool_calls", "a string of JSON", kind)
@@ -82,7 +82,11 @@ def call_is_complete(x: Exchange) -> Iterator[Finding]:
         yield mismatch(message, "/tool_calls", "an id for each call", shared)
 
 
-@check(MUST, spec="chat#arguments", when=(on.is_conversation, on.ended_well, on.meaning_is_known, on.meant_call))
+@check(
+    MUST,
+    spec="chat#arguments",
+    when=(on.is_conversation, on.is_complete_answer, on.expected_output_is_known, on.expects_call),
+)
 def calls_arrive(x: Exchange) -> Iterator[Finding]:
     """Every call that the model made arrives, in order, with the name and the arguments that the model wrote, valid JSON or not.
 
@@ -93,9 +97,9 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
     turn, output = x.turn, x.expected_output
     if turn is None or output is None:
         return
-    allowed = (call for call in output.calls if chat_request.may_be_called(x.chat_request, call.name))
-    made = [call for call in allowed if x.has_place_for(call)]
-    expected_calls = made[:1] if at(x.chat_request, "parallel_tool_calls") is False else made
+    allowed = (call for call in output.calls if chat_request.can_be_called(x.chat_request, call.name))
+    made = [call for call in allowed if x.can_return_call(call)]
+    expected_calls = made[:1] if value_at(x.chat_request, "parallel_tool_calls") is False else made
     for index, call in enumerate(expected_calls):
         where = pointer("tool_calls", index)
         if index >= len(turn.tool_calls):
@@ -109,7 +113,7 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
         if arguments == call.arguments or _is_same_object(x, arguments, call.arguments):
             continue
         is_equal, where = equal_json(arguments, call.arguments), where + "/function/arguments"
-        if is_equal and not spells_fractions(call.arguments, arguments):
+        if is_equal and not has_added_fractions(call.arguments, arguments):
             yield variant("the arguments were rewritten: equal as JSON, another text", where=where)
         else:
             expected, actual = text_difference(call.arguments, arguments)
@@ -119,7 +123,7 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
     if len(turn.tool_calls) > len(output.calls):
         yield Finding(
             message="a call arrived that the model did not make",
-            at="/tool_calls",
+            location="/tool_calls",
             expected=RedactableText("{} calls", len(output.calls)),
             actual=RedactableText("{} calls", len(turn.tool_calls)),
         )
@@ -127,7 +131,9 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
 
 def _is_same_object(x: Exchange, arguments: str, written: str) -> bool:
     """Return True if the API has arguments as an object, and they are what the model wrote."""
-    return not x.api_adapter.arguments_are_texts and canonical(object_in(arguments)) == canonical(object_in(written))
+    return not x.api_adapter.has_text_arguments and canonical_json(parse_object(arguments)) == canonical_json(
+        parse_object(written)
+    )
 
 
 @check(MUST, spec="chat#tool-choice", when=(on.is_conversation, on.forbade_tools))
@@ -142,7 +148,7 @@ def none_means_none(x: Exchange) -> Iterator[Finding]:
         yield mismatch(message, "/tool_calls", "no tool_calls", actual)
 
 
-@check(MUST, spec="chat#tool-choice-required", when=(on.is_conversation, on.ended_well, on.demands_a_call))
+@check(MUST, spec="chat#tool-choice-required", when=(on.is_conversation, on.is_complete_answer, on.demands_a_call))
 def demanded_call_is_made(x: Exchange) -> Iterator[Finding]:
     """A request that demands a call gets one; if it names one function or several, the call is of one of them.
 
@@ -151,12 +157,12 @@ def demanded_call_is_made(x: Exchange) -> Iterator[Finding]:
     if x.turn is None:
         return
     called = [call.name for call in x.turn.tool_calls]
-    allowed = chat_request.named(x.chat_request)
+    allowed = chat_request.chosen_functions(x.chat_request)
     named = " or ".join(sorted(allowed))
     if not called:
         yield Finding(
             message="the request demands a call and none is returned",
-            at="/tool_calls",
+            location="/tool_calls",
             expected=RedactableText("a call of {}", named) if named else "at least one call",
             actual=RedactableText("no tool_calls, finish_reason {}", x.turn.finish_reason),
         )
@@ -166,18 +172,20 @@ def demanded_call_is_made(x: Exchange) -> Iterator[Finding]:
 
 
 @within_limits
-def takes_allowed_tools(x: Exchange) -> bool:
+def accepts_allowed_tools(x: Exchange) -> bool:
     """servers that do not refuse a list of allowed functions"""
-    return not (chat_request.allows_some(x.chat_request) and on.was_refused.holds(x) and not on.is_server_error(x))
+    return not (
+        chat_request.has_allowed_tools(x.chat_request) and on.was_refused.holds(x) and not on.is_server_error(x)
+    )
 
 
 @condition
-def allows_some(x: Exchange) -> bool:
+def lists_allowed_tools(x: Exchange) -> bool:
     """answers to requests whose `tool_choice` lists the functions that may be called"""
-    return x.turn is not None and chat_request.allows_some(x.chat_request)
+    return x.turn is not None and chat_request.has_allowed_tools(x.chat_request)
 
 
-@check(MUST, spec="chat#allowed-tools", when=(on.is_conversation, takes_allowed_tools, allows_some))
+@check(MUST, spec="chat#allowed-tools", when=(on.is_conversation, accepts_allowed_tools, lists_allowed_tools))
 def only_allowed_tools(x: Exchange) -> Iterator[Finding]:
     """If the request lists the functions that may be called, no other one is called, whatever else it offers.
 
@@ -185,11 +193,11 @@ def only_allowed_tools(x: Exchange) -> Iterator[Finding]:
     treats the list as `auto` lets the model delete a file that it may only read.
     """
     for index, call in enumerate(x.turn.tool_calls if x.turn is not None else ()):
-        if not chat_request.may_be_called(x.chat_request, call.name):
+        if not chat_request.can_be_called(x.chat_request, call.name):
             yield Finding(
                 message="a function was called that the request does not allow",
-                at=pointer("tool_calls", index, "function", "name"),
-                expected=RedactableText("one of {}", ", ".join(sorted(chat_request.named(x.chat_request)))),
+                location=pointer("tool_calls", index, "function", "name"),
+                expected=RedactableText("one of {}", ", ".join(sorted(chat_request.chosen_functions(x.chat_request)))),
                 actual=shorten(call.name) or "an empty name",
             )
 
@@ -197,13 +205,13 @@ def only_allowed_tools(x: Exchange) -> Iterator[Finding]:
 @condition
 def was_not_cut(x: Exchange) -> bool:
     """answers that no limit cut"""
-    return x.turn is not None and not x.turn.was_broken_off
+    return x.turn is not None and not x.turn.is_truncated
 
 
 _REASONS = ("stop", "length", "tool_calls", "content_filter", "function_call")
 
 
-@check(MUST, spec="chat#finish-reason", when=(on.is_reporting, on.ended_well))
+@check(MUST, spec="chat#finish-reason", when=(on.api_reports_usage, on.is_complete_answer))
 def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
     """finish_reason is one of the API's words: `tool_calls` exactly when calls are returned and the model stopped by itself.
 
@@ -213,7 +221,7 @@ def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
     if x.turn is None:
         return
     reason, calls, where = x.turn.finish_reason, bool(x.turn.tool_calls), "/finish_reason"
-    accepted = x.expectation.finish if x.expectation is not None else ()
+    accepted = x.expectation.finish_reasons if x.expectation is not None else ()
     if reason == ABORTED:
         yield variant("the server aborted the generation, and has its own finish_reason for it", where=where)
         return
@@ -231,7 +239,7 @@ def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
     elif reason == "tool_calls" and not calls:
         yield mismatch("finish_reason is tool_calls and there is no call", where, "stop", quote(reason))
     elif calls and reason == "stop":
-        if isinstance(at(x.chat_request, "tool_choice"), dict):
+        if isinstance(value_at(x.chat_request, "tool_choice"), dict):
             yield variant("finish_reason is stop with the call that the request named", where=where)
         else:
             yield mismatch("calls are returned and finish_reason is stop", where, "tool_calls", quote(reason))
@@ -243,10 +251,10 @@ def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
 @condition
 def wants_one_call(x: Exchange) -> bool:
     """answers with a call to requests with `parallel_tool_calls: false`"""
-    return on.called_a_tool.holds(x) and at(x.chat_request, "parallel_tool_calls") is False
+    return on.called_a_tool.holds(x) and value_at(x.chat_request, "parallel_tool_calls") is False
 
 
-@check(MUST, spec="chat#parallel-tool-calls", when=(on.is_conversation, on.ended_well, wants_one_call))
+@check(MUST, spec="chat#parallel-tool-calls", when=(on.is_conversation, on.is_complete_answer, wants_one_call))
 def one_at_a_time(x: Exchange) -> Iterator[Finding]:
     """A request with `parallel_tool_calls: false` gets one call at most.
 
@@ -261,7 +269,7 @@ def one_at_a_time(x: Exchange) -> Iterator[Finding]:
 @check(
     MUST,
     spec="chat#strict-call",
-    when=(on.is_conversation, on.ended_well, on.called_a_tool, on.offered_tools, was_not_cut),
+    when=(on.is_conversation, on.is_complete_answer, on.called_a_tool, on.offered_tools, was_not_cut),
 )
 def arguments_fit_the_schema(x: Exchange) -> Iterator[Finding]:
     """The arguments of a `strict` function are valid under its schema; those of other functions are the model's choice.
@@ -272,14 +280,16 @@ def arguments_fit_the_schema(x: Exchange) -> Iterator[Finding]:
     written = {call.arguments for call in x.expected_output.calls} if x.expected_output is not None else set[str]()
     calls = x.turn.tool_calls if x.turn is not None else ()
     for index, call in enumerate(calls):
-        declared = next((at(tool, "function") for tool in x.tools if at(tool, "function", "name") == call.name), None)
-        violation = _violation(call.arguments, at(declared, "parameters"))
-        is_strict = at(declared, "strict") is True
+        declared = next(
+            (value_at(tool, "function") for tool in x.tools if value_at(tool, "function", "name") == call.name), None
+        )
+        violation = _violation(call.arguments, value_at(declared, "parameters"))
+        is_strict = value_at(declared, "strict") is True
         is_its_own = any(call.arguments == own or _is_same_object(x, call.arguments, own) for own in written)
         if violation is None or (is_its_own and not is_strict) or (is_strict and x.script is not None):
             continue
         where = pointer("tool_calls", index, "function", "arguments") + violation[0]
-        if is_strict and (len(calls) == 1 or at(x.chat_request, "parallel_tool_calls") is False):
+        if is_strict and (len(calls) == 1 or value_at(x.chat_request, "parallel_tool_calls") is False):
             message = "the arguments of a strict function violate its schema"
             yield mismatch(message, where, "a value of the schema", shorten(violation[1]))
         else:
@@ -303,8 +313,8 @@ def calls_again(x: Exchange) -> bool:
 
 
 def _known_ids(x: Exchange) -> frozenset[str]:
-    calls = (call for message in x.messages for call in items(at(message, "tool_calls")))
-    return frozenset(name for call in calls if (name := text(at(call, "id"))))
+    calls = (call for message in x.messages for call in items(value_at(message, "tool_calls")))
+    return frozenset(name for call in calls if (name := text(value_at(call, "id"))))
 
 
 @check(MUST, spec="chat#tool-call-id", when=(on.is_conversation, calls_again))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance.checks.helpers.counted_pairs import counted_pair
-from harmony_conformance.checks.rendering.tool_schemas import untyped, without_default
+from harmony_conformance.checks.rendering.tool_schemas import find_missing_defaults, find_missing_types
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.json_value import Json, at, items, members, pointer, text
+from harmony_conformance.json_value import Json, items, members, pointer, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import (
     MUST,
@@ -22,28 +22,28 @@ from harmony_conformance.judge.check import (
     variant,
     within_limits,
 )
-from harmony_conformance.judge.history_conditions import says_all
+from harmony_conformance.judge.history_conditions import has_full_history
 from harmony_conformance.prompts.conversation import built_in_tools
 from harmony_conformance.prompts.tool_declarations import (
     Declaration,
     as_identifier,
-    declarations,
-    declarations_in,
+    declared_functions,
     is_same_function,
-    official_spelling,
+    official_tools_text,
+    parse_declarations,
 )
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 from harmony_ref import ToolNamespaceConfig, encode, tools_text
 
 
-def _declared(x: Exchange) -> Iterator[tuple[Json, Declaration, Declaration, str]]:
+def _declared_functions(x: Exchange) -> Iterator[tuple[Json, Declaration, Declaration, str]]:
     """Yield each function that the prompt declares: from the request, from the prompt, from the official library, and its path in the request."""
-    declared, by_library = declarations(x.prompt_messages), declarations_in(official_spelling(x.tools))
+    declared, by_library = declared_functions(x.prompt_messages), parse_declarations(official_tools_text(x.tools))
     for index, tool in enumerate(x.tools):
-        name = text(at(tool, "function", "name"))
+        name = text(value_at(tool, "function", "name"))
         shown, library = declared.get(name) or declared.get(as_identifier(name)), by_library.get(name)
         if shown is not None and library is not None:
-            yield at(tool, "function"), shown, library, pointer("tools", index, "function")
+            yield value_at(tool, "function"), shown, library, pointer("tools", index, "function")
 
 
 @check(MUST, spec="harmony#tools", when=(on.is_conversation, on.prompt_is_known, on.offered_tools))
@@ -53,15 +53,15 @@ def parameters_are_typed(x: Exchange) -> Iterator[Finding]:
     Without the allowed values a model invents others, and it omits parameters that look optional. For types that the official library writes as `any`,
     `any` is enough.
     """
-    for function, shown, library, where in _declared(x):
-        yield from untyped(function, shown, library, where)
+    for function, shown, library, where in _declared_functions(x):
+        yield from find_missing_types(function, shown, library, where)
 
 
 @check(SHOULD, spec="harmony#tools", when=(on.is_conversation, on.prompt_is_known, on.offered_tools))
 def defaults_are_told(x: Exchange) -> Iterator[Finding]:
     """Declarations of parameters contain their defaults."""
-    for function, shown, library, where in _declared(x):
-        yield from without_default(function, shown, library, where)
+    for function, shown, library, where in _declared_functions(x):
+        yield from find_missing_defaults(function, shown, library, where)
 
 
 def _orphans(x: Exchange) -> Iterator[tuple[int, int, frozenset[str]]]:
@@ -69,17 +69,18 @@ def _orphans(x: Exchange) -> Iterator[tuple[int, int, frozenset[str]]]:
 
     Possible are the functions that were called and not answered, or else all that were called. If the history has no calls, all offered ones are possible.
     """
-    offered = [text(at(tool, "function", "name")) for tool in x.tools]
+    offered = [text(value_at(tool, "function", "name")) for tool in x.tools]
     called: dict[str, str] = {}
     answered: set[str] = set()
     number = 0
     for index, message in enumerate(x.messages):
         called |= {
-            text(at(call, "id")): text(at(call, "function", "name")) for call in items(at(message, "tool_calls"))
+            text(value_at(call, "id")): text(value_at(call, "function", "name"))
+            for call in items(value_at(message, "tool_calls"))
         }
-        if at(message, "role") != "tool":
+        if value_at(message, "role") != "tool":
             continue
-        answers = text(at(message, "tool_call_id"))
+        answers = text(value_at(message, "tool_call_id"))
         if answers not in called:
             waiting = [name for call, name in called.items() if call not in answered]
             yield number, index, frozenset(waiting or called.values() or offered)
@@ -96,7 +97,7 @@ def has_orphan_result(x: Exchange) -> bool:
 @check(
     MUST,
     spec="harmony#tool-messages",
-    when=(on.is_conversation, has_orphan_result, says_all, on.is_refused_or_shows_prompt),
+    when=(on.is_conversation, has_orphan_result, has_full_history, on.is_refused_or_shows_prompt),
 )
 def orphan_result_is_not_misnamed(x: Exchange) -> Iterator[Finding]:
     """A result that names no call is refused, or is in the prompt under a possible function: one that was called and not answered.
@@ -125,15 +126,15 @@ def asks_for_built_in_tools(x: Exchange) -> bool:
 
 
 @within_limits
-def takes_template_variables(x: Exchange) -> bool:
+def accepts_template_variables(x: Exchange) -> bool:
     """requests whose chat template variables are not refused"""
-    return x.response is None or x.response.status not in range(on.REFUSED, on.SERVER_ERROR)
+    return x.response is None or x.response.status not in range(on.MIN_ERROR_STATUS, on.MIN_SERVER_ERROR_STATUS)
 
 
 @check(
     MUST,
     spec="harmony#built-in-tools",
-    when=(on.is_conversation, asks_for_built_in_tools, takes_template_variables, on.prompt_is_known),
+    when=(on.is_conversation, asks_for_built_in_tools, accepts_template_variables, on.prompt_is_known),
 )
 def built_in_tools_are_as_trained(x: Exchange) -> Iterator[Finding]:
     """Built-in tools are in the system message, in the words of the training: browser with its three functions, python with its rules.
@@ -176,14 +177,14 @@ def _bare(line: str) -> str:
     return "".join(line.split()).replace("//", "")
 
 
-WITHOUT, WITH = "without tools", "with tools"
+STEP_WITHOUT_TOOLS, STEP_WITH_TOOLS = "without tools", "with tools"
 
 
 @series_only
 @evidence
 def has_counted_tools(series: Series) -> bool:
     """the same request with and without tools, both prompts counted"""
-    return counted_pair(series, WITHOUT, WITH) is not None
+    return counted_pair(series, STEP_WITHOUT_TOOLS, STEP_WITH_TOOLS) is not None
 
 
 @comparison(MUST, spec="harmony#tools", when=has_counted_tools)
@@ -192,22 +193,22 @@ def tools_cost_tokens(series: Series) -> Iterator[Finding]:
 
     Works on a black box. A server that drops them lets the model guess what it may call (defect M14).
     """
-    counted = counted_pair(series, WITHOUT, WITH)
+    counted = counted_pair(series, STEP_WITHOUT_TOOLS, STEP_WITH_TOOLS)
     if counted is None:
         return
-    offered, grown = counted.more, counted.grown
-    least = sum(_words(at(tool, "function")) for tool in offered.tools)
+    offered, grown = counted.longer, counted.prompt_growth
+    least = sum(_declaration_token_count(value_at(tool, "function")) for tool in offered.tools)
     if grown < least:
         yield Finding(
             message=RedactableText("{} tools made the prompt longer by {} tokens", len(offered.tools), grown),
-            at="/usage/prompt_tokens",
+            location="/usage/prompt_tokens",
             expected=RedactableText("at least {} more tokens", least),
             actual=RedactableText("{} more tokens", grown),
             exchange=offered.id,
         )
 
 
-def _words(function: Json) -> int:
+def _declaration_token_count(function: Json) -> int:
     """Return the number of tokens of the name, the description and the names of the parameters."""
-    texts = (text(at(function, "name")), text(at(function, "description")))
-    return sum(len(encode(word)) for word in (*texts, *members(at(function, "parameters", "properties"))))
+    texts = (text(value_at(function, "name")), text(value_at(function, "description")))
+    return sum(len(encode(word)) for word in (*texts, *members(value_at(function, "parameters", "properties"))))

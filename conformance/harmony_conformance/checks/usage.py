@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.evidence.series_pairs import prompt_count, same_requests
+from harmony_conformance.evidence.series_pairs import prompt_count, same_request_pairs
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, comparison, condition, evidence, mismatch, variant
 from harmony_conformance.redactable_text import Location, RedactableText, quote
 
 
-@check(MUST, spec="chat#usage", when=(on.is_reporting, on.should_have_usage))
+@check(MUST, spec="chat#usage", when=(on.api_reports_usage, on.should_have_usage))
 def is_reported(x: Exchange) -> Iterator[Finding]:
     """Usage is reported, with whole numbers that are not all zero.
 
@@ -23,18 +23,18 @@ def is_reported(x: Exchange) -> Iterator[Finding]:
         yield mismatch("no usage is reported", "/usage", expected, "nothing")
         return
     # of an empty answer only a stop token was emitted, which need not be counted
-    is_empty = x.turn is not None and not x.turn.says_something and not x.turn.reasoning
+    is_empty = x.turn is not None and not x.turn.has_answer and not x.turn.reasoning
     for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
         count: int | None = getattr(usage, name)
         if count is None:
             message = RedactableText("{} is missing or not a whole number", Location(name))
             yield mismatch(message, f"/usage/{name}", "a whole number", "something else")
-        elif count <= 0 and not (name == "completion_tokens" and (is_empty or x.limit == 0)):
+        elif count <= 0 and not (name == "completion_tokens" and (is_empty or x.max_output_tokens == 0)):
             message = RedactableText("{} is {}", Location(name), count)
             yield mismatch(message, f"/usage/{name}", "more than 0", quote(count))
 
 
-@check(MUST, spec="chat#usage", when=(on.is_answering, on.ended_well, on.has_usage))
+@check(MUST, spec="chat#usage", when=(on.is_generation, on.is_complete_answer, on.has_usage))
 def adds_up(x: Exchange) -> Iterator[Finding]:
     """total_tokens is prompt_tokens plus completion_tokens, no part exceeds its whole or is below zero, and returned reasoning is counted."""
     usage = x.turn.usage if x.turn is not None else None
@@ -68,13 +68,13 @@ def is_first_choice(x: Exchange) -> bool:
 @evidence
 def end_is_known(x: Exchange) -> bool:
     """answers whose end of generation is known: after a stop string, only those with token ids"""
-    return not x.meets_stop_string or (x.turn is not None and x.turn.output_ids is not None)
+    return not x.has_stop_string or (x.turn is not None and x.turn.output_ids is not None)
 
 
 @check(
     MUST,
     spec="chat#usage",
-    when=(on.is_answering, on.ended_well, on.has_usage, on.output_is_known, end_is_known, is_first_choice),
+    when=(on.is_generation, on.is_complete_answer, on.has_usage, on.output_is_known, end_is_known, is_first_choice),
 )
 def counts_the_output(x: Exchange) -> Iterator[Finding]:
     """completion_tokens is the number of tokens that the model emitted, in all choices; a server may count stop tokens or not."""
@@ -90,7 +90,7 @@ def counts_the_output(x: Exchange) -> Iterator[Finding]:
         yield mismatch(message, "/usage/completion_tokens", quote(spent), quote(usage.completion_tokens))
 
 
-@check(MUST, spec="chat#usage", when=(on.is_conversation, on.ended_well, on.has_usage, on.prompt_was_rendered))
+@check(MUST, spec="chat#usage", when=(on.is_conversation, on.is_complete_answer, on.has_usage, on.prompt_was_rendered))
 def counts_the_prompt(x: Exchange) -> Iterator[Finding]:
     """prompt_tokens is the number of tokens that the model was fed; an endpoint that renders or counts prompts returns the same number.
 
@@ -116,7 +116,7 @@ def prompt_count_is_steady(series: Series) -> Iterator[Finding]:
 
     A count that depends on the cache or on streaming cannot be billed, and hides a different prompt (defects O09, O20).
     """
-    for first, second in same_requests(series):
+    for first, second in same_request_pairs(series):
         counts = prompt_count(first), prompt_count(second)
         if None not in counts and counts[0] != counts[1]:
             message = RedactableText("the same request has another prompt count ({})", second.step)

@@ -15,7 +15,7 @@ from rich.console import Console
 from harmony_conformance.audit.batches import ReadOptions, batches
 from harmony_conformance.audit.log_readers import LineFormat
 from harmony_conformance.audit.redaction import Excerpts
-from harmony_conformance.audit.report import exit_code, make_audit, nothing_checked, unread
+from harmony_conformance.audit.report import exit_code, make_audit, unchecked_reason, unreadable_summary
 from harmony_conformance.audit.scan import Tally
 from harmony_conformance.audit.terminal import print_audit
 from harmony_conformance.audit.workers import scan_all
@@ -77,7 +77,7 @@ def execute(arguments: Namespace) -> int:
         audit = make_audit(total, tuple(map(str, paths)), excerpts, version("harmony-conformance"))
         if arguments.out is not None:
             (arguments.out / "audit.jsonl").write_bytes(b"".join(_line_bytes(line) for line in audit.jsonl()))
-    reason = nothing_checked(audit)
+    reason = unchecked_reason(audit)
     if not total.exchanges:
         raise UsageError(f"nothing could be checked: {reason}")
     if arguments.out is not None:
@@ -85,7 +85,7 @@ def execute(arguments: Namespace) -> int:
     console = Console(highlight=False)
     print_audit(audit, console if console.is_terminal else Console(highlight=False, width=_PIPED_WIDTH))
     if total.unreadable:
-        print(f"unreadable lines: {unread(total)}", file=sys.stderr)
+        print(f"unreadable lines: {unreadable_summary(total)}", file=sys.stderr)
     if reason:
         print(f"nothing could be checked: {reason}", file=sys.stderr)
     return exit_code(audit, FAIL_ON[arguments.fail_on])

@@ -6,13 +6,13 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from harmony_conformance.checks.accounting import AGAIN, PLAINEST
+from harmony_conformance.checks.accounting import BASE_STEP, REPEATED_BASE_STEP
 from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import Exit
 from harmony_conformance.golden import data as golden
 from harmony_conformance.golden.scenario import read_scenario
 from harmony_conformance.json_value import dumps, loads
-from harmony_conformance.prompts.token_accounting import Requests
+from harmony_conformance.prompts.token_accounting import RequestSet
 from harmony_conformance.report.check_list import accounting_markdown, checks_json, checks_markdown
 from harmony_conformance.selftest.prompt_evidence import evidence_markdown
 
@@ -36,8 +36,8 @@ def execute(arguments: Namespace) -> int:
 def _accounting() -> str:
     file = golden.root() / "scenarios" / "prompt_accounting.json"
     steps = read_scenario(loads(file.read_text("utf-8")), "prompt_accounting").steps
-    bodies = tuple((step.name, dumps(step.request).encode()) for step in steps if step.name != AGAIN)
-    return accounting_markdown(Requests(bodies=bodies, base=PLAINEST)).rstrip()
+    bodies = tuple((step.name, dumps(step.request).encode()) for step in steps if step.name != REPEATED_BASE_STEP)
+    return accounting_markdown(RequestSet(bodies=bodies, base_name=BASE_STEP)).rstrip()
 
 
 def _evidence() -> str:

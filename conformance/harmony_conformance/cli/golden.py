@@ -11,9 +11,9 @@ from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.golden import data as golden
 from harmony_conformance.golden.vectors import agreement, json_schemas
-from harmony_conformance.golden.vectors.implementation import Absent, Implementation
+from harmony_conformance.golden.vectors.implementation import Implementation, UnavailableImplementation
 from harmony_conformance.golden.vectors.implementations import KINDS, present
-from harmony_conformance.golden.vectors.vector_file import InvalidVectorsError, VectorFile, read_folder, written
+from harmony_conformance.golden.vectors.vector_file import InvalidVectorsError, VectorFile, format_document, read_folder
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -47,21 +47,21 @@ def _check(arguments: Namespace) -> int:
     files = read_folder(top, KINDS)
     validator = json_schemas.validator_version()
     if validator is not None:
-        json_schemas.follow_schemas(top, files)
+        json_schemas.validate_files(top, files)
     implementations = present()
     comparison = agreement.compare(files, [one for one in implementations if isinstance(one, Implementation)])
     total = sum(len(file.vectors) for file in files)
-    if len(comparison.unanswered) == total:
+    if len(comparison.unanswered_ids) == total:
         raise UsageError("nothing could be checked: no installed implementation supports these vectors")
     for difference in comparison.differences:
         print(
             f"{difference.path}: {difference.id}: {difference.implementation}: "
-            f"{agreement.shown(difference.expected, difference.actual)}"
+            f"{agreement.describe_difference(difference.expected, difference.actual)}"
         )
     _print_counts(files, implementations, comparison)
     print(f"schemas: {'not checked, jsonschema is not installed' if validator is None else f'jsonschema {validator}'}")
-    alone = f", {len(comparison.alone)} run by one implementation" if comparison.alone else ""
-    unanswered = f", {len(comparison.unanswered)} not run" if comparison.unanswered else ""
+    alone = f", {len(comparison.single_answer_ids)} run by one implementation" if comparison.single_answer_ids else ""
+    unanswered = f", {len(comparison.unanswered_ids)} not run" if comparison.unanswered_ids else ""
     print(f"{total} vectors in {len(files)} files: {len(comparison.differences)} differences{alone}{unanswered}")
     return Exit.DIVERGES if comparison.differences else Exit.CONFORMS
 
@@ -80,7 +80,7 @@ def _write(arguments: Namespace) -> int:
     changed = [
         file
         for file, (document, _) in zip(files, documents, strict=True)
-        if _write_if_changed(top / file.kind / f"{file.name}.json", written(document))
+        if _write_if_changed(top / file.kind / f"{file.name}.json", format_document(document))
     ]
     for file in changed:
         print(file.path)
@@ -91,7 +91,7 @@ def _write(arguments: Namespace) -> int:
 def _list(arguments: Namespace) -> int:
     del arguments
     vectors = {file.path.removesuffix(".json"): file.vectors for file in read_folder(golden.root(), KINDS)}
-    for name in golden.ids():
+    for name in golden.golden_file_ids():
         for line in [vector.id for vector in vectors[name]] if name in vectors else [name]:
             print(line)
     return Exit.CONFORMS
@@ -116,7 +116,7 @@ _ACTIONS: Mapping[str, Callable[[Namespace], int]] = {"check": _check, "write": 
 
 def _print_counts(
     files: Sequence[VectorFile],
-    implementations: Sequence[Implementation | Absent],
+    implementations: Sequence[Implementation | UnavailableImplementation],
     comparison: agreement.AgreementReport,
 ) -> None:
     for kind in KINDS:
@@ -126,11 +126,11 @@ def _print_counts(
         print(f"{kind}: {sum(len(file.vectors) for file in own)} vectors in {len(own)} files")
         for one in implementations:
             if isinstance(one, Implementation) and kind in one.answers:
-                differed = comparison.differed[one.name, kind]
+                differed = comparison.noted_difference_counts[one.name, kind]
                 noted = f", {differed} differ as noted in the vectors" if differed else ""
-                print(f"  {one.name} {one.version}: {comparison.agreed[one.name, kind]} as expected{noted}")
+                print(f"  {one.name} {one.version}: {comparison.agreement_counts[one.name, kind]} as expected{noted}")
     for one in implementations:
-        if isinstance(one, Absent):
+        if isinstance(one, UnavailableImplementation):
             print(f"{one.name} not run: {one.reason}")
 
 

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         else:
             print("set HARMONY_CONFORMANCE_DEBUG=1 for a traceback; please report this error", file=sys.stderr)
-        return Exit.OUR_ERROR
+        return Exit.INTERNAL_ERROR
     return code
 
 

@@ -6,7 +6,7 @@ import json
 from argparse import ArgumentParser, Namespace
 
 from harmony_conformance.cli.command import Command
-from harmony_conformance.cli.render import named, one_line, parse_ids, read_document
+from harmony_conformance.cli.render import display_name, one_line, parse_ids, read_document
 from harmony_conformance.errors import Exit, UsageError
 from harmony_ref import Conversation, HarmonyError, ParseError, Role, parse, tokens
 from harmony_ref import Json as Wire
@@ -31,7 +31,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Print `{"messages": […]}` on one line; with `--lenient` also `remainder` and `errors`."""
-    name = named(arguments.file)
+    name = display_name(arguments.file)
     document = read_document(arguments.file)
     ids = parse_ids(arguments.file, document)
     if document and not ids:

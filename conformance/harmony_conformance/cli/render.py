@@ -75,7 +75,7 @@ def execute(arguments: Namespace) -> int:
             return _explain(messages, arguments)
         ids = _render(messages, arguments)
     except HarmonyError as problem:
-        raise UsageError(f"{named(arguments.file)}: invalid conversation: {one_line(problem)}") from None
+        raise UsageError(f"{display_name(arguments.file)}: invalid conversation: {one_line(problem)}") from None
     if arguments.tokens:
         print(ids)
     else:
@@ -121,11 +121,11 @@ def parse_ids(file: str, document: str) -> list[int]:
     try:
         values = items(loads(document))
     except InvalidJsonError as problem:
-        raise UsageError(f"{named(file)}: invalid JSON list: {one_line(problem)}") from None
+        raise UsageError(f"{display_name(file)}: invalid JSON list: {one_line(problem)}") from None
     ids = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
     if len(ids) < len(values):
         wrong = next(value for value in values if not isinstance(value, int) or isinstance(value, bool))
-        raise UsageError(f"{named(file)}: invalid token id: expected an integer, got {dumps(wrong)}")
+        raise UsageError(f"{display_name(file)}: invalid token id: expected an integer, got {dumps(wrong)}")
     return ids
 
 
@@ -139,9 +139,9 @@ def read_document(file: str) -> str:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         return data.decode("utf-8-sig")
     except OSError as problem:
-        raise UsageError(f"{named(file)}: {problem.strerror}") from None
+        raise UsageError(f"{display_name(file)}: {problem.strerror}") from None
     except UnicodeDecodeError as problem:
-        raise UsageError(f"{named(file)}: invalid UTF-8 at byte {problem.start}") from None
+        raise UsageError(f"{display_name(file)}: invalid UTF-8 at byte {problem.start}") from None
 
 
 def read_json(file: str) -> Json:
@@ -153,10 +153,10 @@ def read_json(file: str) -> Json:
     try:
         return loads(read_document(file))
     except InvalidJsonError as problem:
-        raise UsageError(f"{named(file)}: invalid JSON: {one_line(problem)}") from None
+        raise UsageError(f"{display_name(file)}: invalid JSON: {one_line(problem)}") from None
 
 
-def named(file: str) -> str:
+def display_name(file: str) -> str:
     """Return the name of a file for messages."""
     return "standard input" if file == "-" else file
 

@@ -20,13 +20,13 @@ from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, Unsupporte
 from harmony_conformance.checks.rendering.renderer_fingerprint import Fingerprint, fingerprint
 from harmony_conformance.cli.command import Command
 from harmony_conformance.cli.run_folder import (
-    folder,
-    kept,
+    announce_replacement,
+    create_run_folder,
+    describe_recording,
     new_folder,
     remove_empty,
     replace_run,
-    tell_replaced,
-    written,
+    report_write_errors,
 )
 from harmony_conformance.engines.diagnosis import EndpointUnusableError, KeyRefusedError
 from harmony_conformance.engines.discovery import Capabilities
@@ -35,22 +35,36 @@ from harmony_conformance.engines.target import Target
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.recording import DISCOVERY, exchange_line
-from harmony_conformance.evidence.recording_file import append_whole, read_recorded
+from harmony_conformance.evidence.recording_file import append_atomically, read_recorded
 from harmony_conformance.golden.scenario import UNSCRIPTED_LIMIT, Step, expand
-from harmony_conformance.json_value import JsonObject, at, dumps, members, text
+from harmony_conformance.json_value import JsonObject, dumps, members, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
-from harmony_conformance.judge.judge import Result, worst
+from harmony_conformance.judge.judge import Result, run_outcome
 from harmony_conformance.report.files import REPORT, write_files
-from harmony_conformance.report.model import InvalidReportError, Report, make_report, masked, read_report, result_line
+from harmony_conformance.report.model import (
+    InvalidReportError,
+    Report,
+    make_report,
+    mask_report,
+    read_report,
+    result_line,
+)
 from harmony_conformance.report.terminal import print_report, report_console, visible
-from harmony_conformance.runner.access import cut_short
-from harmony_conformance.runner.judge_in_background import few_collections, judge_of
-from harmony_conformance.runner.judge_run import Plan, in_order, judge_all, left_open
-from harmony_conformance.runner.latency import most_requests, most_tokens
-from harmony_conformance.runner.options import FAIL_ON, add_options, read_options, read_plan, repeated, whole_number
+from harmony_conformance.runner.access import early_stop_reason
+from harmony_conformance.runner.judge_in_background import open_judge, reduce_garbage_collection
+from harmony_conformance.runner.judge_run import Plan, explain_incomplete_probes, judge_all, sort_series
+from harmony_conformance.runner.latency import max_probe_requests, max_probe_tokens
+from harmony_conformance.runner.options import (
+    FAIL_ON,
+    add_options,
+    read_options,
+    read_plan,
+    reproduction_arguments,
+    whole_number,
+)
 from harmony_conformance.runner.reproduce import reproduce_result
 from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request
-from harmony_conformance.runner.run import Options, Run, is_beside, run, serve_target
+from harmony_conformance.runner.run import Options, Run, needs_server_process, run, serve_target
 from harmony_conformance.runner.shared_run import EXCHANGES
 from harmony_conformance.transport.client import Wait, run_async
 from harmony_conformance.transport.http_transport import CA_DIR, CA_FILE
@@ -95,26 +109,26 @@ def execute(arguments: Namespace) -> int:
     if arguments.dry_run:
         return _dry_run(target, options, plan)
     console = report_console()
-    few_collections()
+    reduce_garbage_collection()
     if target.replay is not None:
         finished = _replay(Path(target.replay), recorded, plan)
         renderer = fingerprint(finished.series)
-        out = folder(arguments.out or new_folder(target))
-        tell_replaced(out)
+        out = create_run_folder(arguments.out or new_folder(target))
+        announce_replacement(out)
     else:
-        out = folder(arguments.out or new_folder(target))
+        out = create_run_folder(arguments.out or new_folder(target))
         finished, renderer = _live(target, options, plan, out, arguments.api_key_env)
     mask = Mask(options.secrets)
     report = _report(target, options, finished, renderer, arguments.api_key_env)
-    report = report if mask.is_idle else masked(report, mask.text)
-    with written(out):
+    report = report if mask.is_empty else mask_report(report, mask.mask_text)
+    with report_write_errors(out):
         write_files(report, out, FAIL_ON[arguments.fail_on])
     print_report(report, console)
     print(f"run written to {out}", file=sys.stderr)
-    if finished.unmeasured:
-        print(f"latency not measured: {finished.unmeasured}", file=sys.stderr)
+    if finished.latency_skip_reason:
+        print(f"latency not measured: {finished.latency_skip_reason}", file=sys.stderr)
     code = _exit_code(finished.results, FAIL_ON[arguments.fail_on])
-    if (cut := cut_short(finished.series)) is not None:
+    if (cut := early_stop_reason(finished.series)) is not None:
         print(f"run stopped early: {cut.detail}", file=sys.stderr)
         code = max(code, Exit.USAGE) if cut.kind is FailureKind.ACCESS_REFUSED else code
     reasons = [result.reason for result in report.results if result.outcome is Outcome.INCONCLUSIVE]
@@ -128,13 +142,13 @@ def _list(plan: Plan) -> int:
         print(f"check     {check.severity.value:6} {check.id}: {check.requirement}")
     for scenario in plan.scenarios:
         api = "" if scenario.api == CHAT_COMPLETIONS.name else f" ({scenario.api})"
-        print(f"scenario  {len(scenario.steps):2} steps {scenario.name}{api}: {scenario.about}")
+        print(f"scenario  {len(scenario.steps):2} steps {scenario.name}{api}: {scenario.description}")
     return Exit.CONFORMS
 
 
 def _dry_run(target: Target, options: Options, plan: Plan) -> int:
     """Print every request for an endpoint with unknown capabilities."""
-    unknown = RequestProfile(model=options.model or "MODEL", extra=options.extra_body, seed=options.seed)
+    unknown = RequestProfile(model=options.model or "MODEL", extra_body=options.extra_body, seed=options.seed)
     requests = tokens = 0
     for scenario in plan.scenarios:
         api = APIS[scenario.api]
@@ -152,8 +166,8 @@ def _dry_run(target: Target, options: Options, plan: Plan) -> int:
             print(f"{scenario.name}/{scenario.api}/{step.name}: {body}")
         print(f"{scenario.name}: {options.tries * len(steps)} requests, at most {bound} output tokens")
     if options.latency_requests:
-        probe = options.latency_requests, options.at_once(target)
-        bound, most = most_tokens(*probe), most_requests(*probe)
+        probe = options.latency_requests, options.max_concurrency(target)
+        bound, most = max_probe_tokens(*probe), max_probe_requests(*probe)
         requests, tokens = requests + most, tokens + bound
         print(f"latency: {most} requests, at most {bound} output tokens")
     print(f"{requests} requests, at most {tokens} output tokens; plus a few requests for discovery")
@@ -183,17 +197,17 @@ def _live(
     try:
         with ExitStack() as stack:
             # both before any thread starts, because they fork
-            base = stack.enter_context(serve_target(target, options)) if is_beside(target, options) else None
-            judge = stack.enter_context(judge_of(plan, options))
+            base = stack.enter_context(serve_target(target, options)) if needs_server_process(target, options) else None
+            judge = stack.enter_context(open_judge(plan, options))
             advance = stack.enter_context(_progress(plan, options))
 
             def record(x: Exchange) -> None:
                 line = exchange_line(x)
-                with written(out):
+                with report_write_errors(out):
                     if not recording:
                         replace_run(out)
                         recording.append(stack.enter_context((out / EXCHANGES).open("wb", buffering=0)))
-                    append_whole(recording[0], line)
+                    append_atomically(recording[0], line)
                 if x.scenario != DISCOVERY:
                     answered.add(x.scenario)
                 judge.on_exchange(x, line)
@@ -203,7 +217,11 @@ def _live(
             return finished, judge.renderer(finished.series)
     except EndpointUnusableError as problem:
         remove_empty(out)
-        reason = problem.told(key_env) if isinstance(problem, KeyRefusedError) and options.key else str(problem)
+        reason = (
+            problem.message_with_variable(key_env)
+            if isinstance(problem, KeyRefusedError) and options.key
+            else str(problem)
+        )
         raise UsageError(f"{target}: {reason}") from None
     except UsageError:
         remove_empty(out)
@@ -214,22 +232,26 @@ def _live(
             raise KeyboardInterrupt("stopped before anything was recorded") from None
         if not answered:
             raise KeyboardInterrupt(f"stopped before the first scenario response; discovery is in {out}") from None
-        raise KeyboardInterrupt(f"stopped; {kept(out)}") from None
+        raise KeyboardInterrupt(f"stopped; {describe_recording(out)}") from None
 
 
 def _print_capabilities(target: Target, found: Capabilities) -> None:
     engine_version = f" {found.engine_version}" if found.engine_version else ""
-    base = target.base or "embedded"
-    if target.is_open:
+    base = target.base_url or "embedded"
+    if target.is_engine_unknown:
         base += f" (detected by {', '.join(found.signatures)})" if found.signatures else " (engine not detected)"
     endpoint = visible(f"{found.engine.name}{engine_version} at {base}, model {found.model}")
-    print(f"{endpoint}; prompt evidence: {found.prompt.value}; output: {found.output}", file=sys.stderr)
-    if reason := found.unknown.get(CHAT_COMPLETIONS.name):
+    print(f"{endpoint}; prompt evidence: {found.prompt_level.value}; output: {found.output}", file=sys.stderr)
+    if reason := found.incomplete_probes.get(CHAT_COMPLETIONS.name):
         print(visible(f"  some capabilities are unknown ({reason})"), file=sys.stderr)
     for offer in found.api_support:
         missing = "not offered" if offer.is_known else "support unknown"
         output = "the model's own" if offer.script_method is ScriptMethod.NONE else "scripted"
-        support = f"{missing} ({offer.reason})" if offer.reason else f"at {offer.path}, output: {output}"
+        support = (
+            f"{missing} ({offer.unsupported_reason})"
+            if offer.unsupported_reason
+            else f"at {offer.path}, output: {output}"
+        )
         print(visible(f"  {offer.api.title}: {support}"), file=sys.stderr)
 
 
@@ -264,7 +286,7 @@ def _apis_of(recorded: Iterable[Series]) -> tuple[str, ...]:
 
 
 def _replay(path: Path, recorded: Iterable[Series], plan: Plan) -> Run:
-    series = in_order(recorded, plan.scenarios)
+    series = sort_series(recorded, plan.scenarios)
     first = _first_report(path)
     header = first.header if first is not None else {}
     methods, unknown = _script_methods(header), _unknown_apis(header)
@@ -273,14 +295,14 @@ def _replay(path: Path, recorded: Iterable[Series], plan: Plan) -> Run:
         for api, method in (methods or {}).items()
         if api not in unknown
         or api == CHAT_COMPLETIONS.name
-        or at(header, "capabilities", "apis", api, "offered") is True
+        or value_at(header, "capabilities", "apis", api, "offered") is True
     }
     return Run(
         capabilities=None,
         series=series,
-        results=tuple(left_open(judge_all(series, plan, methods), known, unknown)),
+        results=tuple(explain_incomplete_probes(judge_all(series, plan, methods), known, unknown)),
         latency=first.latency if first is not None else (),
-        recorded=header,
+        recorded_header=header,
     )
 
 
@@ -294,22 +316,22 @@ def _first_report(recording: Path) -> Report | None:
 
 def _script_methods(header: JsonObject) -> dict[str, ScriptMethod] | None:
     """Return the script method of each API of a recorded run, by API name. None if the header lacks that of Chat Completions."""
-    capabilities = at(header, "capabilities")
-    methods = {CHAT_COMPLETIONS.name: text(at(capabilities, "script"))} | {
-        name: text(at(offer, "script")) for name, offer in members(at(capabilities, "apis")).items()
+    capabilities = value_at(header, "capabilities")
+    methods = {CHAT_COMPLETIONS.name: text(value_at(capabilities, "script"))} | {
+        name: text(value_at(offer, "script")) for name, offer in members(value_at(capabilities, "apis")).items()
     }
     known = {name: ScriptMethod(method) for name, method in methods.items() if method in set(ScriptMethod)}
     if CHAT_COMPLETIONS.name not in known:
         return None
     by_default = known[CHAT_COMPLETIONS.name]
-    if at(capabilities, "chat") is False:
+    if value_at(capabilities, "chat") is False:
         del known[CHAT_COMPLETIONS.name]
     return dict.fromkeys(_unknown_apis(header), by_default) | known
 
 
 def _unknown_apis(header: JsonObject) -> dict[str, str]:
     """Return the APIs with unknown capabilities, and the reasons."""
-    return {name: text(reason) for name, reason in members(at(header, "capabilities", "unknown")).items()}
+    return {name: text(reason) for name, reason in members(value_at(header, "capabilities", "unknown")).items()}
 
 
 def _report(
@@ -326,13 +348,13 @@ def _report(
             "url_host": target.host,
         },
         "capabilities": found.to_json() if found else {},
-        "renderer": renderer.told() if renderer is not None else None,
+        "renderer": renderer.to_json() if renderer is not None else None,
         "tries": options.tries,
         "seed": options.seed,
-        "started": finished.started or datetime.now(UTC).isoformat(timespec="seconds"),
-        **{name: finished.recorded[name] for name in _RECORDED_MEMBERS if name in finished.recorded},
+        "started": finished.start_time or datetime.now(UTC).isoformat(timespec="seconds"),
+        **{name: finished.recorded_header[name] for name in _RECORDED_MEMBERS if name in finished.recorded_header},
     }
-    words = repeated(options)
+    words = reproduction_arguments(options)
     lines = (
         result_line(result, reproduce_result(target, result, by_id, key_env, words)) for result in finished.results
     )
@@ -340,9 +362,9 @@ def _report(
 
 
 def _exit_code(results: tuple[Result, ...], fails_on: frozenset[Severity]) -> int:
-    outcome = worst(results, fails_on)
+    outcome = run_outcome(results, fails_on)
     if outcome is Outcome.ERROR:
-        return Exit.OUR_ERROR
+        return Exit.INTERNAL_ERROR
     if not any(result.applied and result.severity is Severity.MUST for result in results):
         reasons = Counter(result.reason for result in results if result.reason).most_common(_REASONS_SHOWN)
         details = "; ".join(f"{reason}: {times}" for reason, times in reasons)

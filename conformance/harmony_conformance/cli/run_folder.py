@@ -29,7 +29,7 @@ _MARKS: Mapping[str, tuple[bytes, ...]] = MappingProxyType(
 """The files of a run, with text in the first `_BEGIN` bytes that identifies them."""
 
 
-def folder(out: Path) -> Path:
+def create_run_folder(out: Path) -> Path:
     """Create the folder if necessary and return it.
 
     Raises:
@@ -58,7 +58,7 @@ def _is_of_run(path: Path) -> bool:
     return not begin or any(mark in begin for mark in _MARKS[path.name])
 
 
-def tell_replaced(out: Path) -> None:
+def announce_replacement(out: Path) -> None:
     """Print a line if the folder has an earlier run."""
     if any((out / name).exists() for name in _MARKS):
         print(f"replaces the run in {out}", file=sys.stderr)
@@ -66,7 +66,7 @@ def tell_replaced(out: Path) -> None:
 
 def replace_run(out: Path) -> None:
     """Delete the files of an earlier run, so that no file of it remains with exchanges of another run."""
-    tell_replaced(out)
+    announce_replacement(out)
     for name in _MARKS:
         (out / name).unlink(missing_ok=True)
 
@@ -86,7 +86,7 @@ def new_folder(target: Target) -> Path:
 
 
 @contextmanager
-def written(out: Path) -> Generator[None]:
+def report_write_errors(out: Path) -> Generator[None]:
     """Turn an `OSError`, for example of a full disk, into a one-line error that names the recorded exchanges.
 
     Raises:
@@ -95,11 +95,11 @@ def written(out: Path) -> Generator[None]:
     try:
         yield
     except OSError as problem:
-        recorded = f"; {kept(out)}" if (out / EXCHANGES).exists() else ""
+        recorded = f"; {describe_recording(out)}" if (out / EXCHANGES).exists() else ""
         raise UsageError(f"--out {out}: {problem.strerror or problem}{recorded}") from None
 
 
-def kept(out: Path) -> str:
+def describe_recording(out: Path) -> str:
     """Return the path of the recorded exchanges and the command that judges them."""
     command = f"harmony-conformance run {shlex.quote(f'replay:{out / EXCHANGES}')}"
     return f"exchanges recorded in {out}; to judge them: {command}"

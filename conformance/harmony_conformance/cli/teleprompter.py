@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from harmony_conformance.cli.command import Command
-from harmony_conformance.engines.teleprompter.script import LAG, TRAILER, TeleprompterScriptError, write_script
+from harmony_conformance.engines.teleprompter.script import LAG, TRAILER_LENGTH, TeleprompterScriptError, write_script
 from harmony_conformance.errors import Exit, UsageError
 from harmony_ref import encode_with_special_tokens
 
@@ -34,8 +34,8 @@ def configure(parser: ArgumentParser) -> None:
         type=int,
         choices=range(1, LAG),
         metavar="N",
-        default=TRAILER,
-        help=f"number of tokens that the server appends to the message (default: {TRAILER})",
+        default=TRAILER_LENGTH,
+        help=f"number of tokens that the server appends to the message (default: {TRAILER_LENGTH})",
     )
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from harmony_conformance.apis.registry import Api, UnsupportedByApiError
-from harmony_conformance.engines.diagnosis import json_of, rate_limited
-from harmony_conformance.engines.profiles import RENDERS, Engine, PromptEndpoint, ScriptMethod, renders_at
-from harmony_conformance.engines.prompt_endpoint import asks_for_prompt, counted_prompt, shown_prompt
+from harmony_conformance.engines.diagnosis import describe_rate_limit, json_of
+from harmony_conformance.engines.profiles import RENDER_ENDPOINT, Engine, PromptEndpoint, ScriptMethod, render_endpoint
+from harmony_conformance.engines.prompt_endpoint import build_prompt_request, read_prompt_count, read_rendered_prompt
 from harmony_conformance.engines.render_derender import with_response
 from harmony_conformance.engines.scripting import Scripting, with_script
 from harmony_conformance.evidence.exchange import Exchange, Validity
@@ -17,9 +17,9 @@ from harmony_conformance.transport.client import SendRequest
 from harmony_conformance.transport.messages import Request
 from harmony_ref import encode_with_special_tokens
 
-WORD = "quokka"
+PROBE_WORD = "quokka"
 """A word that only a played script puts into an answer."""
-SCRIPT = tuple(encode_with_special_tokens(f"<|channel|>final<|message|>{WORD}<|return|>"))
+PROBE_SCRIPT = tuple(encode_with_special_tokens(f"<|channel|>final<|message|>{PROBE_WORD}<|return|>"))
 """Token ids of a completion with that word."""
 
 
@@ -28,32 +28,34 @@ class ApiSupport:
     """Support of one API by an endpoint.
 
     Attributes:
-        reason: Cause why the API is not offered or could not be probed; empty if it is offered.
+        unsupported_reason: Cause why the API is not offered or could not be probed; empty if it is offered.
         is_known: False if the probe had no result, for example because of a rate limit.
         ids_field: Request member that makes the response show token ids, None if unsupported.
         script_method: Method that puts a script into a request of this API.
-        steady_count: True if two equal requests reported the same number of prompt tokens.
+        has_steady_prompt_count: True if two equal requests reported the same number of prompt tokens.
         prompt_endpoint: Endpoint that shows a prompt without generating; None if unsupported.
         count_endpoint: Path that returns the number of prompt tokens; None if unsupported.
     """
 
     api: Api
     path: str
-    reason: str = ""
+    unsupported_reason: str = ""
     is_known: bool = True
     ids_field: str | None = None
     script_method: ScriptMethod = ScriptMethod.NONE
-    steady_count: bool = False
+    has_steady_prompt_count: bool = False
     prompt_endpoint: PromptEndpoint | None = None
     count_endpoint: str | None = None
     exchanges: tuple[Exchange, ...] = ()
 
     def to_json(self) -> JsonObject:
         """Return the entry of this API in the header of a report."""
-        if self.reason:
-            return {"offered": False if self.is_known else None, "reason": self.reason}
+        if self.unsupported_reason:
+            return {"offered": False if self.is_known else None, "reason": self.unsupported_reason}
         endpoint = self.prompt_endpoint.name if self.prompt_endpoint is not None else None
-        source = self.ids_field or endpoint or ("usage" if self.steady_count else None) or self.count_endpoint
+        source = (
+            self.ids_field or endpoint or ("usage" if self.has_steady_prompt_count else None) or self.count_endpoint
+        )
         return {"offered": True, "path": self.path, "prompt_source": source, "script": self.script_method.value}
 
 
@@ -64,11 +66,11 @@ async def probe_api(send: SendRequest, api: Api, engine: Engine, plain: JsonObje
     try:
         first = await probe.ask("plain", plain)
     except UnsupportedByApiError as problem:
-        return ApiSupport(api=api, path=path, reason=f"the API has no {problem}")
+        return ApiSupport(api=api, path=path, unsupported_reason=f"the API has no {problem}")
     if first.turn is None:
-        limited = rate_limited(first.failure, None)
+        limited = describe_rate_limit(first.failure, None)
         reason = limited or _describe_failure(first)
-        return ApiSupport(api=api, path=path, reason=reason, is_known=not limited, exchanges=(first,))
+        return ApiSupport(api=api, path=path, unsupported_reason=reason, is_known=not limited, exchanges=(first,))
     probes = [first, await probe.ask("plain again", plain)]
     counts = [x.prompt.count for x in probes]
     ids_field = None
@@ -78,18 +80,24 @@ async def probe_api(send: SendRequest, api: Api, engine: Engine, plain: JsonObje
         ids_field = engine.ids_field if turn is not None and turn.prompt_ids else None
     script_method = ScriptMethod.NONE
     if way.method not in (ScriptMethod.NONE, ScriptMethod.DERENDER):
-        probes.append(await probe.ask("script", with_script({**plain, "max_tokens": 64}, SCRIPT, way), SCRIPT))
-        script_method = way.method if says(probes[-1], WORD) else ScriptMethod.NONE
-    side = renders_at(path) if engine.prompt_endpoint is RENDERS and ids_field is None and not api.is_raw else None
+        probes.append(
+            await probe.ask("script", with_script({**plain, "max_tokens": 64}, PROBE_SCRIPT, way), PROBE_SCRIPT)
+        )
+        script_method = way.method if response_contains(probes[-1], PROBE_WORD) else ScriptMethod.NONE
+    side = (
+        render_endpoint(path)
+        if engine.prompt_endpoint is RENDER_ENDPOINT and ids_field is None and not api.is_raw
+        else None
+    )
     counter = replace(first.request, path=path + engine.count_endpoint) if engine.count_endpoint is not None else None
     return ApiSupport(
         api=api,
         path=path,
         ids_field=ids_field,
         script_method=script_method,
-        steady_count=counts[0] is not None and counts[0] == counts[1],
-        prompt_endpoint=side if side is not None and await shows_prompts(send, side, first.request) else None,
-        count_endpoint=await counts_prompts(send, counter) if counter is not None else None,
+        has_steady_prompt_count=counts[0] is not None and counts[0] == counts[1],
+        prompt_endpoint=side if side is not None and await probe_prompt_endpoint(send, side, first.request) else None,
+        count_endpoint=await probe_count_endpoint(send, counter) if counter is not None else None,
         exchanges=tuple(probes),
     )
 
@@ -100,29 +108,33 @@ async def probe_prompts(send: SendRequest, api: Api, engine: Engine, plain: Json
     try:
         request = Request(path=path, body=dumps(api.write_request(plain)).encode())
     except UnsupportedByApiError as problem:
-        return ApiSupport(api=api, path=path, reason=f"the API has no {problem}")
-    side = renders_at(path)
-    if api.is_raw or not await shows_prompts(send, side, request):
+        return ApiSupport(api=api, path=path, unsupported_reason=f"the API has no {problem}")
+    side = render_endpoint(path)
+    if api.is_raw or not await probe_prompt_endpoint(send, side, request):
         return ApiSupport(
-            api=api, path=path, reason=f"the server generates no output and shows no prompt at {side.path}"
+            api=api, path=path, unsupported_reason=f"the server generates no output and shows no prompt at {side.path}"
         )
     return ApiSupport(api=api, path=path, prompt_endpoint=side)
 
 
-async def shows_prompts(send: SendRequest, side: PromptEndpoint, request: Request) -> bool:
+async def probe_prompt_endpoint(send: SendRequest, side: PromptEndpoint, request: Request) -> bool:
     """Return True if a prompt endpoint shows the prompt of a request."""
-    prompt_request = asks_for_prompt(side, request)
+    prompt_request = build_prompt_request(side, request)
     sent = await send(prompt_request) if prompt_request is not None else None
-    return sent is not None and sent.response is not None and shown_prompt(side, json_of(sent.response)) is not None
+    return (
+        sent is not None
+        and sent.response is not None
+        and read_rendered_prompt(side, json_of(sent.response)) is not None
+    )
 
 
-async def counts_prompts(send: SendRequest, request: Request) -> str | None:
+async def probe_count_endpoint(send: SendRequest, request: Request) -> str | None:
     """Return the path of a request if its response counts the tokens of the prompt, else None."""
     response = (await send(request)).response
-    return request.path if response is not None and counted_prompt(request.path, json_of(response)) else None
+    return request.path if response is not None and read_prompt_count(request.path, json_of(response)) else None
 
 
-def says(x: Exchange | None, word: str) -> bool:
+def response_contains(x: Exchange | None, word: str) -> bool:
     """Return True if a response contains a word."""
     return x is not None and x.response is not None and word.encode() in x.response.body
 

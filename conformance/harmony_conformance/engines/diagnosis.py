@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from harmony_conformance.apis.api import CHAT
+from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import InvalidJsonError, Json, at, text
+from harmony_conformance.json_value import InvalidJsonError, Json, text, value_at
 from harmony_conformance.transport.client import SendRequest, SendResult
 from harmony_conformance.transport.messages import Failure, FailureKind, Request, Response
 
-REFUSED_KEY = (401, 403)
+REFUSED_KEY_STATUSES = (401, 403)
 """HTTP statuses of a rejected API key."""
-MODELS = "/v1/models"
+MODELS_PATH = "/v1/models"
 """Path of the model list in an OpenAI API."""
 _NOT_FOUND = 404
 _NO_PATH = (_NOT_FOUND, 405, 501)
@@ -32,19 +32,19 @@ class KeyRefusedError(EndpointUnusableError):
         )
         self.status = status
 
-    def told(self, variable: str | None) -> str:
+    def message_with_variable(self, variable: str | None) -> str:
         """Return the message, with the name of the variable that held the key if it is known."""
         return str(self) if variable is None else f"invalid API key in {variable} (HTTP {self.status})"
 
 
-def no_model(response: Response) -> str:
+def describe_missing_models(response: Response) -> str:
     """Describe a response to `GET /v1/models` that lists no model."""
-    seen = f"GET {MODELS} returned"
+    seen = f"GET {MODELS_PATH} returned"
     if response.status in _NO_PATH:
         return f"{seen} HTTP {response.status}: give the URL up to /v1, or name a model with --model"
     if not response.is_success:
         return f"{seen} {_status(response)}: name a model with --model to skip the list"
-    if isinstance(at(json_of(response), "data"), list):
+    if isinstance(value_at(json_of(response), "data"), list):
         return f"{seen} an empty list: name a model with --model"
     if not response.body.strip():
         return f"{seen} an empty body: not an OpenAI API"
@@ -53,7 +53,7 @@ def no_model(response: Response) -> str:
     return f"{seen} JSON without a list of models ({_quote(response)}): not an OpenAI API"
 
 
-def rate_limited(failure: Failure | None, response: Response | None) -> str:
+def describe_rate_limit(failure: Failure | None, response: Response | None) -> str:
     """Describe a rate limit, with the server's error message if there is one; empty if the failure is another."""
     if failure is None or failure.kind is not FailureKind.RATE_LIMITED:
         return ""
@@ -68,12 +68,12 @@ class RateLimitedProbes:
         self.why: dict[str, str] = {}
         self._send = send
 
-    def of(self, api: str) -> SendRequest:
+    def sender_for(self, api: str) -> SendRequest:
         """Return a sender for the probes of an API."""
 
         async def send(request: Request) -> SendResult:
             sent = await self._send(request)
-            if limited := rate_limited(sent.failure, None):
+            if limited := describe_rate_limit(sent.failure, None):
                 self.why.setdefault(api, limited)
             return sent
 
@@ -86,38 +86,38 @@ def _status(response: Response) -> str:
 
 
 def _error(response: Response) -> str:
-    error = at(json_of(response), "error")
-    return _line(text(at(error, "message")) or text(error))
+    error = value_at(json_of(response), "error")
+    return _line(text(value_at(error, "message")) or text(error))
 
 
 def _quote(response: Response) -> str:
     return _line(response.body[:_MAX_QUOTE].decode("utf-8", "replace"))
 
 
-def refusal(x: Exchange, models: list[str]) -> str:
+def describe_refusal(x: Exchange, models: list[str]) -> str:
     """Describe a first request without a completion; `models` are those that the endpoint lists."""
     if x.response is None:
         return f"no HTTP response to the first request: {x.failure.detail if x.failure else 'nothing was received'}"
     status = x.response.status
-    quote = _line(text(at(x.error, "message")) or text(x.error)) or _quote(x.response)
-    if limited := rate_limited(x.failure, x.response):
+    quote = _line(text(value_at(x.error, "message")) or text(x.error)) or _quote(x.response)
+    if limited := describe_rate_limit(x.failure, x.response):
         return limited
     if status == _NOT_FOUND:
         known = f"; available models: {_line(', '.join(models[:5]))}" if models else ""
         return f"invalid model or path (HTTP 404: {quote or 'an empty body'}){known}"
     if is_redirect(x.response):
-        return redirect(x.response)
+        return describe_redirect(x.response)
     if x.failure is not None:
         return f"the first response was truncated: {x.failure.detail}"
     if not x.response.is_success:
         page = f", {_PAGE}" if x.response.content_type == _PAGE else ""
-        return f"POST {CHAT} was rejected (HTTP {status}{page}: {quote or 'an empty body'})"
+        return f"POST {CHAT_PATH} was rejected (HTTP {status}{page}: {quote or 'an empty body'})"
     if x.response.content_type == _PAGE:
-        return f"POST {CHAT} returned {_PAGE}, expected JSON: not an OpenAI API ({quote})"
+        return f"POST {CHAT_PATH} returned {_PAGE}, expected JSON: not an OpenAI API ({quote})"
     if not quote:
-        return f"POST {CHAT} returned an empty body: not an OpenAI API"
+        return f"POST {CHAT_PATH} returned an empty body: not an OpenAI API"
     content_type = x.response.content_type or "no content type"
-    return f"POST {CHAT} returned no chat completion (HTTP {status}, {content_type}: {quote})"
+    return f"POST {CHAT_PATH} returned no chat completion (HTTP {status}, {content_type}: {quote})"
 
 
 def json_of(response: Response) -> Json:
@@ -133,7 +133,7 @@ def is_redirect(response: Response) -> bool:
     return _REDIRECTS[0] <= response.status < _REDIRECTS[1]
 
 
-def redirect(response: Response) -> str:
+def describe_redirect(response: Response) -> str:
     """Describe a redirect and its target."""
     where = _line(response.headers.get("location", "")) or "an unnamed location"
     return f"the endpoint redirects to {where} (HTTP {response.status}); redirects are not followed: use that URL"

@@ -5,43 +5,43 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from harmony_conformance.apis.api import CHAT
+from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS, Api
 from harmony_conformance.engines.api_discovery import (
-    SCRIPT,
-    WORD,
+    PROBE_SCRIPT,
+    PROBE_WORD,
     ApiSupport,
-    counts_prompts,
     probe_api,
+    probe_count_endpoint,
+    probe_prompt_endpoint,
     probe_prompts,
-    says,
-    shows_prompts,
+    response_contains,
 )
 from harmony_conformance.engines.diagnosis import (
-    REFUSED_KEY,
+    REFUSED_KEY_STATUSES,
     EndpointUnusableError,
     KeyRefusedError,
     RateLimitedProbes,
-    rate_limited,
-    refusal,
+    describe_rate_limit,
+    describe_refusal,
 )
 from harmony_conformance.engines.identification import identify
 from harmony_conformance.engines.profiles import (
-    DERENDER,
+    DERENDER_PATH,
     ENGINES,
-    RENDERS,
+    RENDER_ENDPOINT,
     Engine,
     PromptEcho,
     PromptEndpoint,
     ScriptMethod,
 )
-from harmony_conformance.engines.prompt_endpoint import revealed_prompt
-from harmony_conformance.engines.render_derender import answer_in_halves, with_response
+from harmony_conformance.engines.prompt_endpoint import read_echoed_prompt
+from harmony_conformance.engines.render_derender import render_and_derender, with_response
 from harmony_conformance.engines.scripting import Scripting, with_script
 from harmony_conformance.engines.teleprompter_calibration import CalibrationTarget, calibrate
 from harmony_conformance.evidence.exchange import Exchange, PromptLevel, Validity
 from harmony_conformance.evidence.recording import DISCOVERY
-from harmony_conformance.json_value import Json, JsonObject, at, dumps, members, text
+from harmony_conformance.json_value import Json, JsonObject, dumps, members, text, value_at
 from harmony_conformance.transport.client import SendRequest, SendResult
 from harmony_conformance.transport.messages import Request
 
@@ -57,48 +57,50 @@ class Capabilities:
     Attributes:
         ids_field: Request member that makes a response show token ids, None if unsupported.
         prompt_endpoint: Endpoint that shows a prompt without generating; None if unsupported.
-        script_method: Method that puts scripts into requests; `script_capabilities` has its details.
-        steady_count: True if two equal requests reported the same `prompt_tokens`.
+        script_method: Method that puts scripts into requests; `scripting` has its details.
+        has_steady_prompt_count: True if two equal requests reported the same `prompt_tokens`.
         generates: False for a server that only renders prompts and derenders outputs.
-        speaks_chat: False if only other APIs have a path.
+        has_chat_completions: False if only other APIs have a path.
         prompt_echo: Response member with the prompt, None if unsupported.
         count_endpoint: Path that returns the number of prompt tokens; None if unsupported.
         reasoning_field: Member in which a response showed reasoning, None if no response did.
         engine: Engine whose request members the probes used.
         signatures: Evidence by which the engine was detected; empty if the user named it.
-        unknown: Reasons of incomplete probes, by the name of the API.
+        incomplete_probes: Reasons of incomplete probes, by the name of the API.
     """
 
     model: str
     engine_version: str | None = None
-    prompt: PromptLevel
+    prompt_level: PromptLevel
     ids_field: str | None = None
     prompt_endpoint: PromptEndpoint | None = None
     script_method: ScriptMethod
-    steady_count: bool = False
+    has_steady_prompt_count: bool = False
     exchanges: tuple[Exchange, ...]
     generates: bool = True
-    speaks_chat: bool = True
+    has_chat_completions: bool = True
     prompt_echo: PromptEcho | None = None
     count_endpoint: str | None = None
-    script_capabilities: Scripting = field(default_factory=Scripting)
+    scripting: Scripting = field(default_factory=Scripting)
     reasoning_field: str | None = None
     api_support: tuple[ApiSupport, ...] = ()
     engine: Engine = ENGINES["openai"]
     signatures: tuple[str, ...] = ()
-    unknown: Mapping[str, str] = field(default_factory=dict[str, str])
+    incomplete_probes: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def judged_apis(self) -> Mapping[str, ScriptMethod]:
         """Script methods by the name of the API, for APIs that are offered or could not be probed."""
-        unknown = {one.api.name: self.script_method for one in self.api_support if one.api.name in self.unknown}
+        unknown = {
+            one.api.name: self.script_method for one in self.api_support if one.api.name in self.incomplete_probes
+        }
         return {**unknown, **self.script_methods}
 
     @property
     def script_methods(self) -> Mapping[str, ScriptMethod]:
         """Script methods by the name of the API, for APIs that are offered."""
-        chat = {CHAT_COMPLETIONS.name: self.script_method} if self.speaks_chat else {}
-        return chat | {one.api.name: one.script_method for one in self.api_support if not one.reason}
+        chat = {CHAT_COMPLETIONS.name: self.script_method} if self.has_chat_completions else {}
+        return chat | {one.api.name: one.script_method for one in self.api_support if not one.unsupported_reason}
 
     @property
     def prompt_endpoints(self) -> Mapping[str, PromptEndpoint | None]:
@@ -115,29 +117,29 @@ class Capabilities:
     def to_json(self) -> JsonObject:
         """Return the capabilities for the header of a report."""
         return {
-            "prompt": self.prompt.value,
+            "prompt": self.prompt_level.value,
             "prompt_source": self.ids_field
             or (self.prompt_echo.name if self.prompt_echo is not None else None)
             or (self.prompt_endpoint.name if self.prompt_endpoint is not None else None)
-            or ("usage.prompt_tokens" if self.steady_count else None)
+            or ("usage.prompt_tokens" if self.has_steady_prompt_count else None)
             or self.count_endpoint,
             "script": self.script_method.value,
-            "steady_prompt_count": self.steady_count,
+            "steady_prompt_count": self.has_steady_prompt_count,
             "generates": self.generates,
-            **({} if self.speaks_chat else {"chat": False}),
+            **({} if self.has_chat_completions else {"chat": False}),
             **({"apis": {one.api.name: one.to_json() for one in self.api_support}} if self.api_support else {}),
-            **({"unknown": {**self.unknown}} if self.unknown else {}),
+            **({"unknown": {**self.incomplete_probes}} if self.incomplete_probes else {}),
         }
 
     @property
     def output(self) -> str:
         """The source of outputs for a printed line."""
         if not self.generates:
-            return f"not generated; scripts are sent to {DERENDER}" if self.scripted else "not generated"
-        return "scripted" if self.scripted else "generated by the model"
+            return f"not generated; scripts are sent to {DERENDER_PATH}" if self.is_scripted else "not generated"
+        return "scripted" if self.is_scripted else "generated by the model"
 
     @property
-    def scripted(self) -> bool:
+    def is_scripted(self) -> bool:
         """True if the suite chooses the output."""
         return self.script_method is not ScriptMethod.NONE
 
@@ -168,7 +170,9 @@ async def discover(send: SendRequest, question: ProbeOptions) -> Capabilities:
     """
     engine, script = question.engine, question.script
     limits = RateLimitedProbes(send)
-    identity = await identify(limits.of(CHAT_COMPLETIONS.name), question.model, engine, is_open=question.detect_engine)
+    identity = await identify(
+        limits.sender_for(CHAT_COMPLETIONS.name), question.model, engine, is_open=question.detect_engine
+    )
     engine, models, version = identity.engine or engine, identity.models, identity.version
     model = question.model or models[0]
     plain: JsonObject = {
@@ -179,13 +183,13 @@ async def discover(send: SendRequest, question: ProbeOptions) -> Capabilities:
     }
     first, limited = await _first_answer(send, plain, models)
     if first.turn is None and (elsewhere := await _without_chat(limits, replace(question, engine=engine), limited)):
-        return replace(elsewhere, engine_version=version, signatures=identity.signatures, unknown=limits.why)
+        return replace(elsewhere, engine_version=version, signatures=identity.signatures, incomplete_probes=limits.why)
     if first.turn is None:
         halves = await _without_generation(send, engine, first, script, models)
-        apis = tuple([await probe_prompts(limits.of(api.name), api, engine, limited) for api in question.apis])
+        apis = tuple([await probe_prompts(limits.sender_for(api.name), api, engine, limited) for api in question.apis])
         known = replace(halves, engine_version=version, engine=engine, signatures=identity.signatures, api_support=apis)
-        return replace(known, unknown=limits.why)
-    send = limits.of(CHAT_COMPLETIONS.name)
+        return replace(known, incomplete_probes=limits.why)
+    send = limits.sender_for(CHAT_COMPLETIONS.name)
     second = _exchange("plain again", limited, await send(_chat(limited)))
     probes = [first, second]
     is_steady = first.prompt.count is not None and first.prompt.count == second.prompt.count
@@ -193,8 +197,10 @@ async def discover(send: SendRequest, question: ProbeOptions) -> Capabilities:
     echo = await _probe_echo(send, engine, limited, probes) if ids_field is None else None
     is_shown = (ids_field is not None and engine.ids_in_streams) or echo is not None
     side = None if is_shown else await _probe_prompt_endpoint(send, engine, limited)
-    counter = replace(_chat(limited), path=CHAT + engine.count_endpoint) if engine.count_endpoint is not None else None
-    count_path = await counts_prompts(send, counter) if counter is not None else None
+    counter = (
+        replace(_chat(limited), path=CHAT_PATH + engine.count_endpoint) if engine.count_endpoint is not None else None
+    )
+    count_path = await probe_count_endpoint(send, counter) if counter is not None else None
     method = _choose_script_method(script, engine, identified=identity.is_reference)
     way = Scripting(method=method)
     if method is ScriptMethod.TELEPROMPTER:
@@ -204,24 +210,24 @@ async def discover(send: SendRequest, question: ProbeOptions) -> Capabilities:
         probes += played
     elif method is not ScriptMethod.NONE:
         probes.append(await _probe_script(send, limited, method))
-    apis = tuple([await probe_api(limits.of(api.name), api, engine, limited, way) for api in question.apis])
+    apis = tuple([await probe_api(limits.sender_for(api.name), api, engine, limited, way) for api in question.apis])
     return Capabilities(
         model=model,
         engine_version=version,
-        prompt=_prompt_level(ids_field, side or echo, counted=is_steady or count_path is not None),
+        prompt_level=_prompt_level(ids_field, side or echo, counted=is_steady or count_path is not None),
         ids_field=ids_field,
         prompt_endpoint=side,
         script_method=method,
         prompt_echo=echo,
         count_endpoint=count_path,
-        steady_count=is_steady,
+        has_steady_prompt_count=is_steady,
         exchanges=(*probes, *(x for one in apis for x in one.exchanges)),
         api_support=apis,
         engine=engine,
         signatures=identity.signatures,
-        script_capabilities=way,
+        scripting=way,
         reasoning_field=next((x.turn.reasoning_field for x in probes if x.turn and x.turn.reasoning), None),
-        unknown=limits.why,
+        incomplete_probes=limits.why,
     )
 
 
@@ -233,34 +239,34 @@ async def _without_chat(limits: RateLimitedProbes, question: ProbeOptions, plain
     """
     engine = question.engine
     for api in question.apis:
-        first = await probe_api(limits.of(api.name), api, engine, plain, Scripting())
-        if not first.reason:
+        first = await probe_api(limits.sender_for(api.name), api, engine, plain, Scripting())
+        if not first.unsupported_reason:
             break
     else:
         return None
     method = _choose_script_method(question.script, engine, identified=False)
     way, probes = Scripting(method=method), list(first.exchanges)
     if method is ScriptMethod.TELEPROMPTER:
-        target = CalibrationTarget(send=limits.of(first.api.name), api=first.api, path=first.path)
+        target = CalibrationTarget(send=limits.sender_for(first.api.name), api=first.api, path=first.path)
         way, played = await calibrate(target, plain)
         if "user" not in way.suffix_tokens:
             raise _script_error(method, limits.why.get(first.api.name, ""))
         probes += played
-    apis = tuple([await probe_api(limits.of(api.name), api, engine, plain, way) for api in question.apis])
-    best = next((one for one in apis if not one.reason), first)
+    apis = tuple([await probe_api(limits.sender_for(api.name), api, engine, plain, way) for api in question.apis])
+    best = next((one for one in apis if not one.unsupported_reason), first)
     if method is not ScriptMethod.NONE and best.script_method is ScriptMethod.NONE:
         raise _script_error(method, limits.why.get(first.api.name, ""))
-    counted = best.steady_count or best.count_endpoint is not None
+    counted = best.has_steady_prompt_count or best.count_endpoint is not None
     return Capabilities(
         model=text(plain["model"]),
-        prompt=_prompt_level(best.ids_field, best.prompt_endpoint, counted=counted),
+        prompt_level=_prompt_level(best.ids_field, best.prompt_endpoint, counted=counted),
         script_method=best.script_method,
-        steady_count=best.steady_count,
+        has_steady_prompt_count=best.has_steady_prompt_count,
         exchanges=(*probes, *(x for one in apis for x in one.exchanges)),
-        speaks_chat=False,
+        has_chat_completions=False,
         api_support=apis,
         engine=engine,
-        script_capabilities=way,
+        scripting=way,
     )
 
 
@@ -273,9 +279,9 @@ async def _without_generation(
         EndpointUnusableError: It does neither, or the requested script method needs a generation.
     """
     body = members(first.chat_request)
-    side = await _probe_prompt_endpoint(send, engine, body) if engine.prompt_endpoint is RENDERS else None
+    side = await _probe_prompt_endpoint(send, engine, body) if engine.prompt_endpoint is RENDER_ENDPOINT else None
     if side is None:
-        raise EndpointUnusableError(refusal(first, models))
+        raise EndpointUnusableError(describe_refusal(first, models))
     if script not in ("auto", "none", ScriptMethod.DERENDER):
         raise EndpointUnusableError(
             f"invalid --script: expected {ScriptMethod.DERENDER}, as the server generates no output, got {script}"
@@ -289,8 +295,8 @@ async def _without_generation(
             if script == ScriptMethod.DERENDER:
                 raise
     return Capabilities(
-        model=text(at(first.chat_request, "model")),
-        prompt=PromptLevel.RENDERED,
+        model=text(value_at(first.chat_request, "model")),
+        prompt_level=PromptLevel.RENDERED,
         prompt_endpoint=side,
         script_method=method,
         exchanges=tuple(probes),
@@ -304,12 +310,14 @@ async def _probe_script(send: SendRequest, plain: JsonObject, method: ScriptMeth
     Raises:
         EndpointUnusableError: The response lacks the word of the script.
     """
-    body = with_script({**plain, "max_tokens": _LIMITS[1]}, SCRIPT, Scripting(method=method))
-    x = replace(_exchange("script", body, SendResult()), script=SCRIPT)
+    body = with_script({**plain, "max_tokens": _LIMITS[1]}, PROBE_SCRIPT, Scripting(method=method))
+    x = replace(_exchange("script", body, SendResult()), script=PROBE_SCRIPT)
     is_derendered = method is ScriptMethod.DERENDER
-    answered = await answer_in_halves(send, x, 1) if is_derendered else with_response(x, await send(x.request))
-    if answered is None or not says(answered, WORD):
-        raise _script_error(method, rate_limited(answered.failure, answered.response) if answered is not None else "")
+    answered = await render_and_derender(send, x, 1) if is_derendered else with_response(x, await send(x.request))
+    if answered is None or not response_contains(answered, PROBE_WORD):
+        raise _script_error(
+            method, describe_rate_limit(answered.failure, answered.response) if answered is not None else ""
+        )
     return answered
 
 
@@ -328,12 +336,12 @@ async def _first_answer(send: SendRequest, plain: JsonObject, models: list[str])
         x = _exchange("plain", body, sent)
         if x.turn is not None:
             return x, body
-        if x.response is not None and x.response.status in REFUSED_KEY:
+        if x.response is not None and x.response.status in REFUSED_KEY_STATUSES:
             raise KeyRefusedError(x.response.status)
         if x.response is not None and x.response.status in _NO_PATH:
             return x, body
-        problem = refusal(x, models)
-        if rate_limited(sent.failure, sent.response):
+        problem = describe_refusal(x, models)
+        if describe_rate_limit(sent.failure, sent.response):
             break
     raise EndpointUnusableError(problem)
 
@@ -353,11 +361,13 @@ async def _probe_echo(
         return None
     body: JsonObject = {**plain, **dict.fromkeys(engine.prompt_echo.members, True)}
     probes.append(x := _exchange("prompt and tokens", body, await send(_chat(body))))
-    return engine.prompt_echo if x.turn is not None and revealed_prompt(engine.prompt_echo, x) is not None else None
+    return engine.prompt_echo if x.turn is not None and read_echoed_prompt(engine.prompt_echo, x) is not None else None
 
 
 async def _probe_prompt_endpoint(send: SendRequest, engine: Engine, plain: JsonObject) -> PromptEndpoint | None:
-    is_shown = engine.prompt_endpoint is not None and await shows_prompts(send, engine.prompt_endpoint, _chat(plain))
+    is_shown = engine.prompt_endpoint is not None and await probe_prompt_endpoint(
+        send, engine.prompt_endpoint, _chat(plain)
+    )
     return engine.prompt_endpoint if is_shown else None
 
 
@@ -374,7 +384,7 @@ def _prompt_level(ids_field: str | None, side: PromptEndpoint | PromptEcho | Non
 
 
 def _chat(body: JsonObject) -> Request:
-    return Request(path=CHAT, body=dumps(body).encode())
+    return Request(path=CHAT_PATH, body=dumps(body).encode())
 
 
 def _exchange(step: str, body: JsonObject, sent: SendResult) -> Exchange:

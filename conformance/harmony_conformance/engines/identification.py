@@ -6,18 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harmony_conformance.engines.diagnosis import (
-    MODELS,
-    REFUSED_KEY,
+    MODELS_PATH,
+    REFUSED_KEY_STATUSES,
     EndpointUnusableError,
     KeyRefusedError,
+    describe_missing_models,
+    describe_rate_limit,
+    describe_redirect,
     is_redirect,
     json_of,
-    no_model,
-    rate_limited,
-    redirect,
 )
 from harmony_conformance.engines.profiles import ENGINES, Engine
-from harmony_conformance.json_value import Json, at, items, text
+from harmony_conformance.json_value import Json, items, text, value_at
 from harmony_conformance.transport.client import SendRequest
 from harmony_conformance.transport.messages import Request, Response
 
@@ -29,19 +29,19 @@ class EngineSignature:
     """Signature of an engine in the response to a GET.
 
     Attributes:
-        holds: Predicate over the response and its JSON body.
-        version: Path of the version in the body; empty if the body has none.
+        matches: Predicate over the response and its JSON body.
+        version_path: Path of the version in the body; empty if the body has none.
     """
 
     engine: str
     path: str
-    holds: Callable[[Response, Json], bool]
-    about: str
-    version: tuple[str, ...] = ()
+    matches: Callable[[Response, Json], bool]
+    description: str
+    version_path: tuple[str, ...] = ()
 
 
 def _owned_by(owner: str) -> Callable[[Response, Json], bool]:
-    return lambda _, body: any(at(model, "owned_by") == owner for model in items(at(body, "data")))
+    return lambda _, body: any(value_at(model, "owned_by") == owner for model in items(value_at(body, "data")))
 
 
 def _server(name: str) -> Callable[[Response, Json], bool]:
@@ -49,17 +49,17 @@ def _server(name: str) -> Callable[[Response, Json], bool]:
 
 
 def _has(*names: str) -> Callable[[Response, Json], bool]:
-    return lambda response, body: response.is_success and all(at(body, name) is not None for name in names)
+    return lambda response, body: response.is_success and all(value_at(body, name) is not None for name in names)
 
 
-SIGNS: tuple[EngineSignature, ...] = (
-    EngineSignature("reference", MODELS, _server("harmony-conformance"), "the header `server`"),
-    EngineSignature("llamacpp", MODELS, _server("llama.cpp"), "the header `server`"),
-    EngineSignature("vllm", MODELS, _owned_by("vllm"), "`owned_by`"),
-    EngineSignature("sglang", MODELS, _owned_by("sglang"), "`owned_by`"),
-    EngineSignature("llamacpp", MODELS, _owned_by("llamacpp"), "`owned_by`"),
+SIGNATURES: tuple[EngineSignature, ...] = (
+    EngineSignature("reference", MODELS_PATH, _server("harmony-conformance"), "the header `server`"),
+    EngineSignature("llamacpp", MODELS_PATH, _server("llama.cpp"), "the header `server`"),
+    EngineSignature("vllm", MODELS_PATH, _owned_by("vllm"), "`owned_by`"),
+    EngineSignature("sglang", MODELS_PATH, _owned_by("sglang"), "`owned_by`"),
+    EngineSignature("llamacpp", MODELS_PATH, _owned_by("llamacpp"), "`owned_by`"),
     EngineSignature(
-        "tgi", "/info", lambda _, body: at(body, "router") == "text-generation-router", "`router`", ("version",)
+        "tgi", "/info", lambda _, body: value_at(body, "router") == "text-generation-router", "`router`", ("version",)
     ),
     EngineSignature("ollama", "/", lambda response, _: b"Ollama is running" in response.body, "the greeting"),
     EngineSignature("ollama", "/api/version", _has("version"), "`version`", ("version",)),
@@ -72,7 +72,7 @@ SIGNS: tuple[EngineSignature, ...] = (
 )
 """In order of detection: signatures in the model list first, and an engine's own before those that other engines copied."""
 
-VERSIONS = {"tgi": "/info", "ollama": "/api/version", "llamacpp": "/props", "sglang": "/server_info"}
+VERSION_PATHS = {"tgi": "/info", "ollama": "/api/version", "llamacpp": "/props", "sglang": "/server_info"}
 """Path of the version for engines without `/version`."""
 
 
@@ -99,48 +99,52 @@ async def identify(send: SendRequest, named: str | None, engine: Engine, *, is_o
         EndpointUnusableError: No HTTP response, a redirect, a rate limit, or neither a listed nor a named model.
         KeyRefusedError: The server rejected the API key.
     """
-    listed = await send(Request(method="GET", path=MODELS, body=b""))
+    listed = await send(Request(method="GET", path=MODELS_PATH, body=b""))
     if listed.response is None:
         detail = listed.failure.detail if listed.failure else "nothing was received"
         raise EndpointUnusableError(f"no HTTP response: {detail}")
-    if listed.response.status in REFUSED_KEY:
+    if listed.response.status in REFUSED_KEY_STATUSES:
         raise KeyRefusedError(listed.response.status)
     if is_redirect(listed.response):
-        raise EndpointUnusableError(redirect(listed.response))
-    if limited := rate_limited(listed.failure, listed.response):
+        raise EndpointUnusableError(describe_redirect(listed.response))
+    if limited := describe_rate_limit(listed.failure, listed.response):
         raise EndpointUnusableError(limited)
-    ids = (text(at(model, "id")) for model in items(at(json_of(listed.response), "data")))
+    ids = (text(value_at(model, "id")) for model in items(value_at(json_of(listed.response), "data")))
     models = [name for name in ids if name]
     if not models and not named and listed.failure is not None:
-        raise EndpointUnusableError(f"the response to GET {MODELS} was truncated: {listed.failure.detail}")
+        raise EndpointUnusableError(f"the response to GET {MODELS_PATH} was truncated: {listed.failure.detail}")
     if not models and not named:
-        raise EndpointUnusableError(no_model(listed.response))
-    answers = {MODELS: listed.response}
+        raise EndpointUnusableError(describe_missing_models(listed.response))
+    answers = {MODELS_PATH: listed.response}
     signature = await _detect_engine(send, answers) if is_open else None
     detected = ENGINES[signature.engine] if signature is not None else None
     return Identity(
         models=models,
         version=await _get_version(send, detected or engine, answers),
-        is_reference=SIGNS[0].holds(listed.response, None),
+        is_reference=SIGNATURES[0].matches(listed.response, None),
         engine=detected,
-        signatures=(f"{signature.about} at {signature.path}",) if signature is not None else (),
+        signatures=(f"{signature.description} at {signature.path}",) if signature is not None else (),
     )
 
 
 async def _detect_engine(send: SendRequest, answers: dict[str, Response]) -> EngineSignature | None:
-    for signature in SIGNS:
+    for signature in SIGNATURES:
         response = await _get(send, signature.path, answers)
-        if response is not None and signature.holds(response, json_of(response)):
+        if response is not None and signature.matches(response, json_of(response)):
             return signature
     return None
 
 
 async def _get_version(send: SendRequest, engine: Engine, answers: dict[str, Response]) -> str | None:
-    for path in dict.fromkeys((VERSIONS.get(engine.name, _VERSION), _VERSION)):
+    for path in dict.fromkeys((VERSION_PATHS.get(engine.name, _VERSION), _VERSION)):
         response = await _get(send, path, answers)
         body = json_of(response) if response is not None else None
-        places = [signature.version for signature in SIGNS if signature.path == path and signature.version]
-        if version := next((text(at(body, *place)) for place in [*places, ("version",)] if text(at(body, *place))), ""):
+        places = [
+            signature.version_path for signature in SIGNATURES if signature.path == path and signature.version_path
+        ]
+        if version := next(
+            (text(value_at(body, *place)) for place in [*places, ("version",)] if text(value_at(body, *place))), ""
+        ):
             return version
     return None
 

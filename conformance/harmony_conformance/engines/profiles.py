@@ -8,15 +8,15 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 
-from harmony_conformance.apis.api import CHAT
+from harmony_conformance.apis.api import CHAT_PATH
 
 _RENDER_SUFFIX = "/render"
-RENDER = f"{CHAT}{_RENDER_SUFFIX}"
+RENDER_PATH = f"{CHAT_PATH}{_RENDER_SUFFIX}"
 """Path at which vLLM returns the ids of a prompt."""
-DERENDER = f"{CHAT}/derender"
+DERENDER_PATH = f"{CHAT_PATH}/derender"
 """Path at which vLLM converts output ids to a chat completion."""
 
-METRICS = "/metrics"
+METRICS_PATH = "/metrics"
 """Path of a server's Prometheus metrics."""
 
 
@@ -40,22 +40,22 @@ class ScriptCapabilities:
     """Capabilities of a script method.
 
     Attributes:
-        go_past_stop: True if a script may continue after a token that ends the turn.
-        choose_chunks: True if a request can set the number of tokens in each event of a stream.
-        constrained_by: Request members that put a grammar on the sampler. A script that leaves the grammar ends there.
+        can_ignore_stop: True if a script may continue after a token that ends the turn.
+        can_choose_event_size: True if a request can set the number of tokens in each event of a stream.
+        grammar_members: Request members that put a grammar on the sampler. A script that leaves the grammar ends there.
     """
 
-    go_past_stop: bool = False
-    choose_chunks: bool = False
-    constrained_by: frozenset[str] = frozenset()
+    can_ignore_stop: bool = False
+    can_choose_event_size: bool = False
+    grammar_members: frozenset[str] = frozenset()
 
 
 _CAPABILITIES: Mapping[ScriptMethod, ScriptCapabilities] = MappingProxyType(
     {
-        ScriptMethod.REFERENCE: ScriptCapabilities(go_past_stop=True, choose_chunks=True),
-        ScriptMethod.DERENDER: ScriptCapabilities(go_past_stop=True, choose_chunks=True),
+        ScriptMethod.REFERENCE: ScriptCapabilities(can_ignore_stop=True, can_choose_event_size=True),
+        ScriptMethod.DERENDER: ScriptCapabilities(can_ignore_stop=True, can_choose_event_size=True),
         ScriptMethod.VLLM: ScriptCapabilities(
-            constrained_by=frozenset({"response_format", "tool_choice", "strict", "parallel_tool_calls"})
+            grammar_members=frozenset({"response_format", "tool_choice", "strict", "parallel_tool_calls"})
         ),
     }
 )
@@ -67,14 +67,14 @@ class PromptEndpoint:
 
     Attributes:
         extra: Member added to the request, with the value true.
-        ids: Path of the ids in the response, a list of numbers or of objects with `id`; empty if it returns text.
-        text: Path of the text in the response, with markers as text. It proves structure, not the tokens of markers.
+        ids_path: Path of the ids in the response, a list of numbers or of objects with `id`; empty if it returns text.
+        text_path: Path of the text in the response, with markers as text. It proves structure, not the tokens of markers.
     """
 
     path: str
     extra: str = ""
-    ids: tuple[str, ...] = ()
-    text: tuple[str, ...] = ()
+    ids_path: tuple[str, ...] = ()
+    text_path: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -88,25 +88,25 @@ class PromptEcho:
 
     Attributes:
         members: Members added to the request, each with the value true.
-        prompt: Path of the prompt text in the response or in a chunk. It proves as little as `PromptEndpoint.text`.
+        text_path: Path of the prompt text in the response or in a chunk. It proves as little as `PromptEndpoint.text_path`.
     """
 
     members: tuple[str, ...]
-    prompt: tuple[str, ...]
+    text_path: tuple[str, ...]
 
     @property
     def name(self) -> str:
         """Name in reports."""
-        return ".".join(self.prompt)
+        return ".".join(self.text_path)
 
 
-RENDERS = PromptEndpoint(path=RENDER, ids=("token_ids",))
+RENDER_ENDPOINT = PromptEndpoint(path=RENDER_PATH, ids_path=("token_ids",))
 """The prompt endpoint of vLLM: the ids that it feeds to the model or sends to the generating server."""
 
 
-def renders_at(path: str) -> PromptEndpoint:
+def render_endpoint(path: str) -> PromptEndpoint:
     """Return vLLM's prompt endpoint for the path of an API."""
-    return replace(RENDERS, path=f"{path}{_RENDER_SUFFIX}")
+    return replace(RENDER_ENDPOINT, path=f"{path}{_RENDER_SUFFIX}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,41 +152,41 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
                 name="reference",
                 ids_field="return_token_ids",
                 script_method=ScriptMethod.REFERENCE,
-                load_metric=LoadMetric(path=METRICS, name="harmony_requests_running"),
+                load_metric=LoadMetric(path=METRICS_PATH, name="harmony_requests_running"),
             ),
             Engine(
                 name="vllm",
                 ids_field="return_token_ids",
-                prompt_endpoint=RENDERS,
+                prompt_endpoint=RENDER_ENDPOINT,
                 script_method=ScriptMethod.VLLM,
-                load_metric=LoadMetric(path=METRICS, name="vllm:num_requests_running"),
+                load_metric=LoadMetric(path=METRICS_PATH, name="vllm:num_requests_running"),
             ),
             Engine(
                 name="ollama",
                 prompt_endpoint=PromptEndpoint(
-                    path=CHAT, extra="_debug_render_only", text=("_debug_info", "rendered_template")
+                    path=CHAT_PATH, extra="_debug_render_only", text_path=("_debug_info", "rendered_template")
                 ),
             ),
             Engine(
                 name="tgi",
-                prompt_endpoint=PromptEndpoint(path="/chat_tokenize", ids=("tokenize_response",)),
-                paths={"tgi": CHAT},
-                load_metric=LoadMetric(path=METRICS, name="tgi_batch_current_size"),
+                prompt_endpoint=PromptEndpoint(path="/chat_tokenize", ids_path=("tokenize_response",)),
+                paths={"tgi": CHAT_PATH},
+                load_metric=LoadMetric(path=METRICS_PATH, name="tgi_batch_current_size"),
             ),
             Engine(
                 name="llamacpp",
-                prompt_endpoint=PromptEndpoint(path="/apply-template", text=("prompt",)),
-                prompt_echo=PromptEcho(members=("verbose", "return_tokens"), prompt=("__verbose", "prompt")),
+                prompt_endpoint=PromptEndpoint(path="/apply-template", text_path=("prompt",)),
+                prompt_echo=PromptEcho(members=("verbose", "return_tokens"), text_path=("__verbose", "prompt")),
                 count_endpoint="/input_tokens",
-                load_metric=LoadMetric(path=METRICS, name="llamacpp:requests_processing"),
+                load_metric=LoadMetric(path=METRICS_PATH, name="llamacpp:requests_processing"),
                 reasoning_field="reasoning_content",
             ),
             Engine(
                 name="sglang",
                 ids_field="return_token_ids",
                 ids_in_streams=False,
-                prompt_endpoint=PromptEndpoint(path="/v1/tokenize", ids=("tokens",)),
-                load_metric=LoadMetric(path=METRICS, name="sglang:num_running_reqs"),
+                prompt_endpoint=PromptEndpoint(path="/v1/tokenize", ids_path=("tokens",)),
+                load_metric=LoadMetric(path=METRICS_PATH, name="sglang:num_running_reqs"),
                 reasoning_field="reasoning_content",
                 paths={"sglang-generate": "/generate"},
             ),
@@ -200,6 +200,6 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
 )
 
 
-def engine_at(host: str) -> Engine | None:
+def engine_for_host(host: str) -> Engine | None:
     """Return the provider of a host, None if unknown."""
     return next((engine for engine in ENGINES.values() if any(fnmatchcase(host, one) for one in engine.hosts)), None)

@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from harmony_conformance.engines.profiles import DERENDER, renders_at
-from harmony_conformance.engines.prompt_endpoint import shown_prompt
+from harmony_conformance.engines.profiles import DERENDER_PATH, render_endpoint
+from harmony_conformance.engines.prompt_endpoint import read_rendered_prompt
 from harmony_conformance.evidence.exchange import AnsweredBy, Exchange
-from harmony_conformance.evidence.expected_output import ENDINGS
-from harmony_conformance.json_value import Json, JsonObject, at, dumps, number, text
+from harmony_conformance.evidence.expected_output import GENERATION_END_TOKENS
+from harmony_conformance.json_value import Json, JsonObject, dumps, integer, text, value_at
 from harmony_conformance.transport.client import SendResult
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_ref import tokens
 
-Send = Callable[[Request], Awaitable[SendResult | None]]
+LimitedSend = Callable[[Request], Awaitable[SendResult | None]]
 """Function that sends a request; it returns None if the limit of requests is reached."""
 _ID = "chatcmpl-script"
-_WITH_REASON = ENDINGS - {tokens.RETURN}  # vLLM sets no stop_reason for the first end-of-sequence token
+_WITH_REASON = GENERATION_END_TOKENS - {tokens.RETURN}  # vLLM sets no stop_reason for the first end-of-sequence token
 _EVENTS = "text/event-stream"
 
 
@@ -31,7 +31,7 @@ def with_response(x: Exchange, sent: SendResult) -> Exchange:
     return replace(x, response=sent.response, failure=sent.failure, retry_waits=(*x.retry_waits, *sent.retry_waits))
 
 
-async def answer_in_halves(send: Send, asked: Exchange, event_tokens: int) -> Exchange | None:
+async def render_and_derender(send: LimitedSend, asked: Exchange, event_tokens: int) -> Exchange | None:
     """Return the exchange with its prompt and the response to its script, if any; None if no more may be sent.
 
     A stream has `event_tokens` tokens per event. A failed request on the way becomes the response.
@@ -41,13 +41,13 @@ async def answer_in_halves(send: Send, asked: Exchange, event_tokens: int) -> Ex
         return None
     rendered = replace(with_response(asked, sent), answered_by=AnsweredBy.RENDER)
     is_failed = rendered.response is None or not rendered.response.is_success or rendered.failure is not None
-    prompt = None if is_failed else shown_prompt(renders_at(asked.request.path), rendered.response_json)
+    prompt = None if is_failed else read_rendered_prompt(render_endpoint(asked.request.path), rendered.response_json)
     if prompt is None:
         return rendered
     x = replace(rendered, rendered_prompt=prompt)
     if x.script is None:
         return x
-    request_id = text(at(rendered.response_json, "request_id")) or _ID
+    request_id = text(value_at(rendered.response_json, "request_id")) or _ID
     x = replace(x, response=None, answered_by=AnsweredBy.DERENDER)
     if x.wants_stream:
         return await _streamed(send, x, request_id, event_tokens)
@@ -55,7 +55,7 @@ async def answer_in_halves(send: Send, asked: Exchange, event_tokens: int) -> Ex
     return None if sent is None else with_response(x, sent)
 
 
-async def _streamed(send: Send, x: Exchange, request_id: str, event_tokens: int) -> Exchange | None:
+async def _streamed(send: LimitedSend, x: Exchange, request_id: str, event_tokens: int) -> Exchange | None:
     states: dict[int, Json] = {}
     chunks: list[tuple[float, Json]] = []
     elapsed = 0.0
@@ -65,13 +65,13 @@ async def _streamed(send: Send, x: Exchange, request_id: str, event_tokens: int)
             return None
         if sent.failure is not None or sent.response is None or not sent.response.is_success:
             return with_response(x, sent)
-        step = given(replace(x, response=sent.response).chat_completion)
+        step = read_derendered_chunk(replace(x, response=sent.response).chat_completion)
         if step is None:
             return with_response(x, sent)
-        elapsed += sent.response.chunks[-1].at if sent.response.chunks else 0.0
+        elapsed += sent.response.chunks[-1].arrival_time if sent.response.chunks else 0.0
         chunk, states[event.index] = step
         chunks.append((elapsed, chunk))
-    return replace(x, response=framed(chunks))
+    return replace(x, response=as_event_stream(chunks))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ class TokenEvent:
     ids: tuple[int, ...]
     finish: str | None
 
-    def written(self) -> JsonObject:
+    def to_json(self) -> JsonObject:
         """Return the choice of a `generate` response."""
         last = self.ids[-1] if self.ids else None
         reason = last if self.finish == "stop" and last in _WITH_REASON else None
@@ -91,13 +91,13 @@ class TokenEvent:
 
 def render_request(x: Exchange) -> Request:
     """Return the request for the ids of the prompt."""
-    return replace(x.request, path=renders_at(x.request.path).path)
+    return replace(x.request, path=render_endpoint(x.request.path).path)
 
 
 def whole_request(x: Exchange, request_id: str = _ID) -> Request:
     """Return the request for the client's response to the whole output."""
     choices: list[Json] = [
-        TokenEvent(index=index, ids=x.output.ids or (), finish=_finish_reason(x)).written()
+        TokenEvent(index=index, ids=x.output.ids or (), finish=_finish_reason(x)).to_json()
         for index in range(_choices(x))
     ]
     response: JsonObject = {"request_id": request_id, "choices": choices}
@@ -106,7 +106,7 @@ def whole_request(x: Exchange, request_id: str = _ID) -> Request:
 
 def event_request(x: Exchange, event: TokenEvent, state: Json, request_id: str = _ID) -> Request:
     """Return the request for the client's chunk of one event. `state` comes from the response before, None for the first."""
-    chunk: JsonObject = {"request_id": request_id, "choices": [event.written()]}
+    chunk: JsonObject = {"request_id": request_id, "choices": [event.to_json()]}
     return _request(x, {"stream": True, "generate_chunk": chunk, "stream_state": state})
 
 
@@ -119,19 +119,19 @@ def events(x: Exchange, size: int) -> Iterator[TokenEvent]:
             yield TokenEvent(index=index, ids=ids[start : start + size], finish=finish)
 
 
-def given(answer: Json) -> tuple[Json, Json] | None:
+def read_derendered_chunk(answer: Json) -> tuple[Json, Json] | None:
     """Return the client's chunk and the parser state for the next event; None if the response lacks one."""
-    chunk, state = at(answer, "chunk"), at(answer, "stream_state")
+    chunk, state = value_at(answer, "chunk"), value_at(answer, "stream_state")
     return (chunk, state) if isinstance(chunk, dict) and isinstance(state, dict) else None
 
 
-def framed(chunks: Sequence[tuple[float, Json]]) -> Response:
+def as_event_stream(chunks: Sequence[tuple[float, Json]]) -> Response:
     """Return chunks and their arrival times as an event stream. The suite adds the framing, but no `[DONE]`."""
     return Response(
         status=200,
         headers={"content-type": _EVENTS},
         chunks=tuple(
-            Chunk(at=when, data=f"data: {dumps(chunk)}\n\n".encode("utf-8", "backslashreplace"))
+            Chunk(arrival_time=when, data=f"data: {dumps(chunk)}\n\n".encode("utf-8", "backslashreplace"))
             for when, chunk in chunks
         ),
     )
@@ -139,12 +139,12 @@ def framed(chunks: Sequence[tuple[float, Json]]) -> Response:
 
 def _request(x: Exchange, members: JsonObject) -> Request:
     body: JsonObject = {
-        "model": at(x.chat_request, "model"),
+        "model": value_at(x.chat_request, "model"),
         **members,
         "chat_request": x.chat_request,
         "prompt_token_ids": list(_prompt(x)),
     }
-    return replace(x.request, path=DERENDER, body=dumps(body).encode("utf-8", "backslashreplace"))
+    return replace(x.request, path=DERENDER_PATH, body=dumps(body).encode("utf-8", "backslashreplace"))
 
 
 def _prompt(x: Exchange) -> tuple[int, ...]:
@@ -154,9 +154,9 @@ def _prompt(x: Exchange) -> tuple[int, ...]:
 def _finish_reason(x: Exchange) -> str:
     """Return the finish reason of a generating server: `length` at the limit, unless the output ends with a stop token."""
     ids = x.output.ids or ()
-    is_ended = bool(ids) and ids[-1] in ENDINGS and at(x.chat_request, "ignore_eos") is not True
-    return "length" if not is_ended and x.limit is not None and len(ids) >= x.limit else "stop"
+    is_ended = bool(ids) and ids[-1] in GENERATION_END_TOKENS and value_at(x.chat_request, "ignore_eos") is not True
+    return "length" if not is_ended and x.max_output_tokens is not None and len(ids) >= x.max_output_tokens else "stop"
 
 
 def _choices(x: Exchange) -> int:
-    return max(number(at(x.chat_request, "n")) or 1, 1)
+    return max(integer(value_at(x.chat_request, "n")) or 1, 1)

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from harmony_conformance.apis.api import CHAT
+from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS
 from harmony_conformance.engines.profiles import ScriptMethod
-from harmony_conformance.engines.teleprompter.script import TRAILER, TeleprompterScriptError, write_script
+from harmony_conformance.engines.teleprompter.script import TRAILER_LENGTH, TeleprompterScriptError, write_script
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.expected_output import cut_at_stop, ends_a_turn
-from harmony_conformance.evidence.series_pairs import STREAMED, whole_and_streamed
-from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, text
+from harmony_conformance.evidence.series_pairs import STREAM_SUFFIX, stream_step_pairs
+from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, text, value_at
 from harmony_conformance.transport.messages import Request
 from harmony_ref import decode, encode_with_special_tokens, tokens
 
@@ -65,7 +65,7 @@ def with_script(body: JsonObject, script: Sequence[int], way: Scripting) -> Json
             return {**body, "messages": _messages_with_script(items(body.get("messages")), script, way.suffix_tokens)}
 
 
-def with_some_words(body: JsonObject, way: Scripting) -> JsonObject:
+def with_default_script(body: JsonObject, way: Scripting) -> JsonObject:
     """Return a request without a script, with a short answer for a teleprompter if the request can carry one."""
     if way.method is not ScriptMethod.TELEPROMPTER:
         return body
@@ -75,7 +75,7 @@ def with_some_words(body: JsonObject, way: Scripting) -> JsonObject:
         return body
 
 
-def with_beginning(body: JsonObject, begins: Sequence[int], way: Scripting) -> JsonObject:
+def with_forced_prefix(body: JsonObject, begins: Sequence[int], way: Scripting) -> JsonObject:
     """Return the request with a script for the beginning of the answer; the model generates the rest.
 
     A teleprompter ends the answer with `Fine.`, which is invalid JSON.
@@ -102,18 +102,18 @@ def _as_text(script: Sequence[int]) -> str:
 
 def _messages_with_script(messages: Sequence[Json], script: Sequence[int], suffixes: Mapping[str, int]) -> list[Json]:
     last = messages[-1] if messages else None
-    role = text(at(last, "role"))
+    role = text(value_at(last, "role"))
     if role not in suffixes:
         raise ScriptUnsupportedError(f"its last message (role {role or 'missing'}) cannot end with a script")
     end = _write_script(script, suffixes[role])
-    if suffixes[role] > TRAILER and dumps(end.strip()) != f'"{end.strip()}"':
+    if suffixes[role] > TRAILER_LENGTH and dumps(end.strip()) != f'"{end.strip()}"':
         raise ScriptUnsupportedError(f"its last message (role {role}) is quoted as JSON, which changes the script")
-    return [*messages[:-1], {**members(last), "content": _extended(at(last, "content"), end)}]
+    return [*messages[:-1], {**members(last), "content": _extended(value_at(last, "content"), end)}]
 
 
 def _prompt_with_script(prompt: Json, script: Sequence[int]) -> Json:
     """Return a Harmony prompt, text or ids, with the script at the end of its last complete message."""
-    ids = [one for token in items(prompt) if (one := number(token)) is not None]
+    ids = [one for token in items(prompt) if (one := integer(token)) is not None]
     written = prompt if isinstance(prompt, str) else decode(ids) if all(map(tokens.is_known, ids)) else ""
     before, mark, after = written.rpartition(_END)
     if not mark:
@@ -133,12 +133,12 @@ def _extended(content: Json, end: str) -> Json:
     if isinstance(content, str):
         return content + end
     parts = items(content)
-    if not parts or not isinstance(last := at(parts[-1], "text"), str):
+    if not parts or not isinstance(last := value_at(parts[-1], "text"), str):
         raise ScriptUnsupportedError("the content of its last message does not end with text")
     return [*parts[:-1], {**members(parts[-1]), "text": last + end}]
 
 
-def as_played(x: Exchange, way: Scripting) -> Exchange:
+def drop_unplayed_script(x: Exchange, way: Scripting) -> Exchange:
     """Return the exchange, without its script if the model did not play it.
 
     The proof are the returned ids of a teleprompter, else their number; never the text, which the checks judge. The number proves nothing if a grammar
@@ -148,25 +148,25 @@ def as_played(x: Exchange, way: Scripting) -> Exchange:
         return x
     if x.script is None:
         return replace(x, script_not_played=_NO_SCRIPT)
-    expected = cut_at_stop(x.script)[: x.limit]
+    expected = cut_at_stop(x.script)[: x.max_output_tokens]
     returned, usage = x.turn.output_ids, x.turn.usage
     if returned is None:
         count = usage.completion_tokens if usage is not None else None
-        is_plausible = not any(at(x.chat_request, name) for name in way.grammar_members)
+        is_plausible = not any(value_at(x.chat_request, name) for name in way.grammar_members)
     else:
         count, is_plausible = len(cut_at_stop(returned)), cut_at_stop(returned) == expected[: len(returned)]
     uncounted = int(returned is None and not way.counts_stop and ends_a_turn(expected))
-    is_played = is_plausible and (count in (None, len(expected) - uncounted) or x.meets_stop_string)
+    is_played = is_plausible and (count in (None, len(expected) - uncounted) or x.has_stop_string)
     return x if is_played else _without_script(x)
 
 
-def settled(series: Series) -> Series:
+def drop_unproven_stream_scripts(series: Series) -> Series:
     """Return the series, without the scripts of id-less streams whose unstreamed request was not played.
 
     A grammar may replace tokens of a teleprompter without changing their number, so the number does not prove a stream.
     """
     exchanges = dict(series.exchanges)
-    for whole, streamed in whole_and_streamed(series):
+    for whole, streamed in stream_step_pairs(series):
         x = exchanges[streamed]
         if exchanges[whole].script_not_played in ("", _NO_SCRIPT) or x.script is None:
             continue
@@ -178,26 +178,26 @@ def settled(series: Series) -> Series:
 def is_unproven(x: Exchange, way: Scripting) -> bool:
     """Return True if only the number of tokens suggests that a script was played, and a grammar may have replaced tokens.
 
-    Streams are excluded: the unstreamed response to the same request decides, see `settled`.
+    Streams are excluded: the unstreamed response to the same request decides, see `drop_unproven_stream_scripts`.
     """
     if way.method is not ScriptMethod.TELEPROMPTER or x.script is None or x.api == CHAT_COMPLETIONS.name:
         return False
-    has_grammar = any(at(x.chat_request, name) for name in ("tools", "response_format"))
+    has_grammar = any(value_at(x.chat_request, name) for name in ("tools", "response_format"))
     has_ids = x.turn is None or x.turn.output_ids is not None
-    return has_grammar and not has_ids and STREAMED not in x.step
+    return has_grammar and not has_ids and STREAM_SUFFIX not in x.step
 
 
-def in_chat(x: Exchange, asks_for_ids: Collection[str]) -> Exchange:
+def as_chat_completions(x: Exchange, asks_for_ids: Collection[str]) -> Exchange:
     """Return the same request for Chat Completions, with the members that request token ids."""
     body: JsonObject = {**members(x.chat_request), "stream": False, **dict.fromkeys(asks_for_ids, True)}
     body.pop("stream_options", None)
-    request = Request(path=CHAT, body=dumps(body).encode("utf-8", "backslashreplace"))
+    request = Request(path=CHAT_PATH, body=dumps(body).encode("utf-8", "backslashreplace"))
     return replace(x, api=CHAT_COMPLETIONS.name, request=request, response=None, failure=None)
 
 
-def as_proven(x: Exchange, shown: Exchange, way: Scripting) -> Exchange:
+def drop_refuted_script(x: Exchange, shown: Exchange, way: Scripting) -> Exchange:
     """Return the exchange, without its script unless the same request over Chat Completions, `shown`, played it."""
-    is_played = shown.turn is not None and as_played(shown, way).script is not None
+    is_played = shown.turn is not None and drop_unplayed_script(shown, way).script is not None
     return x if is_played else _without_script(x)
 
 

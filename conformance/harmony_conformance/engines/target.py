@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
-from harmony_conformance.engines.profiles import ENGINES, Engine, engine_at
+from harmony_conformance.engines.profiles import ENGINES, Engine, engine_for_host
 
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_.])?|[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?")
 _PATH = re.compile(r"[!-~]*")
@@ -24,36 +24,36 @@ class Target:
     """Engine and address of a target, or a recording.
 
     Attributes:
-        base: URL without `/v1`; None for the embedded server and for a recording.
+        base_url: URL without `/v1`; None for the embedded server and for a recording.
         replay: File of a recording to judge again.
-        is_open: True if the user gave only a URL, so that the engine is to be detected.
+        is_engine_unknown: True if the user gave only a URL, so that the engine is to be detected.
     """
 
     engine: Engine
-    base: str | None = None
+    base_url: str | None = None
     defects: tuple[str, ...] = ()
     replay: PurePath | None = None
-    is_open: bool = False
+    is_engine_unknown: bool = False
 
     @property
     def host(self) -> str:
         """Host and port, `embedded`, or the file name of a recording."""
         if self.replay is not None:
             return self.replay.name
-        return urlsplit(self.base).netloc if self.base is not None else "embedded"
+        return urlsplit(self.base_url).netloc if self.base_url is not None else "embedded"
 
     @property
     def is_local(self) -> bool:
         """True if requests stay on this machine."""
-        return is_loopback(self.base)
+        return is_loopback(self.base_url)
 
     def __str__(self) -> str:
         """Return the string that `parse_target` reads."""
         if self.replay is not None:
             return f"replay:{self.replay}"
-        if self.base is None:
+        if self.base_url is None:
             return self.engine.name + "".join(f":defect={defect}" for defect in self.defects)
-        return self.base if self.is_open else f"{self.engine.name}:{self.base}"
+        return self.base_url if self.is_engine_unknown else f"{self.engine.name}:{self.base_url}"
 
 
 def is_loopback(url: str | None) -> bool:
@@ -70,8 +70,8 @@ def parse_target(text: str) -> Target:
     text = text.strip()
     if text.startswith(("http://", "https://")):
         base = _base(text)
-        known = engine_at((urlsplit(base).hostname or "").lower())
-        return Target(engine=known or ENGINES["openai"], base=base, is_open=known is None)
+        known = engine_for_host((urlsplit(base).hostname or "").lower())
+        return Target(engine=known or ENGINES["openai"], base_url=base, is_engine_unknown=known is None)
     name, _, rest = text.partition(":")
     if name == "replay":
         if not rest:
@@ -88,7 +88,7 @@ def parse_target(text: str) -> Target:
         raise InvalidTargetError(
             f"invalid target {text!r}: expected a URL, for example {name}:http://127.0.0.1:8000/v1"
         )
-    return Target(engine=ENGINES[name], base=_base(rest))
+    return Target(engine=ENGINES[name], base_url=_base(rest))
 
 
 def _base(url: str) -> str:

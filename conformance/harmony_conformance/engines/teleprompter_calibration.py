@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from harmony_conformance.apis.api import CHAT
+from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS, Api
 from harmony_conformance.engines.profiles import ScriptMethod
-from harmony_conformance.engines.scripting import Scripting, as_played, with_script
+from harmony_conformance.engines.scripting import Scripting, drop_unplayed_script, with_script
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import JsonObject, dumps
 from harmony_conformance.transport.client import SendRequest
@@ -71,7 +71,7 @@ class CalibrationTarget:
 
     send: SendRequest
     api: Api = CHAT_COMPLETIONS
-    path: str = CHAT
+    path: str = CHAT_PATH
     shows_ids: bool = False
 
     async def ask(self, step: str, body: JsonObject, script: tuple[int, ...], way: Scripting) -> Exchange:
@@ -125,7 +125,7 @@ async def _find_trailer(
         trial = replace(way, suffix_tokens={role: trailer})
         x = await door.ask(f"script after {role}", body, _SCRIPT, trial)
         has_ids = x.turn is not None and x.turn.output_ids is not None
-        if (_completion_tokens(x) is not None or has_ids) and as_played(x, trial).script is not None:
+        if (_completion_tokens(x) is not None or has_ids) and drop_unplayed_script(x, trial).script is not None:
             return trailer, x, way.counts_stop
         if short is not None and trailer == short[0] + 1:
             return *short, False

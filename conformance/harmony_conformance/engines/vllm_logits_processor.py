@@ -137,7 +137,7 @@ class Logits(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Played:
+class _ScriptProgress:
     script: Script
     output: Sequence[int]
     """vLLM's list of output tokens, which grows in place. Its length is the position, even after a preemption, when the
@@ -154,7 +154,7 @@ class ScriptedLogits(LogitsProcessor):
 
     def __init__(self, vllm_config: object, device: object, is_pin_memory: object) -> None:
         del vllm_config, device, is_pin_memory
-        self._rows: dict[int, _Played] = {}
+        self._rows: dict[int, _ScriptProgress] = {}
 
     def is_argmax_invariant(self) -> bool:
         """Return False: vLLM skips argmax-invariant processors for greedy sampling."""
@@ -168,14 +168,14 @@ class ScriptedLogits(LogitsProcessor):
             self._rows.pop(row, None)
         for row, params, _prompt, output in batch_update.added:
             script = read_script(params.extra_args)
-            self._put(row, None if script is None else _Played(script=script, output=output))
+            self._put(row, None if script is None else _ScriptProgress(script=script, output=output))
         for source, target, direction in batch_update.moved:
             moved, replaced = self._rows.pop(source, None), self._rows.pop(target, None)
             self._put(target, moved)
             if direction.name == "SWAP":
                 self._put(source, replaced)
 
-    def _put(self, row: int, played: _Played | None) -> None:
+    def _put(self, row: int, played: _ScriptProgress | None) -> None:
         if played is None:
             self._rows.pop(row, None)
         else:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from harmony_conformance.apis.registry import OLLAMA, OLLAMA_GENERATE, RESPONSES
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import at
+from harmony_conformance.json_value import value_at
 
 _CONTENT = {OLLAMA.name: "messages", OLLAMA_GENERATE.name: "prompt"}
 
 
-def only_loads(x: Exchange) -> bool:
+def is_load_request(x: Exchange) -> bool:
     """Return True for a request to Ollama without messages or prompt, which only loads or unloads the model (docs/api.md of Ollama)."""
-    return x.api in _CONTENT and not at(x.request.json, _CONTENT[x.api])
+    return x.api in _CONTENT and not value_at(x.request.json, _CONTENT[x.api])
 
 
-def is_awaited(x: Exchange) -> bool:
+def is_background_receipt(x: Exchange) -> bool:
     """Return True for the receipt of a Responses request that runs in the background."""
-    in_background = x.api == RESPONSES.name and at(x.request.json, "background") is True
-    return in_background and at(x.response_json, "status") in ("queued", "in_progress")
+    in_background = x.api == RESPONSES.name and value_at(x.request.json, "background") is True
+    return in_background and value_at(x.response_json, "status") in ("queued", "in_progress")
 
 
-def says_nothing(x: Exchange) -> bool:
+def has_no_answer(x: Exchange) -> bool:
     """Return True if the response cannot have an answer, or not yet."""
-    return only_loads(x) or is_awaited(x)
+    return is_load_request(x) or is_background_receipt(x)

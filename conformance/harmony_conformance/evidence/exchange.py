@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 
 from harmony_conformance.apis.api import Framing
 from harmony_conformance.apis.chat_completion import Turn, read_completion, read_stream
-from harmony_conformance.apis.chat_stream import ChunkChoice, only_choice, streamed_choices
-from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, Api, api_named
+from harmony_conformance.apis.chat_stream import ChunkChoice, extract_choice, read_chunk_choices
+from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, Api, find_api
 from harmony_conformance.apis.text_fields import AnswerTexts, read_answers, read_streamed_answers
 from harmony_conformance.evidence.expected_output import (
-    ENDINGS,
+    GENERATION_END_TOKENS,
     Expectation,
     ExpectedOutput,
     FunctionCall,
-    read_ids,
+    parse_output,
     reconcile,
     strip_endoftext,
 )
@@ -33,7 +33,17 @@ from harmony_conformance.evidence.levels import (
     RenderedPrompt,
     Validity,
 )
-from harmony_conformance.json_value import InvalidJsonError, Json, at, dumps, items, members, number, object_in, text
+from harmony_conformance.json_value import (
+    InvalidJsonError,
+    Json,
+    dumps,
+    integer,
+    items,
+    members,
+    parse_object,
+    text,
+    value_at,
+)
 from harmony_conformance.prompts.prompt_parser import (
     ParsedPrompt,
     PromptMessage,
@@ -43,12 +53,12 @@ from harmony_conformance.prompts.prompt_parser import (
 )
 from harmony_conformance.runtime.caching import cached_property
 from harmony_conformance.transport.messages import Failure, Request, Response
-from harmony_conformance.transport.sse import EventStream, read_events, read_lines, retold
+from harmony_conformance.transport.sse import EventStream, read_events, read_lines, replace_values
 from harmony_ref import decode, tokens
 
 __all__ = [
-    "ACROSS",
     "ALL_APIS",
+    "API_SEPARATOR",
     "AnsweredBy",
     "Exchange",
     "OutputEvidence",
@@ -63,7 +73,7 @@ __all__ = [
 
 ALL_APIS = "all"
 """The API name of a series that used several APIs."""
-ACROSS = "@"
+API_SEPARATOR = "@"
 """The separator between step and API in the step names of such a series."""
 
 
@@ -127,23 +137,23 @@ class Exchange:
                 self,
                 choice=index,
                 response=replace(
-                    self.response, chunks=only_choice(self.response_json, self.events, self.response, index)
+                    self.response, chunks=extract_choice(self.response_json, self.events, self.response, index)
                 ),
             )
-            for index in range(1, self.choices)
+            for index in range(1, self.choice_count)
         )
 
     @cached_property
-    def choices(self) -> int:
+    def choice_count(self) -> int:
         """The number of choices in the response."""
         if self.stream is not None:
-            return len({choice.number or 0 for choice in self.chunk_choices})
-        return len(items(at(self.chat_completion, "choices")))
+            return len({choice.choice_index or 0 for choice in self.chunk_choices})
+        return len(items(value_at(self.chat_completion, "choices")))
 
     @cached_property
     def api_adapter(self) -> Api:
         """The adapter of `api`; that of Chat Completions for an unknown name."""
-        return api_named(self.api)
+        return find_api(self.api)
 
     @cached_property
     def chat_request(self) -> Json:
@@ -177,7 +187,7 @@ class Exchange:
         """The same events with each value translated to a `chat.completion.chunk`. None if the response is no stream."""
         if self.events is None or self.api == CHAT_COMPLETIONS.name:
             return self.events
-        return retold(self.events, self.api_adapter.read_events(event.value for event in self.events.events))
+        return replace_values(self.events, self.api_adapter.read_events(event.value for event in self.events.events))
 
     @cached_property
     def response_json(self) -> Json:
@@ -200,7 +210,7 @@ class Exchange:
     @cached_property
     def chunk_choices(self) -> tuple[ChunkChoice, ...]:
         """The choices of all chunks, in order of arrival."""
-        return streamed_choices(self.chunks)
+        return read_chunk_choices(self.chunks)
 
     @cached_property
     def turn(self) -> Turn | None:
@@ -213,7 +223,7 @@ class Exchange:
         if self.stream is not None:
             turn = read_stream(self.chunks) if self.chunk_choices else None
         else:
-            turn = read_completion(self.chat_completion) if items(at(self.chat_completion, "choices")) else None
+            turn = read_completion(self.chat_completion) if items(value_at(self.chat_completion, "choices")) else None
         if turn is None or self.answered_by is AnsweredBy.API:
             return turn
         return replace(turn, usage=None, prompt_ids=None, output_ids=None)
@@ -274,7 +284,7 @@ class Exchange:
         returned = _harmony_ids(self.turn.output_ids) if self.turn is not None else None
         count = self.turn.usage.completion_tokens if self.turn is not None and self.turn.usage is not None else None
         if self.script is not None:
-            ids = reconcile(self.script, returned, count, self.limit, ignores_eos=self.ignores_eos)
+            ids = reconcile(self.script, returned, count, self.max_output_tokens, ignores_eos=self.ignores_eos)
             return OutputEvidence(level=OutputLevel.SCRIPTED, ids=ids)
         lacks_headers = count is not None and returned is not None and count > len(returned)
         if returned is None or (lacks_headers and returned[:1] == (tokens.MESSAGE,)):
@@ -289,11 +299,11 @@ class Exchange:
         None if the expectation is for broken output: use `expectation` then.
         """
         ids = self.output.ids
-        if ids is None or self.meets_stop_string or self.script_not_played:
+        if ids is None or self.has_stop_string or self.script_not_played:
             return None
         if self.expectation is not None:
-            return self.expectation.must if self.expectation.is_whole else None
-        return read_ids(ids)
+            return self.expectation.required_output if self.expectation.is_well_formed else None
+        return parse_output(ids)
 
     @cached_property
     def expectation(self) -> Expectation | None:
@@ -301,9 +311,9 @@ class Exchange:
         ids = self.output.ids
         return self.expected if ids is not None and self.script in (ids, strip_endoftext(ids)) else None
 
-    def has_place_for(self, call: FunctionCall) -> bool:
+    def can_return_call(self, call: FunctionCall) -> bool:
         """Return True if the API can represent the call. APIs with arguments as an object cannot return other JSON values."""
-        return self.api_adapter.arguments_are_texts or object_in(call.arguments) is not None
+        return self.api_adapter.has_text_arguments or parse_object(call.arguments) is not None
 
     @property
     def reached_stop(self) -> bool | None:
@@ -311,21 +321,26 @@ class Exchange:
         ids = self.output.ids
         if ids is None or self.ignores_eos:
             return None
-        return (bool(ids) and ids[-1] in ENDINGS) or self.meets_stop_string
+        return (bool(ids) and ids[-1] in GENERATION_END_TOKENS) or self.has_stop_string
 
     @property
     def ignores_eos(self) -> bool:
         """True if the request has `ignore_eos`: generation then continues after stop tokens."""
-        return at(self.chat_request, "ignore_eos") is True
+        return value_at(self.chat_request, "ignore_eos") is True
 
     @property
     def hit_token_limit(self) -> bool:
-        """True if the emitted ids are known, reach `limit`, and do not end the turn."""
+        """True if the emitted ids are known, reach `max_output_tokens`, and do not end the turn."""
         ids = self.output.ids
-        return ids is not None and self.limit is not None and len(ids) >= self.limit and self.reached_stop is False
+        return (
+            ids is not None
+            and self.max_output_tokens is not None
+            and len(ids) >= self.max_output_tokens
+            and self.reached_stop is False
+        )
 
     @property
-    def meets_stop_string(self) -> bool:
+    def has_stop_string(self) -> bool:
         """True if the emitted text, special tokens included, contains a stop string of the request."""
         emitted = decode(self.output.ids or ())
         return any(one in emitted for one in self.stop_strings)
@@ -333,30 +348,30 @@ class Exchange:
     @cached_property
     def stop_strings(self) -> tuple[str, ...]:
         """The stop strings of the request (`stop`, one or a list)."""
-        stop = at(self.chat_request, "stop")
+        stop = value_at(self.chat_request, "stop")
         return tuple(string for one in (stop if isinstance(stop, list) else [stop]) if (string := text(one)))
 
     @cached_property
-    def limit(self) -> int | None:
+    def max_output_tokens(self) -> int | None:
         """The largest number of output tokens that the request allows. None for no limit, also if negative (llama.cpp's -1)."""
-        newer = number(at(self.chat_request, "max_completion_tokens"))
-        limit = newer if newer is not None else number(at(self.chat_request, "max_tokens"))
+        newer = integer(value_at(self.chat_request, "max_completion_tokens"))
+        limit = newer if newer is not None else integer(value_at(self.chat_request, "max_tokens"))
         return None if limit is None or limit < 0 else limit
 
     @property
     def wants_stream(self) -> bool:
         """True if the request asks for a stream."""
-        return at(self.chat_request, "stream") is True
+        return value_at(self.chat_request, "stream") is True
 
     @cached_property
     def messages(self) -> list[Json]:
         """The `messages` of the chat request, empty if missing."""
-        return items(at(self.chat_request, "messages"))
+        return items(value_at(self.chat_request, "messages"))
 
     @cached_property
     def tools(self) -> list[Json]:
         """The `tools` of the chat request, empty if missing."""
-        return items(at(self.chat_request, "tools"))
+        return items(value_at(self.chat_request, "tools"))
 
     @cached_property
     def error(self) -> Json:
@@ -389,5 +404,5 @@ class Series:
         return ALL_APIS if len(names) > 1 else next(iter(names), CHAT_COMPLETIONS.name)
 
 
-ODD = frozenset({Validity.INVALID, Validity.QUESTIONABLE})
+REFUSABLE_VALIDITIES = frozenset({Validity.INVALID, Validity.QUESTIONABLE})
 """The requests that a server may refuse."""

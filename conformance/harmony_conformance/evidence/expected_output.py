@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
+from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
 from harmony_ref import HarmonyError, Role, decode, parse, text_of, tokens
 
-FUNCTIONS = "functions."
+FUNCTIONS_PREFIX = "functions."
 _ANALYSIS = 35644  # the word `analysis` is one token
 _HEADER_WORDS = 3  # the most tokens of role and channel together
-CALLS_END_A_TURN = frozenset({tokens.RETURN, tokens.CALL})
-ENDINGS = CALLS_END_A_TURN | {tokens.ENDOFTEXT}
+TURN_END_TOKENS = frozenset({tokens.RETURN, tokens.CALL})
+GENERATION_END_TOKENS = TURN_END_TOKENS | {tokens.ENDOFTEXT}
 """The tokens that end generation: those of the format, and the vocabulary's `<|endoftext|>`."""
 
 
@@ -38,17 +38,17 @@ class ExpectedOutput:
         preambles: The texts of the commentary channel without recipient.
         finals: The texts of the final channel.
         calls: The function calls.
-        finish: The finish reason, or None if several are correct.
+        finish_reason: The finish reason, or None if several are correct.
     """
 
     reasoning: tuple[str, ...] = ()
     preambles: tuple[str, ...] = ()
     finals: tuple[str, ...] = ()
     calls: tuple[FunctionCall, ...] = ()
-    finish: str | None = None
+    finish_reason: str | None = None
 
     @property
-    def shown(self) -> tuple[str, ...]:
+    def user_texts(self) -> tuple[str, ...]:
         """The texts for the user: preambles, then finals."""
         return (*self.preambles, *self.finals)
 
@@ -58,64 +58,74 @@ class Expectation:
     """The hand-written expectation for the response to a script.
 
     Attributes:
-        must: The required texts and calls, each in its member.
-        anywhere: Texts of broken output, required either as content or as reasoning.
-        may_call: Optional calls.
-        never: Texts that no member may contain.
-        finish: The allowed finish reasons. Empty allows any.
-        is_whole: True for well-formed output: the response must contain nothing but `must`.
+        required_output: The required texts and calls, each in its member.
+        required_texts: Texts of broken output, required either as content or as reasoning.
+        optional_calls: Optional calls.
+        forbidden_texts: Texts that no member may contain.
+        finish_reason: The allowed finish reasons. Empty allows any.
+        is_well_formed: True for well-formed output: the response must contain nothing but `required_output`.
     """
 
-    must: ExpectedOutput
-    anywhere: tuple[str, ...] = ()
-    may_call: tuple[FunctionCall, ...] = ()
-    never: tuple[str, ...] = ()
-    finish: tuple[str, ...] = ()
-    is_whole: bool = True
+    required_output: ExpectedOutput
+    required_texts: tuple[str, ...] = ()
+    optional_calls: tuple[FunctionCall, ...] = ()
+    forbidden_texts: tuple[str, ...] = ()
+    finish_reasons: tuple[str, ...] = ()
+    is_well_formed: bool = True
 
 
-def read_row(row: Json) -> Expectation:
+def read_expectation(row: Json) -> Expectation:
     """Read a hand-written expectation from JSON.
 
     For well-formed output: `reasoning`, `preambles`, `finals` (arrays of texts), `calls` (`{name, arguments}`) and `finish`.
     For broken output: `must` (as above, with `anywhere`), `may` (with `calls`), `never` (an array of texts) and `finish`.
     """
-    finish = at(row, "finish")
-    must = at(row, "must") if "must" in members(row) else row
+    finish = value_at(row, "finish")
+    must = value_at(row, "must") if "must" in members(row) else row
     return Expectation(
-        must=ExpectedOutput(
-            reasoning=_texts(at(must, "reasoning")),
-            preambles=_texts(at(must, "preambles")),
-            finals=_texts(at(must, "finals")),
-            calls=_calls(at(must, "calls")),
+        required_output=ExpectedOutput(
+            reasoning=_texts(value_at(must, "reasoning")),
+            preambles=_texts(value_at(must, "preambles")),
+            finals=_texts(value_at(must, "finals")),
+            calls=_calls(value_at(must, "calls")),
         ),
-        anywhere=_texts(at(must, "anywhere")),
-        may_call=_calls(at(row, "may", "calls")),
-        never=_texts(at(row, "never")),
-        finish=(finish,) if isinstance(finish, str) else _texts(finish),
-        is_whole=not {"may", "never"} & set(members(row)),
+        required_texts=_texts(value_at(must, "anywhere")),
+        optional_calls=_calls(value_at(row, "may", "calls")),
+        forbidden_texts=_texts(value_at(row, "never")),
+        finish_reasons=(finish,) if isinstance(finish, str) else _texts(finish),
+        is_well_formed=not {"may", "never"} & set(members(row)),
     )
 
 
-def write_row(row: Expectation) -> Json:
-    """Return the JSON that `read_row` reads."""
+def write_expectation(row: Expectation) -> Json:
+    """Return the JSON that `read_expectation` reads."""
     members_of_must = {
-        "reasoning": list[Json](row.must.reasoning),
-        "preambles": list[Json](row.must.preambles),
-        "finals": list[Json](row.must.finals),
-        "calls": _call_objects(row.must.calls),
-        "anywhere": list[Json](row.anywhere),
+        "reasoning": list[Json](row.required_output.reasoning),
+        "preambles": list[Json](row.required_output.preambles),
+        "finals": list[Json](row.required_output.finals),
+        "calls": _call_objects(row.required_output.calls),
+        "anywhere": list[Json](row.required_texts),
     }
     must: JsonObject = {name: values for name, values in members_of_must.items() if values}
-    finish: JsonObject = {"finish": row.finish[0] if len(row.finish) == 1 else list(row.finish)} if row.finish else {}
-    if row.is_whole:
+    finish: JsonObject = (
+        {"finish": row.finish_reasons[0] if len(row.finish_reasons) == 1 else list(row.finish_reasons)}
+        if row.finish_reasons
+        else {}
+    )
+    if row.is_well_formed:
         return {**must, **finish}
-    return {"must": must, "may": {"calls": _call_objects(row.may_call)}, "never": list(row.never), **finish}
+    return {
+        "must": must,
+        "may": {"calls": _call_objects(row.optional_calls)},
+        "never": list(row.forbidden_texts),
+        **finish,
+    }
 
 
 def _calls(value: Json) -> tuple[FunctionCall, ...]:
     return tuple(
-        FunctionCall(name=text(at(call, "name")), arguments=text(at(call, "arguments"))) for call in items(value)
+        FunctionCall(name=text(value_at(call, "name")), arguments=text(value_at(call, "arguments")))
+        for call in items(value)
     )
 
 
@@ -125,12 +135,12 @@ def _call_objects(calls: Sequence[FunctionCall]) -> list[Json]:
 
 def cut_at_stop(ids: Sequence[int]) -> tuple[int, ...]:
     """Return the ids up to and including the first `<|return|>` or `<|call|>`, as an engine emits them."""
-    return tuple(ids[: next((place for place, token in enumerate(ids, 1) if token in CALLS_END_A_TURN), None)])
+    return tuple(ids[: next((place for place, token in enumerate(ids, 1) if token in TURN_END_TOKENS), None)])
 
 
 def ends_a_turn(ids: Sequence[int]) -> bool:
     """Return True if the last id is `<|return|>` or `<|call|>`."""
-    return len(ids) > 0 and ids[-1] in CALLS_END_A_TURN
+    return len(ids) > 0 and ids[-1] in TURN_END_TOKENS
 
 
 def reconcile(
@@ -151,7 +161,7 @@ def reconcile(
         ignores_eos: True if generation continues after stop tokens.
     """
     cut = (script if ignores_eos else cut_at_stop(script))[:limit]
-    is_open = bool(cut) and cut[-1] not in ENDINGS and not ignores_eos
+    is_open = bool(cut) and cut[-1] not in GENERATION_END_TOKENS and not ignores_eos
     # an engine adds this token to a script without a stop token
     ended = (*cut, tokens.ENDOFTEXT) if is_open and count == len(cut) + 1 else cut
     if returned is None or (count == len(cut) and returned != cut):
@@ -165,7 +175,7 @@ def reconcile(
     return cut[: max(count or 0, 0) or None]
 
 
-def read_ids(ids: Sequence[int]) -> ExpectedOutput | None:
+def parse_output(ids: Sequence[int]) -> ExpectedOutput | None:
     """Parse emitted ids with the reference.
 
     Return None for malformed ids, an unknown channel or recipient, and a special token inside a text.
@@ -189,7 +199,7 @@ def read_ids(ids: Sequence[int]) -> ExpectedOutput | None:
             and channel != "final"
             and "<|" not in recipient
         ):
-            calls.append(FunctionCall(name=recipient.removeprefix(FUNCTIONS), arguments=body))
+            calls.append(FunctionCall(name=recipient.removeprefix(FUNCTIONS_PREFIX), arguments=body))
         elif recipient is None or (channel == "final" and recipient in _JSON):
             by_channel[channel].append(body)
         else:
@@ -201,14 +211,14 @@ def read_ids(ids: Sequence[int]) -> ExpectedOutput | None:
         preambles=tuple(by_channel["commentary"]),
         finals=tuple(by_channel["final"]),
         calls=tuple(calls),
-        finish=_finish(ids, calls),
+        finish_reason=_finish(ids, calls),
     )
 
 
-_FUNCTION_RECIPIENT = re.compile(re.escape(FUNCTIONS) + r"\S+")
+_FUNCTION_RECIPIENT = re.compile(re.escape(FUNCTIONS_PREFIX) + r"\S+")
 
 
-def named_in(ids: Sequence[int]) -> frozenset[str]:
+def possible_function_names(ids: Sequence[int]) -> frozenset[str]:
     """Return all function names that a parser may read in a broken completion.
 
     These are the texts after `to=` or `to=functions.` up to a special token, cut after any word.
@@ -220,7 +230,7 @@ def named_in(ids: Sequence[int]) -> frozenset[str]:
 _RECIPIENT = re.compile(r"to=(?:functions\.)?(?!functions\.)([^<\n]{1,200})")
 
 
-def told_in_order(texts: Sequence[str], whole: str) -> bool:
+def has_texts_in_order(texts: Sequence[str], whole: str) -> bool:
     """Return True if `whole` consists of these texts in order, separated by white space only. A truncated last character may be missing."""
     rest = whole
     for expected in (one.rstrip(_REPLACEMENT) for one in texts):
@@ -237,13 +247,13 @@ _REPLACEMENT = "\ufffd"
 
 @dataclass(frozen=True, kw_only=True)
 class OutputTokenCounts:
-    """The number of emitted tokens that a client must see: `shown` in messages for the user, `called` in calls of tools."""
+    """The number of emitted tokens that a client must see: `user_texts` in messages for the user, `call_tokens` in calls of tools."""
 
-    shown: int = 0
-    called: int = 0
+    user_tokens: int = 0
+    call_tokens: int = 0
 
 
-def written_tokens(ids: Sequence[int]) -> OutputTokenCounts:
+def count_output_tokens(ids: Sequence[int]) -> OutputTokenCounts:
     """Count the tokens of contents outside the analysis channel, and of text without `<|message|>`.
 
     Headers are not counted, nor is a header that generation was cut in.
@@ -264,7 +274,7 @@ def written_tokens(ids: Sequence[int]) -> OutputTokenCounts:
             header.append(token)
         elif not private and not tokens.is_special(token):
             shown, called = (shown, called + 1) if calling else (shown + 1, called)
-    return OutputTokenCounts(shown=shown, called=called)
+    return OutputTokenCounts(user_tokens=shown, call_tokens=called)
 
 
 def _finish(ids: Sequence[int], calls: Sequence[FunctionCall]) -> str | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from harmony_conformance.json_value import ENVELOPED, Json, loads
+from harmony_conformance.json_value import MAX_LINE_DEPTH, Json, loads
 
 LINE_LIMIT = 64 * 1024 * 1024
 """The longest line that is read, in bytes."""
@@ -203,4 +203,4 @@ def parse_line(line: Line) -> Json:
         document = line.data.decode("utf-8")
     except UnicodeDecodeError as problem:
         raise LineEncodingError(problem.start) from None
-    return loads(document, deepest=ENVELOPED)
+    return loads(document, max_depth=MAX_LINE_DEPTH)

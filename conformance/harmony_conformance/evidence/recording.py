@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harmony_conformance.evidence.exchange import AnsweredBy, Exchange, PromptTokenCount, RenderedPrompt, Validity
-from harmony_conformance.evidence.expected_output import read_row, write_row
+from harmony_conformance.evidence.expected_output import read_expectation, write_expectation
 from harmony_conformance.json_value import (
     InvalidJsonError,
     Json,
     JsonObject,
-    at,
     dumps,
+    integer,
+    integers,
     items,
     loads,
     members,
-    number,
     text,
-    whole_numbers,
+    value_at,
 )
 from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, Request, Response
 from harmony_ref import encode, encode_with_special_tokens, tokens
@@ -54,7 +54,7 @@ def write_exchange(x: Exchange) -> JsonObject:
         "response": _write_response(x.response) if x.response is not None else None,
         "failure": {"kind": failure.kind.value, "detail": failure.detail} if failure is not None else None,
         "script": list(x.script) if x.script is not None else None,
-        "expected": write_row(x.expected) if x.expected is not None else None,
+        "expected": write_expectation(x.expected) if x.expected is not None else None,
         "unplayed": x.script_not_played or None,
         "rendered": {"source": rendered.source, "ids": list(rendered.ids)} if rendered is not None else None,
         "counted": {"source": counted.source, "tokens": counted.tokens} if counted is not None else None,
@@ -77,37 +77,37 @@ def read_exchange(line: Json, *, name: str = "") -> Exchange:
     Raises:
         InvalidRecordError: The value is not a recorded exchange.
     """
-    if not isinstance(at(line, "request"), dict):
+    if not isinstance(value_at(line, "request"), dict):
         raise NotAnExchangeError("no exchange: it has no member `request` that is an object")
-    script = at(line, "script")
-    expected = at(line, "expected")
-    rendered = at(line, "rendered")
-    count = number(at(line, "counted", "tokens"))
-    validity, answered_by = text(at(line, "validity")), text(at(line, "answered_by"))
+    script = value_at(line, "script")
+    expected = value_at(line, "expected")
+    rendered = value_at(line, "rendered")
+    count = integer(value_at(line, "counted", "tokens"))
+    validity, answered_by = text(value_at(line, "validity")), text(value_at(line, "answered_by"))
     return Exchange(
-        id=text(at(line, "id")) or name,
-        scenario=text(at(line, "scenario")) or "traffic",
-        step=text(at(line, "step")),
-        api=text(at(line, "api")) or "chat",
-        attempt=number(at(line, "try")) or 0,
-        engine=text(at(line, "engine")) or "openai",
-        started=text(at(line, "started")) or None,
+        id=text(value_at(line, "id")) or name,
+        scenario=text(value_at(line, "scenario")) or "traffic",
+        step=text(value_at(line, "step")),
+        api=text(value_at(line, "api")) or "chat",
+        attempt=integer(value_at(line, "try")) or 0,
+        engine=text(value_at(line, "engine")) or "openai",
+        started=text(value_at(line, "started")) or None,
         validity=Validity(validity) if validity in set(Validity) else Validity.UNKNOWN,
-        request=_read_request(at(line, "request")),
-        response=_read_response(at(line, "response")) if isinstance(at(line, "response"), dict) else None,
-        failure=_read_failure(at(line, "failure")),
+        request=_read_request(value_at(line, "request")),
+        response=_read_response(value_at(line, "response")) if isinstance(value_at(line, "response"), dict) else None,
+        failure=_read_failure(value_at(line, "failure")),
         script=read_script(script) if script is not None else None,
-        expected=read_row(expected) if expected is not None else None,
-        script_not_played=text(at(line, "unplayed")),
-        rendered_prompt=RenderedPrompt(source=text(at(rendered, "source")), ids=_ids(at(rendered, "ids")))
+        expected=read_expectation(expected) if expected is not None else None,
+        script_not_played=text(value_at(line, "unplayed")),
+        rendered_prompt=RenderedPrompt(source=text(value_at(rendered, "source")), ids=_ids(value_at(rendered, "ids")))
         if rendered is not None
         else None,
-        counted_prompt=PromptTokenCount(source=text(at(line, "counted", "source")), tokens=count)
+        counted_prompt=PromptTokenCount(source=text(value_at(line, "counted", "source")), tokens=count)
         if count is not None
         else None,
-        retry_waits=tuple(float(wait) for wait in items(at(line, "waited")) if isinstance(wait, int | float)),
-        concurrency=number(at(line, "together")),
-        from_log=at(line, "rebuilt") is True,
+        retry_waits=tuple(float(wait) for wait in items(value_at(line, "waited")) if isinstance(wait, int | float)),
+        concurrency=integer(value_at(line, "together")),
+        from_log=value_at(line, "rebuilt") is True,
         answered_by=AnsweredBy(answered_by) if answered_by in set(AnsweredBy) else AnsweredBy.API,
     )
 
@@ -123,16 +123,16 @@ def read_script(script: Json) -> tuple[int, ...]:
     if isinstance(script, str):
         return tuple(encode_with_special_tokens(script))
     if isinstance(script, list):
-        return whole_numbers(script) or tuple(token for piece in script for token in _piece(piece))
+        return integers(script) or tuple(token for piece in script for token in _piece(piece))
     raise InvalidRecordError("invalid script: expected a text, or a list of token ids and texts")
 
 
 def _piece(piece: Json) -> tuple[int, ...]:
     if isinstance(piece, str):
         return tuple(encode_with_special_tokens(piece))
-    if (token := number(piece)) is not None:
+    if (token := integer(piece)) is not None:
         return (token,)
-    ordinary = at(piece, "ordinary")
+    ordinary = value_at(piece, "ordinary")
     if isinstance(ordinary, str):
         return tuple(encode(ordinary))
     raise InvalidRecordError(
@@ -154,39 +154,43 @@ def _write_request(request: Request) -> JsonObject:
 
 def _read_request(value: Json) -> Request:
     return Request(
-        method=text(at(value, "method")) or "POST",
-        path=text(at(value, "path")) or "/v1/chat/completions",
-        headers=_headers(at(value, "headers")),
+        method=text(value_at(value, "method")) or "POST",
+        path=text(value_at(value, "path")) or "/v1/chat/completions",
+        headers=_headers(value_at(value, "headers")),
         body=_body(value) or b"",
     )
 
 
 def _write_response(response: Response) -> JsonObject:
     chunks: list[Json] = [
-        [round(chunk.at, 6), chunk.data.decode("utf-8", "surrogateescape")] for chunk in response.chunks
+        [round(chunk.arrival_time, 6), chunk.data.decode("utf-8", "surrogateescape")] for chunk in response.chunks
     ]
     return {"status": response.status, "headers": dict(response.headers), "chunks": chunks}
 
 
 def _read_response(value: Json) -> Response:
-    headers = dict(_headers(at(value, "headers")))
-    if isinstance(events := at(value, "events"), list):
+    headers = dict(_headers(value_at(value, "headers")))
+    if isinstance(events := value_at(value, "events"), list):
         headers.setdefault("content-type", "text/event-stream")
         texts = (event if isinstance(event, str) else dumps(event) for event in events)
         data = ("data: " + one.replace("\n", "\ndata: ") + "\n\n" for one in texts)
         chunks = tuple(
-            Chunk(at=index / 100, data=event.encode("utf-8", "surrogateescape")) for index, event in enumerate(data)
+            Chunk(arrival_time=index / 100, data=event.encode("utf-8", "surrogateescape"))
+            for index, event in enumerate(data)
         )
-    elif isinstance(at(value, "chunks"), list):
+    elif isinstance(value_at(value, "chunks"), list):
         chunks = tuple(
-            Chunk(at=_seconds(at(chunk, 0)), data=text(at(chunk, 1)).encode("utf-8", "surrogateescape"))
-            for chunk in items(at(value, "chunks"))
+            Chunk(
+                arrival_time=_seconds(value_at(chunk, 0)),
+                data=text(value_at(chunk, 1)).encode("utf-8", "surrogateescape"),
+            )
+            for chunk in items(value_at(value, "chunks"))
         )
     else:
         body = _body(value)
         headers.setdefault("content-type", "application/json")
-        chunks = (Chunk(at=0.0, data=body),) if body is not None else ()
-    return Response(status=number(at(value, "status")) or 200, headers=headers, chunks=chunks)
+        chunks = (Chunk(arrival_time=0.0, data=body),) if body is not None else ()
+    return Response(status=integer(value_at(value, "status")) or 200, headers=headers, chunks=chunks)
 
 
 def _body(value: Json) -> bytes | None:
@@ -201,16 +205,16 @@ def _headers(value: Json) -> Mapping[str, str]:
 
 
 def _read_failure(value: Json) -> Failure | None:
-    kind = text(at(value, "kind"))
+    kind = text(value_at(value, "kind"))
     if not kind:
         return None
     if kind not in set(FailureKind):
         raise InvalidRecordError(f"invalid failure: expected one of {', '.join(FailureKind)}, got {kind!r}")
-    return Failure(kind=FailureKind(kind), detail=text(at(value, "detail")))
+    return Failure(kind=FailureKind(kind), detail=text(value_at(value, "detail")))
 
 
 def _ids(value: Json) -> tuple[int, ...]:
-    ids = whole_numbers(items(value))
+    ids = integers(items(value))
     if ids is None or (ids and not (tokens.is_known(min(ids)) and tokens.is_known(max(ids)))):
         raise InvalidRecordError("invalid token ids: expected whole numbers of the Harmony vocabulary, 0 to 201088")
     return ids

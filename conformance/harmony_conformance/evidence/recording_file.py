@@ -10,7 +10,7 @@ from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.file_lines import Line, UnreadableLine, parse_line, read_lines
 from harmony_conformance.evidence.recording import DISCOVERY, InvalidRecordError, read_exchange
-from harmony_conformance.json_value import at
+from harmony_conformance.json_value import value_at
 
 
 class BrokenRecordingError(UsageError, ValueError):
@@ -44,16 +44,16 @@ def _read_line(path: Path, line: Line) -> Exchange | None:
     """Return the exchange of a line, or None for one of discovery."""
     try:
         value = parse_line(line)
-        if at(value, "kind") == DISCOVERY or at(value, "scenario") == DISCOVERY:
+        if value_at(value, "kind") == DISCOVERY or value_at(value, "scenario") == DISCOVERY:
             return None
-        if at(value, "kind") != "exchange":
+        if value_at(value, "kind") != "exchange":
             raise InvalidRecordError("invalid exchange: expected `exchange` in the member `kind`")
         return read_exchange(value)
     except ValueError as problem:
         raise BrokenRecordingError(f"{path}, line {line.number}: {problem}") from None
 
 
-def append_whole(file: FileIO, lines: bytes) -> None:
+def append_atomically(file: FileIO, lines: bytes) -> None:
     """Append lines to a recording, all or none: a truncated line would make it unreadable.
 
     Raises:

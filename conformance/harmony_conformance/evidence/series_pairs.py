@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from harmony_conformance.evidence.exchange import Exchange, Series
 
 
-def pair(series: Series, first: str, second: str) -> tuple[Exchange, Exchange] | None:
+def find_pair(series: Series, first: str, second: str) -> tuple[Exchange, Exchange] | None:
     """Return the exchanges of two steps, or None if one is missing or has no turn."""
     one, other = series.exchanges.get(first), series.exchanges.get(second)
     if one is None or other is None or one.turn is None or other.turn is None:
@@ -15,22 +15,22 @@ def pair(series: Series, first: str, second: str) -> tuple[Exchange, Exchange] |
     return one, other
 
 
-STREAMED = "+stream"
+STREAM_SUFFIX = "+stream"
 """The ending of the step name of a streamed request. A further ending names another chunking."""
 
 
-def whole_and_streamed(series: Series) -> Iterator[tuple[str, str]]:
+def stream_step_pairs(series: Series) -> Iterator[tuple[str, str]]:
     """Yield the step names of each request that was not streamed and of its streams, one or several per request."""
     for name in series.exchanges:
-        whole, streamed, _ = name.partition(STREAMED)
+        whole, streamed, _ = name.partition(STREAM_SUFFIX)
         if streamed and whole in series.exchanges:
             yield whole, name
 
 
-def same_requests(series: Series) -> Iterator[tuple[Exchange, Exchange]]:
+def same_request_pairs(series: Series) -> Iterator[tuple[Exchange, Exchange]]:
     """Yield pairs of answered exchanges with the same request: not streamed and streamed, `first` and `again`."""
-    for first, second in (*((step, step + STREAMED) for step in series.exchanges), ("first", "again")):
-        if (exchanges := pair(series, first, second)) is not None:
+    for first, second in (*((step, step + STREAM_SUFFIX) for step in series.exchanges), ("first", "again")):
+        if (exchanges := find_pair(series, first, second)) is not None:
             yield exchanges
 
 

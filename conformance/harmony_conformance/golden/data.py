@@ -19,7 +19,7 @@ from pathlib import Path
 
 from harmony_conformance.evidence.exchange import Series
 from harmony_conformance.evidence.recording import InvalidRecordError, read_exchange, read_script
-from harmony_conformance.json_value import InvalidJsonError, Json, at, items, loads, members, text
+from harmony_conformance.json_value import InvalidJsonError, Json, items, loads, members, text, value_at
 from harmony_conformance.judge.check import Outcome
 
 KINDS = {"pass": Outcome.PASS, "fail": Outcome.FAIL, "variant": Outcome.VARIANT, "na": Outcome.NOT_APPLICABLE}
@@ -81,7 +81,7 @@ def root() -> Path | Traversable:
     )
 
 
-def ids() -> Iterator[str]:
+def golden_file_ids() -> Iterator[str]:
     """Yield the ids of all golden files: each path below the folder, without the suffix."""
     for folder in sorted(root().iterdir(), key=lambda entry: entry.name):
         if folder.is_dir() and folder.name != "schema":
@@ -119,10 +119,10 @@ def read_example(data: bytes, *, check: str, name: str) -> Example:
         prefixes = ", ".join(f"{kind}-" for kind in KINDS)
         raise InvalidExampleError(f"invalid file name {check}/{name}: expected one of the prefixes {prefixes}")
     try:
-        value = with_ids(loads(data))
+        value = expand_token_ids(loads(data))
         exchanges = {
             step: read_exchange({**members(exchange), "step": step}, name=step or name)
-            for step, exchange in (members(at(value, "exchanges")) or {"": value}).items()
+            for step, exchange in (members(value_at(value, "exchanges")) or {"": value}).items()
         }
     except (InvalidJsonError, InvalidRecordError) as problem:
         raise InvalidExampleError(f"{check}/{name}: {problem}") from None
@@ -130,14 +130,14 @@ def read_example(data: bytes, *, check: str, name: str) -> Example:
         check=check,
         name=name,
         outcome=KINDS[kind],
-        comment=text(at(value, "comment")),
+        comment=text(value_at(value, "comment")),
         series=Series(name=name, exchanges=exchanges),
-        defects=tuple(map(text, items(at(value, "defects")))),
-        also_fails=frozenset(map(text, items(at(value, "also_fails")))),
+        defects=tuple(map(text, items(value_at(value, "defects")))),
+        also_fails=frozenset(map(text, items(value_at(value, "also_fails")))),
     )
 
 
-def with_ids(value: Json) -> Json:
+def expand_token_ids(value: Json) -> Json:
     """Replace each `{"$ids": text or pieces}` in the value by its list of token ids.
 
     Raises:
@@ -147,8 +147,8 @@ def with_ids(value: Json) -> Json:
         case {"$ids": pieces, **others} if not others:
             return list(read_script(pieces))
         case dict():
-            return {name: with_ids(member) for name, member in value.items()}
+            return {name: expand_token_ids(member) for name, member in value.items()}
         case list():
-            return [with_ids(item) for item in value]
+            return [expand_token_ids(item) for item in value]
         case _:
             return value

@@ -15,21 +15,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from harmony_conformance.apis.api import CHAT
+from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, Api
 from harmony_conformance.engines.profiles import ScriptMethod
-from harmony_conformance.evidence.exchange import ODD, Validity
-from harmony_conformance.evidence.expected_output import Expectation, read_row
+from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, Validity
+from harmony_conformance.evidence.expected_output import Expectation, read_expectation
 from harmony_conformance.evidence.recording import read_script
-from harmony_conformance.evidence.series_pairs import STREAMED
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
+from harmony_conformance.evidence.series_pairs import STREAM_SUFFIX
+from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
 from harmony_conformance.transport.messages import NO_HEADERS
 
 UNSCRIPTED_LIMIT = 2048
 """Token limit if neither the scenario nor a script determines it."""
 
 
-class Send(StrEnum):
+class SendMode(StrEnum):
     """Mode of a step: streamed, not streamed, or both."""
 
     BOTH = "both"
@@ -44,15 +44,15 @@ class Step:
     Attributes:
         script: Token ids that the model is made to emit.
         forced_prefix: Token ids at the start of the answer; the model continues freely after them.
-        raw: Exact body, with `{model}` as a placeholder of the model's name. None: the body is built from `request`.
+        raw_body: Exact body, with `{model}` as a placeholder of the model's name. None: the body is built from `request`.
         parallel_group: Name of a group of steps that are sent concurrently.
         pace: Seconds for each scripted token, on a server that supports it (the reference server).
-        shows_ids: True if token ids are requested, where the server supports that.
+        requests_token_ids: True if token ids are requested, where the server supports that.
         stream_chunk_sizes: Numbers of tokens in an event. The step is streamed once more for each, where supported.
-        event_tokens: The chunk size of an expanded step.
+        stream_chunk_size: The chunk size of an expanded step.
         continues_after_stop: True if the script continues after a token that ends the turn.
-        row: Id of the hand-written row that the step is made from.
-        leave_after: The client closes the connection after this number of events.
+        row_id: Id of the hand-written row that the step is made from.
+        disconnect_after_events: The client closes the connection after this number of events.
         wait_until_idle: Poll the server's number of running requests until it is 0 or these seconds have passed.
             Such a step sends no request.
         is_native: True if the request is in the format of the scenario's API, not a chat request to convert.
@@ -60,30 +60,30 @@ class Step:
 
     name: str
     request: JsonObject
-    send: Send = Send.BOTH
+    send_mode: SendMode = SendMode.BOTH
     script: tuple[int, ...] | None = None
     forced_prefix: tuple[int, ...] | None = None
     expected: Expectation | None = None
     validity: Validity = Validity.VALID
-    raw: Json = None
+    raw_body: Json = None
     method: str = "POST"
     headers: Mapping[str, str] = field(default_factory=lambda: NO_HEADERS)
     parallel_group: str | None = None
-    path: str = CHAT
+    path: str = CHAT_PATH
     pace: float | None = None
-    shows_ids: bool = True
+    requests_token_ids: bool = True
     stream_chunk_sizes: tuple[int, ...] = ()
-    event_tokens: int | None = None
+    stream_chunk_size: int | None = None
     continues_after_stop: bool = False
-    row: str | None = None
-    leave_after: int | None = None
+    row_id: str | None = None
+    disconnect_after_events: int | None = None
     wait_until_idle: float | None = None
     is_native: bool = False
 
     @property
     def is_streamed(self) -> bool:
         """True if this expanded step requests a stream."""
-        return self.send is Send.STREAM
+        return self.send_mode is SendMode.STREAM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,7 @@ class Scenario:
     """
 
     name: str
-    about: str
+    description: str
     exercises: frozenset[str]
     steps: tuple[Step, ...]
     needs_script: bool = False
@@ -126,13 +126,18 @@ def for_api(scenario: Scenario, api: Api) -> Scenario | None:
 
 
 def _is_chat_only(step: Step) -> bool:
-    is_plain = step.raw is None and step.path == CHAT and step.method == "POST" and not step.headers
-    return not is_plain or step.validity in ODD or step.wait_until_idle is not None or step.leave_after is not None
+    is_plain = step.raw_body is None and step.path == CHAT_PATH and step.method == "POST" and not step.headers
+    return (
+        not is_plain
+        or step.validity in REFUSABLE_VALIDITIES
+        or step.wait_until_idle is not None
+        or step.disconnect_after_events is not None
+    )
 
 
-def is_of_rows(scenario: Scenario) -> bool:
+def has_only_rows(scenario: Scenario) -> bool:
     """Return True if all steps of a scenario are hand-written rows."""
-    return all(step.row is not None for step in scenario.steps)
+    return all(step.row_id is not None for step in scenario.steps)
 
 
 def one_of_each_row(scenario: Scenario) -> Scenario:
@@ -140,26 +145,26 @@ def one_of_each_row(scenario: Scenario) -> Scenario:
     rows: set[str] = set()
     steps: list[Step] = []
     for step in scenario.steps:
-        if step.row is None or step.row not in rows:
+        if step.row_id is None or step.row_id not in rows:
             steps.append(replace(step, stream_chunk_sizes=()))
-        rows |= {step.row} if step.row is not None else set()
+        rows |= {step.row_id} if step.row_id is not None else set()
     return replace(scenario, steps=tuple(steps))
 
 
 _SCRIPT_ONLY = frozenset({ScriptMethod.VLLM, ScriptMethod.DERENDER, ScriptMethod.TELEPROMPTER})
 
 
-def why_not_sent(scenario: Scenario, script_by: ScriptMethod) -> str | None:
+def skip_reason(scenario: Scenario, script_by: ScriptMethod) -> str | None:
     """Return the reason to skip a scenario on an endpoint, or None. The reference server also answers without a script."""
     needs_script = scenario.needs_script and script_by is ScriptMethod.NONE
     if needs_script or (scenario.needs_unscripted_model and script_by in _SCRIPT_ONLY):
-        return needed_model(scenario)
-    if any(step.continues_after_stop for step in scenario.steps) and not script_by.capabilities.go_past_stop:
+        return model_requirement(scenario)
+    if any(step.continues_after_stop for step in scenario.steps) and not script_by.capabilities.can_ignore_stop:
         return "needs a script that continues after a token that ends the turn"
     if any(step.forced_prefix for step in scenario.steps) and script_by is ScriptMethod.DERENDER:
         return "needs a model that continues after the end of a script"
     constraints = {name for step in scenario.steps for name in _sampling_constraints(step.request)}
-    constraints &= script_by.capabilities.constrained_by
+    constraints &= script_by.capabilities.grammar_members
     if scenario.violates_grammar and constraints:
         names = ", ".join(sorted(constraints))
         return f"the server constrains its sampler by {names}, and the scripts violate that grammar"
@@ -168,17 +173,17 @@ def why_not_sent(scenario: Scenario, script_by: ScriptMethod) -> str | None:
 
 def _sampling_constraints(request: JsonObject) -> Iterator[str]:
     """Yield the members of a request by which a server may constrain its sampler."""
-    if text(at(request, "response_format", "type")).startswith("json"):
+    if text(value_at(request, "response_format", "type")).startswith("json"):
         yield "response_format"
     if request.get("tool_choice") not in (None, "auto", "none"):
         yield "tool_choice"
-    if any(at(tool, "function", "strict") is True for tool in items(request.get("tools"))):
+    if any(value_at(tool, "function", "strict") is True for tool in items(request.get("tools"))):
         yield "strict"
     if request.get("parallel_tool_calls") is False:
         yield "parallel_tool_calls"
 
 
-def needed_model(scenario: Scenario) -> str | None:
+def model_requirement(scenario: Scenario) -> str | None:
     """Return the requirement of a scenario on the model, or None if any model fits."""
     if scenario.needs_script:
         return "needs a scripted model"
@@ -195,55 +200,55 @@ def read_scenario(value: Json, name: str) -> Scenario:
     Raises:
         InvalidScenarioError: a member is missing or wrong.
     """
-    api = text(at(value, "api")) or CHAT_COMPLETIONS.name
+    api = text(value_at(value, "api")) or CHAT_COMPLETIONS.name
     if api not in APIS:
         raise InvalidScenarioError(f"{name}: invalid API {api!r}: expected one of {', '.join(APIS)}")
     is_native = api != CHAT_COMPLETIONS.name
-    steps = tuple(replace(_read_step(step, name), is_native=is_native) for step in items(at(value, "steps")))
+    steps = tuple(replace(_read_step(step, name), is_native=is_native) for step in items(value_at(value, "steps")))
     if not steps:
         raise InvalidScenarioError(f"{name}: no steps")
     return Scenario(
         name=name,
-        about=text(at(value, "about")),
-        exercises=frozenset(map(text, items(at(value, "exercises")))),
+        description=text(value_at(value, "about")),
+        exercises=frozenset(map(text, items(value_at(value, "exercises")))),
         steps=steps,
-        needs_script=at(value, "needs_script") is True,
-        needs_unscripted_model=at(value, "needs_own_words") is True,
-        exclusive=at(value, "alone") is True,
-        violates_grammar=at(value, "breaks_grammar") is True,
+        needs_script=value_at(value, "needs_script") is True,
+        needs_unscripted_model=value_at(value, "needs_own_words") is True,
+        exclusive=value_at(value, "alone") is True,
+        violates_grammar=value_at(value, "breaks_grammar") is True,
         api=api,
     )
 
 
 def _read_step(value: Json, name: str) -> Step:
-    step_name, expected = text(at(value, "as")), at(value, "expected")
+    step_name, expected = text(value_at(value, "as")), value_at(value, "expected")
     if not step_name:
         raise InvalidScenarioError(f"{name}: a step has no name (member `as`)")
     try:
         script, prefix = (
-            None if one is None else read_script(one) for one in (at(value, "script"), at(value, "begins"))
+            None if one is None else read_script(one) for one in (value_at(value, "script"), value_at(value, "begins"))
         )
-        send = Send(text(at(value, "send")) or "both")
-        validity = Validity(text(at(value, "validity")) or "valid")
+        send = SendMode(text(value_at(value, "send")) or "both")
+        validity = Validity(text(value_at(value, "validity")) or "valid")
     except ValueError as problem:
         raise InvalidScenarioError(f"{name}, step {step_name}: {problem}") from None
     return Step(
         name=step_name,
-        request=members(at(value, "request")),
-        send=send,
+        request=members(value_at(value, "request")),
+        send_mode=send,
         script=script,
         forced_prefix=prefix,
-        expected=read_row(expected) if expected is not None else None,
+        expected=read_expectation(expected) if expected is not None else None,
         validity=validity,
-        raw=at(value, "raw"),
-        method=text(at(value, "method")) or "POST",
-        headers={name.lower(): text(content) for name, content in members(at(value, "headers")).items()},
-        parallel_group=text(at(value, "together")) or None,
-        path=text(at(value, "path")) or CHAT,
-        pace=_seconds(at(value, "pace")),
-        shows_ids=at(value, "shows_ids") is not False,
-        leave_after=number(at(value, "leave_after")),
-        wait_until_idle=_seconds(at(value, "settles")),
+        raw_body=value_at(value, "raw"),
+        method=text(value_at(value, "method")) or "POST",
+        headers={name.lower(): text(content) for name, content in members(value_at(value, "headers")).items()},
+        parallel_group=text(value_at(value, "together")) or None,
+        path=text(value_at(value, "path")) or CHAT_PATH,
+        pace=_seconds(value_at(value, "pace")),
+        requests_token_ids=value_at(value, "shows_ids") is not False,
+        disconnect_after_events=integer(value_at(value, "leave_after")),
+        wait_until_idle=_seconds(value_at(value, "settles")),
     )
 
 
@@ -254,15 +259,21 @@ def _seconds(value: Json) -> float | None:
 def expand(scenario: Scenario) -> Iterator[Step]:
     """Yield the steps as they are sent: without streaming first, then streamed, then once for each chunk size."""
     for step in scenario.steps:
-        if step.send in (Send.BOTH, Send.WHOLE):
-            yield replace(step, send=Send.WHOLE)
-        if step.send in (Send.BOTH, Send.STREAM):
-            yield replace(step, name=step.name + (STREAMED if step.send is Send.BOTH else ""), send=Send.STREAM)
+        if step.send_mode in (SendMode.BOTH, SendMode.WHOLE):
+            yield replace(step, send_mode=SendMode.WHOLE)
+        if step.send_mode in (SendMode.BOTH, SendMode.STREAM):
+            yield replace(
+                step,
+                name=step.name + (STREAM_SUFFIX if step.send_mode is SendMode.BOTH else ""),
+                send_mode=SendMode.STREAM,
+            )
         for count in step.stream_chunk_sizes:
-            yield replace(step, name=f"{step.name}{STREAMED} by {count}", send=Send.STREAM, event_tokens=count)
+            yield replace(
+                step, name=f"{step.name}{STREAM_SUFFIX} by {count}", send_mode=SendMode.STREAM, stream_chunk_size=count
+            )
 
 
-def grouped(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
+def group_parallel_steps(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
     """Group the steps of each parallel group, in the order in which they are sent."""
     group: list[Step] = []
     for step in steps:

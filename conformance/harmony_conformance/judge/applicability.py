@@ -13,8 +13,8 @@ from functools import lru_cache
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.judge.check import Check, Comparison, Condition
 
-Unmet = Condition[Exchange] | Condition[Series]
-RAISED = object()
+AnyCondition = Condition[Exchange] | Condition[Series]
+CONDITION_RAISED = object()
 """Marks a subject on which a condition raised an exception."""
 
 
@@ -22,9 +22,9 @@ RAISED = object()
 class ConditionNode:
     """A condition, the places of all checks that evaluate it after the same conditions, and their further conditions."""
 
-    asks: Unmet
-    rules: list[int] = field(default_factory=list[int])
-    next: dict[Unmet, ConditionNode] = field(default_factory=dict["Unmet", "ConditionNode"])
+    condition: AnyCondition
+    rule_positions: list[int] = field(default_factory=list[int])
+    children: dict[AnyCondition, ConditionNode] = field(default_factory=dict["AnyCondition", "ConditionNode"])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,7 +32,7 @@ class ConditionIndex:
     """Checks in their order, and the roots of their conditions by subject: an exchange or a series."""
 
     rules: tuple[Check | Comparison, ...]
-    first: Mapping[type[Exchange | Series], tuple[ConditionNode, ...]]
+    roots: Mapping[type[Exchange | Series], tuple[ConditionNode, ...]]
 
     def unmet_nodes(self, subject: Exchange | Series, known: dict[object, bool]) -> tuple[ConditionNode, ...]:
         """Return the nodes whose condition does not hold.
@@ -44,19 +44,19 @@ class ConditionIndex:
         impossible, possible = _split_roots(self, kind)
         unmet, pending = [*impossible], [*possible]
         for node in pending:
-            condition = node.asks
+            condition = node.condition
             holds = known.get(condition)
             if holds is None:
                 try:
                     evaluate = condition.holds  # on its own line: `condition.holds()` would look for a method
                     holds = known[condition] = evaluate(subject)  # type: ignore[arg-type]
                 except Exception:  # noqa: BLE001 - it is raised again for each check that evaluates it, and reported
-                    known[RAISED] = True
+                    known[CONDITION_RAISED] = True
                     continue
             if not holds:
                 unmet.append(node)
-            elif node.next:
-                pending += node.next.values()
+            elif node.children:
+                pending += node.children.values()
         return tuple(unmet)
 
 
@@ -68,9 +68,9 @@ def _split_roots(index: ConditionIndex, kind: str | bool) -> tuple[list[Conditio
     """
     impossible: list[ConditionNode] = []
     possible: list[ConditionNode] = []
-    for node in index.first[Exchange if isinstance(kind, str) else Series]:
-        apis = node.asks.apis
-        can_hold = (apis is None or kind in apis) and (kind or not node.asks.is_series_only)
+    for node in index.roots[Exchange if isinstance(kind, str) else Series]:
+        apis = node.condition.apis
+        can_hold = (apis is None or kind in apis) and (kind or not node.condition.is_series_only)
         (possible if can_hold else impossible).append(node)
     return impossible, possible
 
@@ -78,17 +78,17 @@ def _split_roots(index: ConditionIndex, kind: str | bool) -> tuple[list[Conditio
 @lru_cache(maxsize=512)
 def build_index(rules: tuple[Check | Comparison, ...]) -> ConditionIndex:
     """Return the index of the conditions of some checks."""
-    roots: dict[type[Exchange | Series], dict[Unmet, ConditionNode]] = {Exchange: {}, Series: {}}
+    roots: dict[type[Exchange | Series], dict[AnyCondition, ConditionNode]] = {Exchange: {}, Series: {}}
     for place, rule in enumerate(rules):
         nodes = roots[rule.subject]
         for condition in rule.when:
-            node = nodes.setdefault(condition, ConditionNode(asks=condition))
-            node.rules.append(place)
-            nodes = node.next
-    return ConditionIndex(rules=rules, first={kind: tuple(nodes.values()) for kind, nodes in roots.items()})
+            node = nodes.setdefault(condition, ConditionNode(condition=condition))
+            node.rule_positions.append(place)
+            nodes = node.children
+    return ConditionIndex(rules=rules, roots={kind: tuple(nodes.values()) for kind, nodes in roots.items()})
 
 
 @lru_cache(maxsize=2048)
-def unmet_rules(nodes: tuple[ConditionNode, ...]) -> Mapping[int, Unmet]:
+def unmet_rules(nodes: tuple[ConditionNode, ...]) -> Mapping[int, AnyCondition]:
     """Return the places of the checks below some unmet nodes, each with the unmet condition."""
-    return {place: node.asks for node in nodes for place in node.rules}
+    return {place: node.condition for node in nodes for place in node.rule_positions}

@@ -62,7 +62,7 @@ class Finding:
     """
 
     message: ReportText
-    at: str = ""
+    location: str = ""
     expected: ReportText | None = None
     actual: ReportText | None = None
     excerpt: str | None = None
@@ -72,14 +72,14 @@ class Finding:
 
 def mismatch(message: ReportText, at: str, expected: ReportText, actual: ReportText, exchange: str = "") -> Finding:
     """Return a failure: at a place, another value than the expected one."""
-    return Finding(message=message, at=at, expected=expected, actual=actual, exchange=exchange)
+    return Finding(message=message, location=at, expected=expected, actual=actual, exchange=exchange)
 
 
 def variant(
     message: ReportText, *, where: str = "", expected: ReportText | None = None, actual: ReportText | None = None
 ) -> Finding:
     """Return a finding for a legitimate difference: it is reported, and never a failure."""
-    return Finding(message=message, at=where, expected=expected, actual=actual, verdict=Verdict.VARIANT)
+    return Finding(message=message, location=where, expected=expected, actual=actual, verdict=Verdict.VARIANT)
 
 
 class UnmetReason(StrEnum):
@@ -152,22 +152,30 @@ class CheckBase(Generic[Subject]):
 
 Check = CheckBase[Exchange]
 Comparison = CheckBase[Series]
-Body = Callable[[Subject], Iterator[Finding]]
-When = Condition[Subject] | tuple[Condition[Subject], ...]
+CheckFunction = Callable[[Subject], Iterator[Finding]]
+ConditionSpec = Condition[Subject] | tuple[Condition[Subject], ...]
 
 
-def check(severity: Severity, *, spec: str, when: When[Exchange]) -> Callable[[Body[Exchange]], Check]:
+def check(
+    severity: Severity, *, spec: str, when: ConditionSpec[Exchange]
+) -> Callable[[CheckFunction[Exchange]], Check]:
     """Turn a function on one exchange into a check."""
     return lambda body: _make_check(severity, spec, when, body, Exchange)
 
 
-def comparison(severity: Severity, *, spec: str, when: When[Series]) -> Callable[[Body[Series]], Comparison]:
+def comparison(
+    severity: Severity, *, spec: str, when: ConditionSpec[Series]
+) -> Callable[[CheckFunction[Series]], Comparison]:
     """Turn a function on a series into a check."""
     return lambda body: _make_check(severity, spec, when, body, Series)
 
 
 def _make_check(
-    severity: Severity, spec: str, when: When[Subject], body: Body[Subject], subject: type[Exchange | Series]
+    severity: Severity,
+    spec: str,
+    when: ConditionSpec[Subject],
+    body: CheckFunction[Subject],
+    subject: type[Exchange | Series],
 ) -> CheckBase[Subject]:
     requirement, _, reason = inspect.cleandoc(body.__doc__ or "").partition("\n")
     names = body.__module__.split(".")

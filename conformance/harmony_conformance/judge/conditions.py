@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harmony_conformance.apis.registry import CHAT_COMPLETIONS, COMPLETIONS, CONVERSATIONS, SGLANG_GENERATE, TGI
-from harmony_conformance.evidence.empty_answers import says_nothing
-from harmony_conformance.evidence.exchange import ODD, AnsweredBy, Exchange, Series, Validity
+from harmony_conformance.apis.registry import CHAT_COMPLETIONS, COMPLETIONS, CONVERSATION_APIS, SGLANG_GENERATE, TGI
+from harmony_conformance.evidence.empty_answers import has_no_answer
+from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, AnsweredBy, Exchange, Series, Validity
 from harmony_conformance.evidence.leaks import about_harmony
 from harmony_conformance.evidence.levels import METRICS_API as METRICS
-from harmony_conformance.evidence.series_pairs import pair, prompt_count, same_requests, whole_and_streamed
-from harmony_conformance.json_value import at, members, number, strings, text
+from harmony_conformance.evidence.series_pairs import find_pair, prompt_count, same_request_pairs, stream_step_pairs
+from harmony_conformance.json_value import integer, members, strings, text, value_at
 from harmony_conformance.judge.check import Condition, UnmetReason, condition, evidence, only_on, series_only
 from harmony_conformance.prompts.prompt_parser import Retention
-from harmony_conformance.prompts.token_injection import SPECIAL
+from harmony_conformance.prompts.token_injection import SPECIAL_TOKEN
 from harmony_conformance.runtime.caching import cached_view
 from harmony_conformance.transport.messages import FailureKind
 
-SERVER_ERROR = 500
-REFUSED = 400
+MIN_SERVER_ERROR_STATUS = 500
+MIN_ERROR_STATUS = 400
 _STOPPED_READING = frozenset({FailureKind.TIMEOUT, FailureKind.TOO_LARGE})  # the tester closed the connection
-_NOT_THE_ENDPOINT = frozenset(
+_NOT_ENDPOINT_FAILURES = frozenset(
     {FailureKind.CLIENT_LEFT, FailureKind.RATE_LIMITED, FailureKind.ACCESS_REFUSED, FailureKind.NOT_SENT}
 )
 
@@ -33,7 +33,12 @@ def is_conversation(x: Exchange) -> bool:
     Excluded are invalid and questionable requests, and streams that the client left: other checks cover them.
     Also excluded are requests that only load or unload a model, such as one to Ollama without messages, and background Responses.
     """
-    return x.api in CONVERSATIONS and x.validity not in ODD and not client_left(x) and not says_nothing(x)
+    return (
+        x.api in CONVERSATION_APIS
+        and x.validity not in REFUSABLE_VALIDITIES
+        and not client_left(x)
+        and not has_no_answer(x)
+    )
 
 
 @only_on(CHAT_COMPLETIONS.name)
@@ -47,23 +52,25 @@ def is_chat(x: Exchange) -> bool:
 @condition
 def is_completion(x: Exchange) -> bool:
     """ordinary exchanges on Chat Completions and on Completions, whose streams are framed alike"""
-    return is_chat.holds(x) or (x.api == COMPLETIONS.name and is_answering.holds(x))
+    return is_chat.holds(x) or (x.api == COMPLETIONS.name and is_generation.holds(x))
 
 
 @condition
-def is_answering(x: Exchange) -> bool:
+def is_generation(x: Exchange) -> bool:
     """ordinary exchanges on an API that takes messages, or that continues a prompt"""
-    return is_conversation.holds(x) or (x.api_adapter.is_raw and x.validity not in ODD and not client_left(x))
+    return is_conversation.holds(x) or (
+        x.api_adapter.is_raw and x.validity not in REFUSABLE_VALIDITIES and not client_left(x)
+    )
 
 
 @condition
-def is_told_when_done(x: Exchange) -> bool:
+def api_sends_done(x: Exchange) -> bool:
     """ordinary exchanges on APIs whose streams end with `data: [DONE]`: Chat Completions, Completions, TGI's Messages and SGLang's generate"""
-    return is_completion.holds(x) or (x.api in (TGI.name, SGLANG_GENERATE.name) and is_answering.holds(x))
+    return is_completion.holds(x) or (x.api in (TGI.name, SGLANG_GENERATE.name) and is_generation.holds(x))
 
 
 @condition
-def is_reporting(x: Exchange) -> bool:
+def api_reports_usage(x: Exchange) -> bool:
     """ordinary exchanges on an API with usage in its answers: those that take messages, and Completions"""
     return is_conversation.holds(x) or is_completion.holds(x)
 
@@ -76,7 +83,7 @@ def client_left(x: Exchange) -> bool:
 @condition
 def was_sent(x: Exchange) -> bool:
     """requests that the endpoint had the chance to answer"""
-    return x.api != METRICS and (x.failure is None or x.failure.kind not in _NOT_THE_ENDPOINT)
+    return x.api != METRICS and (x.failure is None or x.failure.kind not in _NOT_ENDPOINT_FAILURES)
 
 
 @condition
@@ -96,9 +103,13 @@ def blames_the_model(x: Exchange) -> bool:
 def is_server_error(x: Exchange) -> bool:
     """Return True for a 5xx status, or an error within a stream with a 5xx code or after the answer had begun."""
     if x.response is None or not x.response.is_success:
-        return x.response is not None and x.response.status >= SERVER_ERROR
-    code = number(at(x.error, "code")) or number(at(x.error, "http_status_code"))
-    return x.error is not None and x.stream is not None and (code >= SERVER_ERROR if code else x.turn is not None)
+        return x.response is not None and x.response.status >= MIN_SERVER_ERROR_STATUS
+    code = integer(value_at(x.error, "code")) or integer(value_at(x.error, "http_status_code"))
+    return (
+        x.error is not None
+        and x.stream is not None
+        and (code >= MIN_SERVER_ERROR_STATUS if code else x.turn is not None)
+    )
 
 
 @condition
@@ -122,7 +133,7 @@ def has_response(x: Exchange) -> bool:
 @condition
 def was_refused(x: Exchange) -> bool:
     """responses with a 4xx or 5xx status"""
-    return x.response is not None and x.response.status >= REFUSED
+    return x.response is not None and x.response.status >= MIN_ERROR_STATUS
 
 
 @condition
@@ -132,31 +143,31 @@ def was_answered(x: Exchange) -> bool:
 
 
 @condition
-def model_spoke(x: Exchange) -> bool:
+def was_answered_as_scripted(x: Exchange) -> bool:
     """answered requests whose script, if any, was played"""
     return was_answered.holds(x) and not x.script_not_played
 
 
 @condition
-def is_read(x: Exchange) -> bool:
+def api_parses_output(x: Exchange) -> bool:
     """answers of APIs that parse the output; those that only continue a prompt return it raw, with header words"""
     return not x.api_adapter.is_raw
 
 
 @condition
-def ended_well(x: Exchange) -> bool:
+def is_complete_answer(x: Exchange) -> bool:
     """answers that arrived completely and without an error"""
     return x.turn is not None and x.failure is None and x.error is None
 
 
 @condition
-def was_streamed(x: Exchange) -> bool:
+def has_full_api_stream(x: Exchange) -> bool:
     """streamed answers that were read to their end, as the server framed them"""
-    return came_in_chunks.holds(x) and x.answered_by is AnsweredBy.API
+    return has_full_stream.holds(x) and x.answered_by is AnsweredBy.API
 
 
 @condition
-def came_in_chunks(x: Exchange) -> bool:
+def has_full_stream(x: Exchange) -> bool:
     """streamed answers that were read to their end"""
     stopped_reading = x.failure is not None and x.failure.kind in _STOPPED_READING
     is_answered = x.stream is not None and x.response is not None and x.response.is_success
@@ -164,7 +175,7 @@ def came_in_chunks(x: Exchange) -> bool:
 
 
 @condition
-def wanted_a_stream(x: Exchange) -> bool:
+def is_accepted_stream_request(x: Exchange) -> bool:
     """requests for a stream that were accepted"""
     return x.wants_stream and x.response is not None and x.response.is_success and x.answered_by is AnsweredBy.API
 
@@ -172,7 +183,7 @@ def wanted_a_stream(x: Exchange) -> bool:
 @condition
 def streamed_a_call(x: Exchange) -> bool:
     """streamed answers with a tool call"""
-    return came_in_chunks.holds(x) and x.turn is not None and bool(x.turn.tool_calls)
+    return has_full_stream.holds(x) and x.turn is not None and bool(x.turn.tool_calls)
 
 
 @condition
@@ -184,29 +195,29 @@ def called_a_tool(x: Exchange) -> bool:
 @condition
 def forbade_tools(x: Exchange) -> bool:
     """answers to requests with `tool_choice: none` or without tools"""
-    return x.turn is not None and (at(x.chat_request, "tool_choice") == "none" or not x.tools)
+    return x.turn is not None and (value_at(x.chat_request, "tool_choice") == "none" or not x.tools)
 
 
 @condition
 def demands_a_call(x: Exchange) -> bool:
     """answers to requests with `tool_choice: required`, a named function or required allowed tools, unless the limit cut them or the script makes no call"""
-    choice = at(x.chat_request, "tool_choice")
-    is_cut = x.turn is not None and x.turn.was_broken_off
+    choice = value_at(x.chat_request, "tool_choice")
+    is_cut = x.turn is not None and x.turn.is_truncated
     scripts_no_call = x.script is not None and x.expected_output is not None and not x.expected_output.calls
-    is_required = choice == "required" or at(choice, "allowed_tools", "mode") == "required"
-    return (is_required or isinstance(at(choice, "function", "name"), str)) and not is_cut and not scripts_no_call
+    is_required = choice == "required" or value_at(choice, "allowed_tools", "mode") == "required"
+    return (is_required or isinstance(value_at(choice, "function", "name"), str)) and not is_cut and not scripts_no_call
 
 
 @condition
 def offered_tools(x: Exchange) -> bool:
     """requests that declare tools and do not forbid calls"""
-    return bool(x.tools) and at(x.chat_request, "tool_choice") != "none"
+    return bool(x.tools) and value_at(x.chat_request, "tool_choice") != "none"
 
 
 @condition
 def has_limit(x: Exchange) -> bool:
     """answers to requests with a token limit"""
-    return x.turn is not None and x.limit is not None
+    return x.turn is not None and x.max_output_tokens is not None
 
 
 @evidence
@@ -219,10 +230,10 @@ def has_usage(x: Exchange) -> bool:
 def should_have_usage(x: Exchange) -> bool:
     """answers that have to report usage: complete ones, and streams with `include_usage`, as they were on the wire"""
     return (
-        ended_well.holds(x)
+        is_complete_answer.holds(x)
         and not x.from_log
         and x.answered_by is AnsweredBy.API
-        and (x.stream is None or at(x.chat_request, "stream_options", "include_usage") is True)
+        and (x.stream is None or value_at(x.chat_request, "stream_options", "include_usage") is True)
     )
 
 
@@ -251,7 +262,7 @@ def ids_were_returned(x: Exchange) -> bool:
 
 
 @condition
-def leaves_the_end_to_the_model(x: Exchange) -> bool:
+def stops_at_eos(x: Exchange) -> bool:
     """requests without `ignore_eos`"""
     return not x.ignores_eos
 
@@ -265,7 +276,7 @@ def output_is_unknown(x: Exchange) -> bool:
 @condition
 def asks_for_raw_text(x: Exchange) -> bool:
     """requests for the model's text with its special tokens, or unparsed"""
-    return at(x.chat_request, "skip_special_tokens") is False or at(x.chat_request, "reasoning_format") in (
+    return value_at(x.chat_request, "skip_special_tokens") is False or value_at(x.chat_request, "reasoning_format") in (
         "none",
         "raw",
     )
@@ -278,7 +289,7 @@ def is_about_harmony(x: Exchange) -> bool:
 
 
 @condition
-def speaks_of_something_else(x: Exchange) -> bool:
+def is_unrelated_to_harmony(x: Exchange) -> bool:
     """requests that neither mention the Harmony format nor ask for raw text"""
     return not is_about_harmony.holds(x) and not asks_for_raw_text.holds(x)
 
@@ -286,11 +297,11 @@ def speaks_of_something_else(x: Exchange) -> bool:
 @condition
 def wants_one_choice(x: Exchange) -> bool:
     """requests for one choice"""
-    return at(x.chat_request, "n") in (None, 1)
+    return value_at(x.chat_request, "n") in (None, 1)
 
 
 @evidence
-def meaning_is_known(x: Exchange) -> bool:
+def expected_output_is_known(x: Exchange) -> bool:
     """answers whose output tokens are known to be well-formed, or have a hand-written expectation"""
     return x.turn is not None and x.expected_output is not None
 
@@ -298,24 +309,24 @@ def meaning_is_known(x: Exchange) -> bool:
 @evidence
 def has_row_for_broken_output(x: Exchange) -> bool:
     """answers to malformed output with a hand-written expectation"""
-    return x.turn is not None and x.expectation is not None and not x.expectation.is_whole
+    return x.turn is not None and x.expectation is not None and not x.expectation.is_well_formed
 
 
 def _expects(x: Exchange, part: str) -> bool:
     return x.expected_output is not None and bool(getattr(x.expected_output, part))
 
 
-def _meant(part: str, description: str) -> Condition[Exchange]:
+def _expects_part(part: str, description: str) -> Condition[Exchange]:
     return Condition(lambda x: _expects(x, part), description, UnmetReason.BEHAVIOUR)
 
 
-meant_reasoning = _meant("reasoning", "completions with reasoning")
-meant_preamble = _meant("preambles", "completions with a preamble")
-meant_final = _meant("finals", "completions with a final message")
+expects_reasoning = _expects_part("reasoning", "completions with reasoning")
+expects_preamble = _expects_part("preambles", "completions with a preamble")
+expects_final = _expects_part("finals", "completions with a final message")
 
 
 @condition
-def meant_call(x: Exchange) -> bool:
+def expects_call(x: Exchange) -> bool:
     """completions with a function call"""
     return _expects(x, "calls") and offered_tools.holds(x)
 
@@ -326,13 +337,13 @@ EFFORTS = ("low", "medium", "high")
 @condition
 def asks_effort(x: Exchange) -> bool:
     """answers to requests that set one of Harmony's reasoning efforts: low, medium, high"""
-    return x.turn is not None and at(x.chat_request, "reasoning_effort") in EFFORTS
+    return x.turn is not None and value_at(x.chat_request, "reasoning_effort") in EFFORTS
 
 
 @condition
 def asks_unknown_effort(x: Exchange) -> bool:
     """requests that set a reasoning effort that Harmony does not have"""
-    effort = at(x.chat_request, "reasoning_effort")
+    effort = value_at(x.chat_request, "reasoning_effort")
     return isinstance(effort, str) and effort not in EFFORTS and x.response is not None
 
 
@@ -345,43 +356,43 @@ def is_refused_or_shows_prompt(x: Exchange) -> bool:
 @condition
 def quotes_markers(x: Exchange) -> bool:
     """requests with special tokens spelled as text"""
-    return any(map(SPECIAL.search, (*texts_that_stay(x), *texts_that_may_stay(x))))
+    return any(map(SPECIAL_TOKEN.search, (*required_prompt_texts(x), *optional_prompt_texts(x))))
 
 
-def texts_that_stay(x: Exchange) -> Iterator[str]:
+def required_prompt_texts(x: Exchange) -> Iterator[str]:
     """Yield the texts of a request that have to be in the prompt: of messages, and of declared tools."""
     yield from (part.text for part in x.expected_parts if part.retention is Retention.PRESENT)
     if offered_tools.holds(x):
         yield from (word for tool in x.tools for word in strings(tool))
 
 
-def texts_that_may_stay(x: Exchange) -> Iterator[str]:
+def optional_prompt_texts(x: Exchange) -> Iterator[str]:
     """Yield the texts of a request that a server may leave out of the prompt.
 
     These are authors' names, reasoning, the effort, names of parameters, and the answer's schema.
     """
-    yield from (text(at(message, "name")) for message in x.messages)
+    yield from (text(value_at(message, "name")) for message in x.messages)
     yield from (part.text for part in x.expected_parts if part.retention is not Retention.PRESENT)
-    yield text(at(x.chat_request, "reasoning_effort"))
-    yield from strings(at(x.chat_request, "response_format"))
-    yield from (name for tool in x.tools for name in members(at(tool, "function", "parameters", "properties")))
+    yield text(value_at(x.chat_request, "reasoning_effort"))
+    yield from strings(value_at(x.chat_request, "response_format"))
+    yield from (name for tool in x.tools for name in members(value_at(tool, "function", "parameters", "properties")))
 
 
 @condition
-def ends_for_an_answer(x: Exchange) -> bool:
+def requests_new_message(x: Exchange) -> bool:
     """requests that do not end with an assistant message to continue"""
-    return at(x.messages[-1], "role") != "assistant" if x.messages else True
+    return value_at(x.messages[-1], "role") != "assistant" if x.messages else True
 
 
 @series_only
 @condition
 def has_whole_and_streamed(series: Series) -> bool:
     """requests that were sent both streamed and not"""
-    return any(pair(series, *names) is not None for names in whole_and_streamed(series))
+    return any(find_pair(series, *names) is not None for names in stream_step_pairs(series))
 
 
 @series_only
 @evidence
 def has_same_request_twice(series: Series) -> bool:
     """requests that were sent twice with counted prompts, once streamed, or repeated"""
-    return any(None not in map(prompt_count, pair) for pair in same_requests(series))
+    return any(None not in map(prompt_count, pair) for pair in same_request_pairs(series))

@@ -28,7 +28,7 @@ has_preamble_history = _has(PartKind.PREAMBLE, "requests with content next to a 
 
 
 @condition
-def says_all(x: Exchange) -> bool:
+def has_full_history(x: Exchange) -> bool:
     """requests that contain the whole conversation"""
     return has_whole_conversation(x.chat_request)
 

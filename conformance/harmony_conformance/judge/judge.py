@@ -12,25 +12,25 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS
-from harmony_conformance.evidence.exchange import ODD, AnsweredBy, Exchange, Series
+from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, AnsweredBy, Exchange, Series
 from harmony_conformance.evidence.levels import METRICS_API as METRICS
 from harmony_conformance.judge.applicability import (
-    RAISED,
+    CONDITION_RAISED,
+    AnyCondition,
     ConditionIndex,
     ConditionNode,
-    Unmet,
     build_index,
     unmet_rules,
 )
 from harmony_conformance.judge.check import Check, Comparison, Finding, Outcome, Severity, UnmetReason, Verdict
 from harmony_conformance.judge.clause import Clause
-from harmony_conformance.judge.conditions import is_chat, is_completion, is_told_when_done
+from harmony_conformance.judge.conditions import api_sends_done, is_chat, is_completion
 from harmony_conformance.runtime.caching import cached_property
 from harmony_conformance.transport.messages import FailureKind
 
-NOT_SHOWN = "not enough evidence: "
+NOT_ENOUGH_EVIDENCE = "not enough evidence: "
 """The beginning of the reason if an endpoint does not expose what a check examines."""
-_API_CONDITIONS = (is_chat, is_completion, is_told_when_done)
+_API_CONDITIONS = (is_chat, is_completion, api_sends_done)
 
 
 class Result(NamedTuple):
@@ -59,9 +59,9 @@ class Result(NamedTuple):
 class JudgedSubject:
     """An exchange or a series that checks run on, with the conditions evaluated on it so far."""
 
-    whole: Exchange | Series
+    exchange_or_series: Exchange | Series
     exchanges: tuple[Exchange, ...]
-    known: dict[object, bool] = field(default_factory=dict[object, bool])
+    condition_values: dict[object, bool] = field(default_factory=dict[object, bool])
 
 
 @dataclass(frozen=True)
@@ -85,12 +85,14 @@ class ScenarioSeries:
         """The subjects of each kind of check: every choice of every exchange, and the series."""
         choices = [x for one in self.series for whole in one.exchanges.values() for x in (whole, *whole.other_choices)]
         return {
-            Exchange: tuple([JudgedSubject(whole=x, exchanges=(x,)) for x in choices]),
-            Series: tuple([JudgedSubject(whole=one, exchanges=tuple(one.exchanges.values())) for one in self.series]),
+            Exchange: tuple([JudgedSubject(exchange_or_series=x, exchanges=(x,)) for x in choices]),
+            Series: tuple(
+                [JudgedSubject(exchange_or_series=one, exchanges=tuple(one.exchanges.values())) for one in self.series]
+            ),
         }
 
     @cached_property
-    def refused(self) -> tuple[str, ...]:
+    def rate_limited_ids(self) -> tuple[str, ...]:
         """The ids of the exchanges that were still rate limited after all retries."""
         return tuple(
             x.id
@@ -99,25 +101,28 @@ class ScenarioSeries:
             if x.failure is not None and x.failure.kind is FailureKind.RATE_LIMITED
         )
 
-    def sources(self, subjects: tuple[JudgedSubject, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def ids_and_evidence(self, subjects: tuple[JudgedSubject, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the exchange ids and the evidence levels of a result: the same for all checks that applied to the same subjects."""
-        if subjects not in self._sources_cache:
+        if subjects not in self._ids_and_evidence_cache:
             exchanges = [x for subject in subjects for x in subject.exchanges]
             levels = {f"prompt: {x.prompt.level}" for x in exchanges} | {f"output: {x.output.level}" for x in exchanges}
             levels |= {f"side by side: {x.concurrency}" for x in exchanges if x.concurrency is not None}
-            self._sources_cache[subjects] = tuple(dict.fromkeys(x.id for x in exchanges)), tuple(sorted(levels))
-        return self._sources_cache[subjects]
+            self._ids_and_evidence_cache[subjects] = (
+                tuple(dict.fromkeys(x.id for x in exchanges)),
+                tuple(sorted(levels)),
+            )
+        return self._ids_and_evidence_cache[subjects]
 
     @cached_property
-    def _sources_cache(self) -> dict[tuple[JudgedSubject, ...], tuple[tuple[str, ...], tuple[str, ...]]]:
+    def _ids_and_evidence_cache(self) -> dict[tuple[JudgedSubject, ...], tuple[tuple[str, ...], tuple[str, ...]]]:
         return {}
 
 
 def judge(
     series: Sequence[Series], checks: Iterable[Check | Comparison], exercises: frozenset[str] = frozenset()
 ) -> list[Result]:
-    """Return the results of all checks on one scenario, given the series of all its tries. See `judge_case`."""
-    return judge_case(ScenarioSeries(series), tuple(checks), exercises)
+    """Return the results of all checks on one scenario, given the series of all its tries. See `judge_scenario_series`."""
+    return judge_scenario_series(ScenarioSeries(series), tuple(checks), exercises)
 
 
 def judge_one(rule: Check | Comparison, series: Sequence[Series], *, exercised: bool) -> Result:
@@ -125,7 +130,7 @@ def judge_one(rule: Check | Comparison, series: Sequence[Series], *, exercised: 
     return judge(series, (rule,), frozenset({rule.id} if exercised else ()))[0]
 
 
-def judge_case(
+def judge_scenario_series(
     case: ScenarioSeries, rules: tuple[Check | Comparison, ...], exercises: frozenset[str] = frozenset()
 ) -> list[Result]:
     """Return the results of several checks on a scenario, in their order.
@@ -140,7 +145,7 @@ def judge_case(
     return results
 
 
-def judge_alone(x: Exchange, checks: Iterable[Check | Comparison]) -> list[Result]:
+def judge_exchange(x: Exchange, checks: Iterable[Check | Comparison]) -> list[Result]:
     """Return the results of all checks on one exchange."""
     return judge([Series(name=x.scenario, exchanges={x.step: x})], checks)
 
@@ -154,7 +159,7 @@ def judge_split(x: Exchange, index: ConditionIndex) -> tuple[tuple[Result, ...],
     return prepared.not_applicable, [result for _, result in applied]
 
 
-_SubjectUnmet = tuple[JudgedSubject, Mapping[int, Unmet]]
+_SubjectUnmet = tuple[JudgedSubject, Mapping[int, AnyCondition]]
 """A subject, and the places of the checks that do not apply to it, each with the unmet condition."""
 
 
@@ -177,12 +182,12 @@ def _evaluate(
 ) -> tuple[_PreparedResults, list[tuple[int, Result]]]:
     """Evaluate checks on a scenario. Return the prepared results, and the place and result of each check that was run."""
     unmet = {
-        kind: tuple([index.unmet_nodes(subject.whole, subject.known) for subject in subjects])
+        kind: tuple([index.unmet_nodes(subject.exchange_or_series, subject.condition_values) for subject in subjects])
         for kind, subjects in case.subjects.items()
     }
     # after a rate limit, the reason is determined for each check separately
     prepared = _prepare_results(
-        index, case.name, case.api, len(case.series), tuple(unmet.values()) if not case.refused else ()
+        index, case.name, case.api, len(case.series), tuple(unmet.values()) if not case.rate_limited_ids else ()
     )
     pairs = {kind: list(zip(case.subjects[kind], map(unmet_rules, many), strict=True)) for kind, many in unmet.items()}
     rules = index.rules
@@ -220,7 +225,7 @@ def _prepare_results(
     )
 
 
-def _applies_to(unmet: Iterable[Unmet]) -> str:
+def _applies_to(unmet: Iterable[AnyCondition]) -> str:
     return "applies to " + "; ".join(dict.fromkeys(needed.description for needed in unmet))
 
 
@@ -241,9 +246,9 @@ def _run_check(
             continue
         applied.append(subject)
         try:
-            if RAISED in subject.known:
-                rule.first_unmet(subject.whole)  # type: ignore[arg-type]  # raises again if it is a condition of this check
-            divergences = list(run(subject.whole))  # type: ignore[arg-type]  # a check runs on subjects of its kind
+            if CONDITION_RAISED in subject.condition_values:
+                rule.first_unmet(subject.exchange_or_series)  # type: ignore[arg-type]  # raises again if it is a condition of this check
+            divergences = list(run(subject.exchange_or_series))  # type: ignore[arg-type]  # a check runs on subjects of its kind
         except Exception as error:  # noqa: BLE001 - any exception of a check is reported as an error of that check
             errors.append(_error_text(error))
             continue
@@ -262,7 +267,7 @@ def _run_check(
             outcome, reason = _explain_unapplied(case, pairs, place, exercised=rule.id in exercises)
         except Exception as error:  # noqa: BLE001 - as above: a condition raised
             outcome, reason = Outcome.ERROR, _error_text(error)
-    exchanges, evidence = case.sources(tuple(applied))
+    exchanges, evidence = case.ids_and_evidence(tuple(applied))
     # positional, since keywords would double the cost
     return Result(
         rule.id,
@@ -291,16 +296,16 @@ def _locate(finding: Finding, exchanges: tuple[Exchange, ...]) -> Finding:
     if len(exchanges) != 1:
         return finding
     (x,) = exchanges
-    where = f"choice {x.choice}: {finding.at}" if x.choice else finding.at
-    return replace(finding, at=where, exchange=finding.exchange or x.id)
+    where = f"choice {x.choice}: {finding.location}" if x.choice else finding.location
+    return replace(finding, location=where, exchange=finding.exchange or x.id)
 
 
 def _explain_unapplied(
     case: ScenarioSeries, pairs: Sequence[_SubjectUnmet], place: int, *, exercised: bool
 ) -> tuple[Outcome, str]:
     """Return the outcome of a check that applied to no subject, and the reason."""
-    if case.refused:
-        return Outcome.INCONCLUSIVE, f"rate limited: {case.refused[0]}"
+    if case.rate_limited_ids:
+        return Outcome.INCONCLUSIVE, f"rate limited: {case.rate_limited_ids[0]}"
     conditions = [unmet[place] for _, unmet in pairs]
     reason = _applies_to(conditions) if pairs else "nothing was sent"
     sent = [x for subject, _ in pairs for x in subject.exchanges]
@@ -320,27 +325,27 @@ def _explain_unapplied(
         for x in sent
         if x.turn is None
         and x.api != METRICS
-        and x.validity not in ODD
+        and x.validity not in REFUSABLE_VALIDITIES
         and not (x.answered_by is AnsweredBy.RENDER and x.rendered_prompt is not None)
-        and not _why_not_sent(x)
+        and not _not_sent_reason(x)
     ]
     is_derendered = any(x.answered_by is AnsweredBy.DERENDER for x in sent)
     if unanswered and not (is_derendered and all(one is UnmetReason.EVIDENCE for one in reasons)):
         return Outcome.INCONCLUSIVE, f"no usable answer to {unanswered[0]} (see errors.valid_request_is_answered)"
-    unscripted = [detail for x in sent if (detail := _why_not_sent(x) or x.script_not_played)]
+    unscripted = [detail for x in sent if (detail := _not_sent_reason(x) or x.script_not_played)]
     if unscripted:
         return Outcome.NOT_APPLICABLE, unscripted[0]
     if UnmetReason.EVIDENCE in reasons:
-        return Outcome.NOT_APPLICABLE, NOT_SHOWN + reason
+        return Outcome.NOT_APPLICABLE, NOT_ENOUGH_EVIDENCE + reason
     return Outcome.INCONCLUSIVE, "the endpoint did not do what the scenario asks for: " + reason
 
 
-def _unmet_reason(unmet: Unmet, subject: JudgedSubject) -> UnmetReason:
+def _unmet_reason(unmet: AnyCondition, subject: JudgedSubject) -> UnmetReason:
     """Return the reason of an unmet condition: `EVIDENCE` if it would hold for an answer of the API itself."""
     sources = {x.answered_by for x in subject.exchanges}
     if sources <= {AnsweredBy.API}:
         return unmet.unmet_reason
-    target = subject.whole
+    target = subject.exchange_or_series
     if isinstance(target, Series):
         exchanges = {step: replace(x, answered_by=AnsweredBy.API) for step, x in target.exchanges.items()}
         target = replace(target, exchanges=exchanges)
@@ -349,12 +354,12 @@ def _unmet_reason(unmet: Unmet, subject: JudgedSubject) -> UnmetReason:
     return UnmetReason.EVIDENCE if sources == {AnsweredBy.RENDER} or unmet.holds(target) else unmet.unmet_reason  # type: ignore[arg-type]
 
 
-def _why_not_sent(x: Exchange) -> str:
+def _not_sent_reason(x: Exchange) -> str:
     """Return the reason why the client did not send a request, empty if it did."""
     return x.failure.detail if x.failure is not None and x.failure.kind is FailureKind.NOT_SENT else ""
 
 
-def worst(results: Iterable[Result], fails_on: frozenset[Severity]) -> Outcome:
+def run_outcome(results: Iterable[Result], fails_on: frozenset[Severity]) -> Outcome:
     """Return the outcome of a run: error, fail (at the severities in `fails_on`), or pass."""
     outcomes = {one.outcome for one in results if one.outcome is Outcome.ERROR or one.severity in fails_on}
     return next((outcome for outcome in (Outcome.ERROR, Outcome.FAIL) if outcome in outcomes), Outcome.PASS)

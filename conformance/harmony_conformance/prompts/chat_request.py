@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from harmony_conformance.json_value import Json, at, items, text
+from harmony_conformance.json_value import Json, items, text, value_at
 
-ALLOWED = "allowed_tools"
+ALLOWED_TOOLS = "allowed_tools"
 """The type, and a member, of a `tool_choice` that restricts calls to some of the offered functions."""
 
 
-def allows_some(request: Json) -> bool:
+def has_allowed_tools(request: Json) -> bool:
     """Return True if `tool_choice` lists the allowed functions."""
-    return at(request, "tool_choice", "type") == ALLOWED
+    return value_at(request, "tool_choice", "type") == ALLOWED_TOOLS
 
 
-def named(request: Json) -> frozenset[str]:
+def chosen_functions(request: Json) -> frozenset[str]:
     """Return the functions in `tool_choice`, required or allowed. Empty if every function is allowed.
 
     Reads the formats of Chat Completions and of Responses, which has the names without the object around them.
     """
-    choice = at(request, "tool_choice")
-    listed = [choice, *items(at(choice, ALLOWED, "tools")), *items(at(choice, "tools"))]
-    return frozenset(name for one in listed if (name := text(at(one, "function", "name")) or text(at(one, "name"))))
+    choice = value_at(request, "tool_choice")
+    listed = [choice, *items(value_at(choice, ALLOWED_TOOLS, "tools")), *items(value_at(choice, "tools"))]
+    return frozenset(
+        name for one in listed if (name := text(value_at(one, "function", "name")) or text(value_at(one, "name")))
+    )
 
 
-def may_be_called(request: Json, function: str) -> bool:
+def can_be_called(request: Json, function: str) -> bool:
     """Return True if `tool_choice` allows the function, whether or not the request offers it."""
-    return at(request, "tool_choice") != "none" and (not allows_some(request) or function in named(request))
+    return value_at(request, "tool_choice") != "none" and (
+        not has_allowed_tools(request) or function in chosen_functions(request)
+    )
 
 
 REASONING_FIELDS = ("reasoning", "reasoning_content", "thinking")
@@ -37,5 +41,5 @@ def content_text(value: Json) -> str | None:
     if isinstance(value, str):
         return value
     if isinstance(value, list):
-        return "".join(text(at(part, "text")) for part in value)
+        return "".join(text(value_at(part, "text")) for part in value)
     return None

@@ -1,7 +1,7 @@
 """Translate a chat request to a Harmony conversation (`harmony_ref.Message`), the input of every accepted rendering.
 
 The parts are those of `prompt_parser.expected_parts`. The official sources allow several conversations, for example with or without
-some reasoning; `RequestReading` selects one.
+some reasoning; `ConversationOptions` selects one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from itertools import groupby, takewhile
 
-from harmony_conformance.json_value import Json, at, dumps, items, loads, members, text
+from harmony_conformance.json_value import Json, dumps, items, loads, members, text, value_at
 from harmony_conformance.prompts.prompt_parser import PartKind, PromptPart, Retention, expected_parts
 from harmony_ref import (
     Author,
@@ -28,10 +28,10 @@ from harmony_ref import (
 EFFORTS = {effort.value.lower(): effort for effort in ReasoningEffort}
 """Harmony's reasoning efforts by their names in the API."""
 
-MUST_BE_KEPT = frozenset({Retention.PRESENT})
+REQUIRED_RETENTIONS = frozenset({Retention.PRESENT})
 """Retain only the reasoning that every source retains."""
 
-MAY_BE_KEPT = frozenset({Retention.PRESENT, Retention.EITHER})
+ALLOWED_RETENTIONS = frozenset({Retention.PRESENT, Retention.EITHER})
 """Retain all reasoning but that which every source drops."""
 
 _BETWEEN_INSTRUCTIONS = "\n\n"
@@ -40,24 +40,24 @@ _JSON = "<|constrain|>json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class RequestReading:
+class ConversationOptions:
     """The options by which accepted conversations for the same request differ.
 
     Attributes:
-        keeps: The retentions of the reasoning that is included.
-        joins: True if consecutive system and developer messages become one developer message.
-        instructs: The role of the first instructions. `system` appends them to the identity
+        retentions: The retentions of the reasoning that is included.
+        joins_instructions: True if consecutive system and developer messages become one developer message.
+        instructions_role: The role of the first instructions. `system` appends them to the identity
             (vLLM's VLLM_GPT_OSS_HARMONY_SYSTEM_INSTRUCTIONS).
         declares_formats: True if a response schema is declared to the model (`# Response Formats`).
     """
 
-    keeps: frozenset[Retention] = MUST_BE_KEPT
-    joins: bool = True
-    instructs: Role = Role.DEVELOPER
+    retentions: frozenset[Retention] = REQUIRED_RETENTIONS
+    joins_instructions: bool = True
+    instructions_role: Role = Role.DEVELOPER
     declares_formats: bool = True
 
 
-def conversation_of(request: Json, reading: RequestReading, *, date: str | None) -> tuple[Message, ...]:
+def conversation_of(request: Json, reading: ConversationOptions, *, date: str | None) -> tuple[Message, ...]:
     """Return the messages of the prompt. An unknown effort is read as medium, the default.
 
     Args:
@@ -85,16 +85,16 @@ def cache_key(request: Json) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def _cached_conversation(key: str, reading: RequestReading, date: str | None) -> tuple[Message, ...]:
+def _cached_conversation(key: str, reading: ConversationOptions, date: str | None) -> tuple[Message, ...]:
     return _conversation(loads(key), reading, date)
 
 
-def _conversation(request: Json, reading: RequestReading, date: str | None) -> tuple[Message, ...]:
-    effort = EFFORTS.get(text(at(request, "reasoning_effort")), ReasoningEffort.MEDIUM)
+def _conversation(request: Json, reading: ConversationOptions, date: str | None) -> tuple[Message, ...]:
+    effort = EFFORTS.get(text(value_at(request, "reasoning_effort")), ReasoningEffort.MEDIUM)
     system = SystemContent(reasoning_effort=effort, conversation_start_date=date)
     system = reduce(SystemContent.with_tools, built_in_tools(request), system)
     messages = list(_messages(request, reading))
-    if reading.instructs is Role.SYSTEM:
+    if reading.instructions_role is Role.SYSTEM:
         leading = list(takewhile(lambda message: message.author.role is Role.DEVELOPER, messages))
         parts = (part for message in leading for part in message.content if isinstance(part, DeveloperContent))
         texts = [system.model_identity or "", *(part.instructions or "" for part in parts)]
@@ -108,18 +108,18 @@ _BUILT_IN = {"browser": ToolNamespaceConfig.browser(), "python": ToolNamespaceCo
 
 def built_in_tools(request: Json) -> tuple[ToolNamespaceConfig, ...]:
     """Return the built-in tools that a request enables by `builtin_tools`, a variable of the published chat template."""
-    names = map(text, items(at(request, "chat_template_kwargs", "builtin_tools")))
+    names = map(text, items(value_at(request, "chat_template_kwargs", "builtin_tools")))
     return tuple(_BUILT_IN[name] for name in dict.fromkeys(names) if name in _BUILT_IN)
 
 
-def _messages(request: Json, reading: RequestReading) -> Iterator[Message]:
-    parts = (part for part in expected_parts(request) if part.retention in reading.keeps)
+def _messages(request: Json, reading: ConversationOptions) -> Iterator[Message]:
+    parts = (part for part in expected_parts(request) if part.retention in reading.retentions)
     for kind, run in groupby(parts, key=lambda part: part.kind):
         if kind is not PartKind.INSTRUCTIONS:
             yield from map(_message, run)
             continue
         texts = [part.text for part in run if part.text]
-        for instructions in [_BETWEEN_INSTRUCTIONS.join(texts)] if reading.joins and texts else texts:
+        for instructions in [_BETWEEN_INSTRUCTIONS.join(texts)] if reading.joins_instructions and texts else texts:
             yield Message(author=Role.DEVELOPER, content=DeveloperContent(instructions=instructions))
 
 
@@ -143,22 +143,22 @@ def _message(part: PromptPart) -> Message:
             return Message(author=Role.ASSISTANT, channel="final", content=part.text)
 
 
-def _declarations(request: Json, reading: RequestReading) -> DeveloperContent:
+def _declarations(request: Json, reading: ConversationOptions) -> DeveloperContent:
     declared = DeveloperContent()
-    tools = [] if at(request, "tool_choice") == "none" else items(at(request, "tools"))
+    tools = [] if value_at(request, "tool_choice") == "none" else items(value_at(request, "tools"))
     functions = [
         ToolDescription(
-            name=text(at(function, "name")),
-            description=text(at(function, "description")),
-            parameters=at(function, "parameters"),
+            name=text(value_at(function, "name")),
+            description=text(value_at(function, "description")),
+            parameters=value_at(function, "parameters"),
         )
         for tool in tools
-        if (function := at(tool, "function")) is not None
+        if (function := value_at(tool, "function")) is not None
     ]
     if functions:
         declared = declared.with_function_tools(functions)
-    if reading.declares_formats and at(request, "response_format", "type") == "json_schema":
-        answer = members(at(request, "response_format", "json_schema"))
+    if reading.declares_formats and value_at(request, "response_format", "type") == "json_schema":
+        answer = members(value_at(request, "response_format", "json_schema"))
         name, description = text(answer.get("name")), text(answer.get("description")) or None
         answer_format = ResponseFormat(name=name, schema=answer.get("schema"), description=description)
         declared = declared.with_response_format(answer_format)

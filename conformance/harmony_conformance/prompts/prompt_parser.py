@@ -11,26 +11,34 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import repeat, takewhile
 
-from harmony_conformance.json_value import Json, at, items, text
+from harmony_conformance.json_value import Json, items, text, value_at
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS, content_text
 from harmony_ref.explanation.prompt_reader import (
     ParsedPrompt,
     PromptMessage,
     RecipientPosition,
-    pieces,
+    format_ids,
     read_prompt,
-    runs,
-    show,
+    text_pieces,
+    token_runs,
 )
 
-__all__ = ["ParsedPrompt", "PromptMessage", "RecipientPosition", "pieces", "read_prompt", "runs", "show"]
+__all__ = [
+    "ParsedPrompt",
+    "PromptMessage",
+    "RecipientPosition",
+    "format_ids",
+    "read_prompt",
+    "text_pieces",
+    "token_runs",
+]
 
-INSTRUCTIONS = "# Instructions\n\n"
+INSTRUCTIONS_HEADING = "# Instructions\n\n"
 
 
 def has_whole_conversation(request: Json) -> bool:
     """Return True unless the request continues a conversation that the server stores (Responses API)."""
-    return not any(at(request, name) for name in ("previous_response_id", "conversation"))
+    return not any(value_at(request, name) for name in ("previous_response_id", "conversation"))
 
 
 class PartKind(StrEnum):
@@ -74,7 +82,7 @@ class PromptPart:
 
 def expected_parts(request: Json) -> tuple[PromptPart, ...]:
     """Return the parts of a chat request's messages, in order. Messages of an unknown role are omitted."""
-    messages = items(at(request, "messages"))
+    messages = items(value_at(request, "messages"))
     names: dict[str, str] = {}
     numbered = enumerate(zip(messages, _reasoning_retention(messages), strict=True))
     return tuple(part for index, (message, keep) in numbered for part in _parts_of(message, index, names, keep))
@@ -82,27 +90,32 @@ def expected_parts(request: Json) -> tuple[PromptPart, ...]:
 
 def _parts_of(message: Json, index: int, names: dict[str, str], keep: Retention) -> Iterator[PromptPart]:
     """Yield the parts of a message. `names` collects the function names by call id, for later results."""
-    content = _text_or_refusal(at(message, "content"))
+    content = _text_or_refusal(value_at(message, "content"))
     where = f"/messages/{index}/content"
-    match at(message, "role"):
+    match value_at(message, "role"):
         case "system" | "developer" | "user" as role:
             kind = PartKind.USER if role == "user" else PartKind.INSTRUCTIONS
             yield PromptPart(kind=kind, text=content or "", where=where)
         case "assistant":
-            calls = items(at(message, "tool_calls"))
-            if field := next((name for name in REASONING_FIELDS if text(at(message, name))), None):
+            calls = items(value_at(message, "tool_calls"))
+            if field := next((name for name in REASONING_FIELDS if text(value_at(message, name))), None):
                 at_field = f"/messages/{index}/{field}"
-                yield PromptPart(kind=PartKind.REASONING, text=text(at(message, field)), where=at_field, retention=keep)
+                yield PromptPart(
+                    kind=PartKind.REASONING, text=text(value_at(message, field)), where=at_field, retention=keep
+                )
             if content:
                 is_preamble = bool(calls) or _is_commentary(message)
                 yield PromptPart(kind=PartKind.PREAMBLE if is_preamble else PartKind.FINAL, text=content, where=where)
             for number, call in enumerate(calls):
-                name = text(at(call, "function", "name"))
-                names[text(at(call, "id"))] = name
-                at_call, arguments = f"/messages/{index}/tool_calls/{number}", text(at(call, "function", "arguments"))
+                name = text(value_at(call, "function", "name"))
+                names[text(value_at(call, "id"))] = name
+                at_call, arguments = (
+                    f"/messages/{index}/tool_calls/{number}",
+                    text(value_at(call, "function", "arguments")),
+                )
                 yield PromptPart(kind=PartKind.CALL, text=arguments, where=at_call, function=name)
         case "tool":
-            caller = names.get(text(at(message, "tool_call_id")))
+            caller = names.get(text(value_at(message, "tool_call_id")))
             yield PromptPart(kind=PartKind.RESULT, text=content or "", where=where, function=caller)
         case _:
             return
@@ -110,7 +123,7 @@ def _parts_of(message: Json, index: int, names: dict[str, str], keep: Retention)
 
 def _text_or_refusal(content: Json) -> str | None:
     if isinstance(content, list):
-        return "".join(text(at(part, "text")) or text(at(part, "refusal")) for part in content)
+        return "".join(text(value_at(part, "text")) or text(value_at(part, "refusal")) for part in content)
     return content_text(content)
 
 
@@ -121,7 +134,7 @@ def _reasoning_retention(messages: Sequence[Json]) -> Iterator[Retention]:
     - ABSENT up to the first final answer, if a user message is last.
     - EITHER in all other cases, on which the official sources differ.
     """
-    roles = [at(message, "role") for message in messages]
+    roles = [value_at(message, "role") for message in messages]
     loop_is_open = roles[-1:] == ["tool"]
     finals = [place for place, role in enumerate(roles) if role == "assistant" and _is_final(messages[place])]
     if not finals and not loop_is_open:
@@ -141,17 +154,17 @@ def _reasoning_retention(messages: Sequence[Json]) -> Iterator[Retention]:
 
 
 def _is_final(message: Json) -> bool:
-    if at(message, "role") != "assistant" or items(at(message, "tool_calls")) or _is_commentary(message):
+    if value_at(message, "role") != "assistant" or items(value_at(message, "tool_calls")) or _is_commentary(message):
         return False
-    return bool(_text_or_refusal(at(message, "content")))
+    return bool(_text_or_refusal(value_at(message, "content")))
 
 
 def _is_commentary(message: Json) -> bool:
     """Return True if the client marks a text as no final answer, by `phase` of the Responses API."""
-    return at(message, "phase") == "commentary"
+    return value_at(message, "phase") == "commentary"
 
 
 def _has_open_call(messages: Sequence[Json]) -> bool:
     """Return True if a call follows the last final answer. The official sources differ on such a new tool loop."""
     after_final = takewhile(lambda message: not _is_final(message), reversed(messages))
-    return any(items(at(message, "tool_calls")) for message in after_final)
+    return any(items(value_at(message, "tool_calls")) for message in after_final)

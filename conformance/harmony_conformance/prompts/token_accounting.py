@@ -18,7 +18,7 @@ from itertools import chain, combinations, product
 from operator import sub
 
 from harmony_conformance.json_value import loads
-from harmony_conformance.prompts.conversation import MAY_BE_KEPT, MUST_BE_KEPT, RequestReading
+from harmony_conformance.prompts.conversation import ALLOWED_RETENTIONS, REQUIRED_RETENTIONS, ConversationOptions
 from harmony_conformance.prompts.known_mistakes import (
     GROWTHS,
     MISTAKES,
@@ -42,18 +42,18 @@ class PromptForm:
     """An accepted form of prompts: a style, a reading that the sources allow, and whether calls have a content type."""
 
     style: Style
-    reading: RequestReading
-    types_calls: bool = True
+    options: ConversationOptions
+    has_call_types: bool = True
 
     def __str__(self) -> str:
         """Return the properties that a count can show."""
-        types = "" if self.types_calls else ", calls without content type"
-        place = ", instructions in the system message" if self.reading.instructs is Role.SYSTEM else ""
+        types = "" if self.has_call_types else ", calls without content type"
+        place = ", instructions in the system message" if self.options.instructions_role is Role.SYSTEM else ""
         return f"{self.style.name}{types}{place}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class MistakeGroup:
     """Mistakes that change all counts equally. `changes` has the tokens per request, relative to the base request."""
 
     mistakes: tuple[Mistake, ...]
@@ -61,11 +61,11 @@ class Group:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Requests:
+class RequestSet:
     """Request bodies by name. All count vectors have this order. `base` is the simplest request, to which others are compared."""
 
     bodies: tuple[tuple[str, bytes], ...]
-    base: str
+    base_name: str
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ class Requests:
 
     def relative(self, counts: Sequence[int]) -> tuple[int, ...]:
         """Subtract the base request's count from each count."""
-        base = counts[self.names.index(self.base)]
+        base = counts[self.names.index(self.base_name)]
         return tuple(count - base for count in counts)
 
 
@@ -82,28 +82,30 @@ class Requests:
 class PromptCostTable:
     """The prompt token counts of the requests in one form, or in several forms (by name) with equal counts."""
 
-    requests: Requests
+    requests: RequestSet
     form: PromptForm
-    forms: tuple[str, ...]
-    expected: tuple[int, ...]
+    form_names: tuple[str, ...]
+    expected_counts: tuple[int, ...]
 
     @cached_property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[MistakeGroup, ...]:
         """The mistakes that change a count, grouped by their changes. Needed only for wrong counts."""
         requests = self.requests
         by_changes: dict[tuple[int, ...], list[Mistake]] = {}
         for mistake in MISTAKES:
             wrong = tuple(count_in_form(body, self.form, mistake) for _, body in requests.bodies)
-            changes = tuple(map(sub, requests.relative(wrong), requests.relative(self.expected)))
+            changes = tuple(map(sub, requests.relative(wrong), requests.relative(self.expected_counts)))
             if any(changes):
                 by_changes.setdefault(changes, []).append(mistake)
-        return tuple(Group(mistakes=tuple(group), changes=changes) for changes, group in by_changes.items())
+        return tuple(MistakeGroup(mistakes=tuple(group), changes=changes) for changes, group in by_changes.items())
 
     @cached_property
     def growths(self) -> tuple[tuple[Growth, tuple[int, ...]], ...]:
         """The occurrences of each growth in each request, relative to the base request."""
-        conversations = [_correct_conversation(body, self.form.reading) for _, body in self.requests.bodies]
-        return tuple((growth, self.requests.relative(list(map(growth.number, conversations)))) for growth in GROWTHS)
+        conversations = [_correct_conversation(body, self.form.options) for _, body in self.requests.bodies]
+        return tuple(
+            (growth, self.requests.relative(list(map(growth.count_occurrences, conversations)))) for growth in GROWTHS
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,20 +113,20 @@ class CountExplanation:
     """An explanation of the reported counts, valid for some forms (by name).
 
     Attributes:
-        preamble: The tokens of every prompt that are not in the form; negative if tokens are missing.
+        extra_tokens: The tokens of every prompt that are not in the form; negative if tokens are missing.
         mistakes: Groups of mistakes, which explain the counts together. Mistakes of one group are indistinguishable.
         growth: A sentence about a part that is larger or smaller than in any form, or an empty text.
     """
 
-    forms: tuple[str, ...]
-    preamble: int
+    form_names: tuple[str, ...]
+    extra_tokens: int
     mistakes: tuple[tuple[Mistake, ...], ...] = ()
     growth: str = ""
 
     @property
-    def is_of_the_library(self) -> bool:
-        """True if the official library's form is one of `forms`."""
-        return FORMS[0].style.name in self.forms
+    def is_library_form(self) -> bool:
+        """True if the official library's form is one of `form_names`."""
+        return FORMS[0].style.name in self.form_names
 
 
 def _with_blank_line(content: DeveloperContent) -> str:
@@ -144,33 +146,36 @@ ACCEPTED_STYLES = (
 
 
 def _forms() -> Iterator[PromptForm]:
-    axes = product((Role.DEVELOPER, Role.SYSTEM), (MUST_BE_KEPT, MAY_BE_KEPT), (True, False))
-    readings = [RequestReading(instructs=role, keeps=keeps, joins=joins) for role, keeps, joins in axes]
+    axes = product((Role.DEVELOPER, Role.SYSTEM), (REQUIRED_RETENTIONS, ALLOWED_RETENTIONS), (True, False))
+    readings = [
+        ConversationOptions(instructions_role=role, retentions=keeps, joins_instructions=joins)
+        for role, keeps, joins in axes
+    ]
     for reading, style in product(readings, ACCEPTED_STYLES):
-        yield PromptForm(style=style, reading=reading)
+        yield PromptForm(style=style, options=reading)
         if style.arguments is JsonForm.AS_GIVEN:
             spaced = f"{style.name}, arguments reformatted"
-            yield PromptForm(style=replace(style, name=spaced, arguments=JsonForm.PYTHON), reading=reading)
+            yield PromptForm(style=replace(style, name=spaced, arguments=JsonForm.PYTHON), options=reading)
         if style.content_type is not ContentTypeForm.PLAIN:
             plain = f"{style.name}, content type without marker"
-            yield PromptForm(style=replace(style, name=plain, content_type=ContentTypeForm.PLAIN), reading=reading)
-        yield PromptForm(style=replace(style, call_type=None), reading=reading, types_calls=False)
+            yield PromptForm(style=replace(style, name=plain, content_type=ContentTypeForm.PLAIN), options=reading)
+        yield PromptForm(style=replace(style, call_type=None), options=reading, has_call_types=False)
 
 
 FORMS = tuple(_forms())
 """All forms, that of the official library first."""
 
 
-def explain_counts(requests: Requests, counts: Sequence[int]) -> tuple[CountExplanation, ...]:
+def explain_counts(requests: RequestSet, counts: Sequence[int]) -> tuple[CountExplanation, ...]:
     """Return all explanations of the reported counts with the fewest causes, or an empty tuple.
 
     Explanations of an accepted form have no cause. A growth has a free number, so it is tried after as many mistakes.
     """
-    base = requests.names.index(requests.base)
+    base = requests.names.index(requests.base_name)
     gaps = [(table, _gap(requests, counts, table)) for table in cost_tables(requests)]
     for size, explain in product(range(_MOST_CAUSES + 1), (_by_mistakes, _by_growth)):
         explanations = tuple(
-            replace(explanation, preamble=counts[base] - table.expected[base])
+            replace(explanation, extra_tokens=counts[base] - table.expected_counts[base])
             for table, gap in gaps
             for explanation in explain(table, gap, size)
         )
@@ -179,14 +184,14 @@ def explain_counts(requests: Requests, counts: Sequence[int]) -> tuple[CountExpl
     return ()
 
 
-def nearest(requests: Requests, counts: Sequence[int]) -> tuple[PromptCostTable, tuple[int, ...]]:
+def nearest_form(requests: RequestSet, counts: Sequence[int]) -> tuple[PromptCostTable, tuple[int, ...]]:
     """Return the form that fits most requests, and the difference in tokens for each request."""
     gaps = ((table, _gap(requests, counts, table)) for table in cost_tables(requests))
     return min(gaps, key=lambda table_and_gap: sum(map(bool, table_and_gap[1])))
 
 
 @lru_cache(maxsize=64)
-def cost_tables(requests: Requests) -> tuple[PromptCostTable, ...]:
+def cost_tables(requests: RequestSet) -> tuple[PromptCostTable, ...]:
     """Return one table for all forms with equal counts for these requests, in the order of the forms."""
     by_counts: dict[tuple[int, ...], list[PromptForm]] = {}
     for form in FORMS:
@@ -195,8 +200,8 @@ def cost_tables(requests: Requests) -> tuple[PromptCostTable, ...]:
         PromptCostTable(
             requests=requests,
             form=forms[0],
-            forms=tuple(dict.fromkeys(map(str, forms))),
-            expected=_expected(requests, forms[0]),
+            form_names=tuple(dict.fromkeys(map(str, forms))),
+            expected_counts=_expected(requests, forms[0]),
         )
         for forms in by_counts.values()
     )
@@ -204,33 +209,37 @@ def cost_tables(requests: Requests) -> tuple[PromptCostTable, ...]:
 
 def count_in_form(body: bytes, form: PromptForm, mistake: Mistake | None = None) -> int:
     """Return the number of prompt tokens of a request in a form, optionally with a mistake."""
-    reading = form.reading
+    reading = form.options
     messages = (
-        _correct_conversation(body, reading) if mistake is None else mistake.change(loads(body.decode()), reading)
+        _correct_conversation(body, reading)
+        if mistake is None
+        else mistake.build_conversation(loads(body.decode()), reading)
     )
-    if not form.types_calls:
+    if not form.has_call_types:
         messages = tuple(replace(message, content_type=None) if is_call(message) else message for message in messages)
     ids = list(chain.from_iterable(rendered.ids for rendered in rendered_messages(messages, form.style)))
-    return len(ids if mistake is None else mistake.feed(ids)) + _GENERATION_PROMPT
+    return len(ids if mistake is None else mistake.change_tokens(ids)) + _GENERATION_PROMPT
 
 
-def _expected(requests: Requests, form: PromptForm) -> tuple[int, ...]:
+def _expected(requests: RequestSet, form: PromptForm) -> tuple[int, ...]:
     return tuple(count_in_form(body, form) for _, body in requests.bodies)
 
 
 @lru_cache(maxsize=512)
-def _correct_conversation(body: bytes, reading: RequestReading) -> Messages:
+def _correct_conversation(body: bytes, reading: ConversationOptions) -> Messages:
     return reference_conversation(loads(body.decode()), reading)
 
 
-def _gap(requests: Requests, counts: Sequence[int], table: PromptCostTable) -> tuple[int, ...]:
-    return tuple(map(sub, requests.relative(counts), requests.relative(table.expected)))
+def _gap(requests: RequestSet, counts: Sequence[int], table: PromptCostTable) -> tuple[int, ...]:
+    return tuple(map(sub, requests.relative(counts), requests.relative(table.expected_counts)))
 
 
 def _by_mistakes(table: PromptCostTable, gap: Sequence[int], size: int) -> Iterator[CountExplanation]:
     for groups in combinations(table.groups if size else (), size):
         if not any(_remainder(gap, groups)):
-            yield CountExplanation(forms=table.forms, preamble=0, mistakes=tuple(one.mistakes for one in groups))
+            yield CountExplanation(
+                form_names=table.form_names, extra_tokens=0, mistakes=tuple(one.mistakes for one in groups)
+            )
 
 
 def _by_growth(table: PromptCostTable, gap: Sequence[int], size: int) -> Iterator[CountExplanation]:
@@ -238,10 +247,10 @@ def _by_growth(table: PromptCostTable, gap: Sequence[int], size: int) -> Iterato
         mistakes = tuple(group.mistakes for group in groups)
         remainder = _remainder(gap, groups)
         for growth in filter(None, (_describe_growth(remainder, *growth) for growth in table.growths)):
-            yield CountExplanation(forms=table.forms, preamble=0, mistakes=mistakes, growth=growth)
+            yield CountExplanation(form_names=table.form_names, extra_tokens=0, mistakes=mistakes, growth=growth)
 
 
-def _remainder(gap: Sequence[int], groups: Sequence[Group]) -> tuple[int, ...]:
+def _remainder(gap: Sequence[int], groups: Sequence[MistakeGroup]) -> tuple[int, ...]:
     changes = (group.changes for group in groups)
     return tuple(value - sum(explained) for value, *explained in zip(gap, *changes, strict=True))
 
@@ -256,4 +265,4 @@ def _describe_growth(remainder: Sequence[int], growth: Growth, numbers: Sequence
     rate = rates.pop() if len(rates) == 1 else None
     if not rate or rate.denominator != 1:
         return ""
-    return f"each {growth.each} has {abs(rate.numerator)} tokens {'more' if rate > 0 else 'fewer'} than in any accepted form"
+    return f"each {growth.occurrence} has {abs(rate.numerator)} tokens {'more' if rate > 0 else 'fewer'} than in any accepted form"

@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from harmony_conformance.prompts.prompt_parser import pieces
+from harmony_conformance.prompts.prompt_parser import text_pieces
 
-SPECIAL = re.compile(r"<\|(?:start|end|message|channel|constrain|return|call|startoftext|endoftext|reserved_\d{6})\|>")
+SPECIAL_TOKEN = re.compile(
+    r"<\|(?:start|end|message|channel|constrain|return|call|startoftext|endoftext|reserved_\d{6})\|>"
+)
 """The spelling of a special token."""
 
 _ESCAPED = re.compile(r'[\n\r\t"\\]')
@@ -23,10 +25,10 @@ class Injected:
     """An injected text, and how the prompt shows it: `⟦name⟧` for each special token, with the text around it."""
 
     text: str
-    shown: str
+    prompt_excerpt: str
 
 
-def injected(ids: Sequence[int], texts: Iterable[str], *, own: int = 0) -> Injected | None:
+def find_injection(ids: Sequence[int], texts: Iterable[str], *, min_context: int = 0) -> Injected | None:
     """Return the first text that is in the prompt with special tokens for its markers, and not in ordinary tokens. None without injection.
 
     Characters that a renderer may escape (quotes, line ends) are skipped: only the pieces between them are compared.
@@ -34,17 +36,19 @@ def injected(ids: Sequence[int], texts: Iterable[str], *, own: int = 0) -> Injec
     Args:
         ids: The prompt's token ids.
         texts: The texts of the request.
-        own: The least number of characters next to a marker that identify a text. Use it for texts that the server may omit:
+        min_context: The least number of characters next to a marker that identify a text. Use it for texts that the server may omit:
             a bare marker occurs in every prompt.
     """
-    segments = list(pieces(ids))
+    segments = list(text_pieces(ids))
     ordinary = "\0".join(text for text, is_special in segments if not is_special)
     marked = "".join(f"\0{text}\0" if is_special else text for text, is_special in segments)
     for piece in (piece for text in texts for piece in _ESCAPED.split(text)):
-        if SPECIAL.search(piece) and piece not in ordinary:
-            for near in _distinctive(piece, own):
-                if SPECIAL.sub(r"\0\g<0>\0", near) in marked:
-                    return Injected(text=piece, shown=SPECIAL.sub(lambda marker: f"⟦{marker.group()[2:-2]}⟧", near))
+        if SPECIAL_TOKEN.search(piece) and piece not in ordinary:
+            for near in _distinctive(piece, min_context):
+                if SPECIAL_TOKEN.sub(r"\0\g<0>\0", near) in marked:
+                    return Injected(
+                        text=piece, prompt_excerpt=SPECIAL_TOKEN.sub(lambda marker: f"⟦{marker.group()[2:-2]}⟧", near)
+                    )
     return None
 
 
@@ -53,9 +57,9 @@ def _distinctive(text: str, own: int) -> list[str]:
 
     The surroundings are up to twelve characters on either side, without other markers.
     """
-    markers, excerpts = list(SPECIAL.finditer(text)), list[str]()
+    markers, excerpts = list(SPECIAL_TOKEN.finditer(text)), list[str]()
     for before, marker, after in zip([None, *markers], markers, [*markers[1:], None], strict=False):
         start = max(before.end() if before else 0, marker.start() - _AROUND)
         excerpts.append(text[start : min(after.start() if after else len(text), marker.end() + _AROUND)])
-    distinctive = [near for near in excerpts if SPECIAL.sub("", near).strip() not in _HEADER_WORDS]
-    return [near for near in distinctive if len(SPECIAL.sub("", near)) >= own] if own else distinctive or excerpts
+    distinctive = [near for near in excerpts if SPECIAL_TOKEN.sub("", near).strip() not in _HEADER_WORDS]
+    return [near for near in distinctive if len(SPECIAL_TOKEN.sub("", near)) >= own] if own else distinctive or excerpts

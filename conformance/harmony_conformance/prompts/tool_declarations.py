@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from harmony_conformance.json_value import Json, at, dumps, items, loads, text
+from harmony_conformance.json_value import Json, dumps, items, loads, text, value_at
 from harmony_conformance.prompts.prompt_parser import PromptMessage
 from harmony_conformance.runtime.caching import bounded_cache
 from harmony_ref import HarmonyError, ToolDescription, ToolNamespaceConfig, tools_text
@@ -31,12 +31,12 @@ class Declaration:
         return re.search(rf"(?<![\w.$-]){re.escape(name)}[\"']?\??\s*:", self.type) is not None
 
 
-def declarations(messages: Iterable[PromptMessage]) -> Mapping[str, Declaration]:
+def declared_functions(messages: Iterable[PromptMessage]) -> Mapping[str, Declaration]:
     """Return the functions that system and developer messages declare, by name."""
-    return declarations_in("\n".join(one.content for one in messages if one.role in ("developer", "system")))
+    return parse_declarations("\n".join(one.content for one in messages if one.role in ("developer", "system")))
 
 
-def official_spelling(tools: Sequence[Json]) -> str:
+def official_tools_text(tools: Sequence[Json]) -> str:
     """Return the section `# Tools` as the official library renders it. Empty without tools, or if it cannot render them."""
     try:
         key = dumps(list(tools))
@@ -46,7 +46,7 @@ def official_spelling(tools: Sequence[Json]) -> str:
     return _official_spelling(tools) if "Infinity" in key else _cached_spelling(key)
 
 
-@bounded_cache(most=256, longest=4096)
+@bounded_cache(max_entries=256, max_length=4096)
 def _cached_spelling(key: str) -> str:
     return _official_spelling(items(loads(key)))
 
@@ -54,12 +54,12 @@ def _cached_spelling(key: str) -> str:
 def _official_spelling(tools: Sequence[Json]) -> str:
     functions = tuple(
         ToolDescription(
-            name=text(at(tool, "function", "name")),
-            description=text(at(tool, "function", "description")),
-            parameters=at(tool, "function", "parameters"),
+            name=text(value_at(tool, "function", "name")),
+            description=text(value_at(tool, "function", "description")),
+            parameters=value_at(tool, "function", "parameters"),
         )
         for tool in tools
-        if text(at(tool, "function", "name"))
+        if text(value_at(tool, "function", "name"))
     )
     try:
         return tools_text({"functions": ToolNamespaceConfig(name="functions", tools=functions)}) if functions else ""
@@ -67,8 +67,8 @@ def _official_spelling(tools: Sequence[Json]) -> str:
         return ""
 
 
-@bounded_cache(most=256, longest=4096)
-def declarations_in(content: str) -> Mapping[str, Declaration]:
+@bounded_cache(max_entries=256, max_length=4096)
+def parse_declarations(content: str) -> Mapping[str, Declaration]:
     """Return the functions that a text declares, by name."""
     _, _, declared = content.partition(_NAMESPACE)
     by_name: dict[str, Declaration] = {}
@@ -87,7 +87,7 @@ def declares_functions(content: str) -> bool:
     return _NAMESPACE in content
 
 
-def tells(content: str, line: str) -> bool:
+def has_line(content: str, line: str) -> bool:
     """Return True if a text contains a line of a description at word boundaries."""
     return re.search(rf"(?<!\w){re.escape(line)}(?!\w)", content) is not None
 

@@ -14,32 +14,32 @@ from harmony_conformance.apis.registry import CHAT_COMPLETIONS
 from harmony_conformance.evidence.exchange import ALL_APIS
 from harmony_conformance.golden.scenario import Scenario
 from harmony_conformance.judge.check import Check, Comparison
-from harmony_conformance.pytest_plugin.outcomes import Ending
-from harmony_conformance.runner.judge_run import COMPARES_APIS, Plan, is_of
+from harmony_conformance.pytest_plugin.outcomes import ItemStatus
+from harmony_conformance.runner.judge_run import API_COMPARISON_FAMILY, Plan, can_apply_to_api
 
 MODULE = "harmony_conformance.conformance_test"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class ItemResult:
     """Outcome of an item, its text, and the properties of its report."""
 
-    ending: Ending
+    status: ItemStatus
     text: str
     properties: tuple[tuple[str, str], ...]
 
 
-Judge = Callable[[Check | Comparison, Scenario], Told]
+JudgeCallback = Callable[[Check | Comparison, Scenario], ItemResult]
 
 
 class ConformanceModule(pytest.File):
     """Collector in place of the module `conformance_test`."""
 
     plan: Plan
-    judge: Judge
+    judge: JudgeCallback
 
     @classmethod
-    def of(cls, parent: pytest.Collector, path: Path, plan: Plan, judge: Judge) -> ConformanceModule:
+    def create(cls, parent: pytest.Collector, path: Path, plan: Plan, judge: JudgeCallback) -> ConformanceModule:
         """Return the collector of a plan; `judge` is called when an item runs."""
         module: ConformanceModule = cls.from_parent(parent, path=path, nodeid=MODULE)  # pyright: ignore[reportUnknownMemberType]
         module.plan, module.judge = plan, judge
@@ -49,11 +49,11 @@ class ConformanceModule(pytest.File):
         """Yield an item per check and scenario."""
         for rule in self.plan.checks:
             for scenario in self.plan.scenarios:
-                if is_of(rule, scenario.api):
-                    yield ConformanceItem.of(self, rule, scenario, self.judge)
-            if rule.family == COMPARES_APIS:
+                if can_apply_to_api(rule, scenario.api):
+                    yield ConformanceItem.create(self, rule, scenario, self.judge)
+            if rule.family == API_COMPARISON_FAMILY:
                 for scenario in _multi_api_scenarios(self.plan):
-                    yield ConformanceItem.of(self, rule, scenario, self.judge)
+                    yield ConformanceItem.create(self, rule, scenario, self.judge)
 
 
 def _multi_api_scenarios(plan: Plan) -> Iterator[Scenario]:
@@ -75,12 +75,12 @@ class ConformanceItem(pytest.Item):
 
     rule: Check | Comparison
     scenario: Scenario
-    judge: Judge
-    told: Told
+    judge: JudgeCallback
+    item_result: ItemResult
 
     @classmethod
-    def of(
-        cls, parent: ConformanceModule, rule: Check | Comparison, scenario: Scenario, judge: Judge
+    def create(
+        cls, parent: ConformanceModule, rule: Check | Comparison, scenario: Scenario, judge: JudgeCallback
     ) -> ConformanceItem:
         """Return the item of a check and a scenario."""
         item: ConformanceItem = cls.from_parent(parent, name=f"{rule.id}[{_label(scenario)}]")  # pyright: ignore[reportUnknownMemberType]
@@ -89,18 +89,18 @@ class ConformanceItem(pytest.Item):
 
     def setup(self) -> None:
         """Judge the scenario."""
-        self.told = self.judge(self.rule, self.scenario)
-        self.user_properties.extend(self.told.properties)
-        if self.told.ending is Ending.ERROR:
-            pytest.fail(self.told.text, pytrace=False)
+        self.item_result = self.judge(self.rule, self.scenario)
+        self.user_properties.extend(self.item_result.properties)
+        if self.item_result.status is ItemStatus.ERROR:
+            pytest.fail(self.item_result.text, pytrace=False)
 
     def runtest(self) -> None:
         """Fail or skip by the result."""
-        match self.told.ending:
-            case Ending.FAILED:
-                pytest.fail(self.told.text, pytrace=False)
-            case Ending.SKIPPED:
-                pytest.skip(self.told.text)
+        match self.item_result.status:
+            case ItemStatus.FAILED:
+                pytest.fail(self.item_result.text, pytrace=False)
+            case ItemStatus.SKIPPED:
+                pytest.skip(self.item_result.text)
             case _:
                 pass
 

@@ -14,7 +14,7 @@ SEVERITY = "severity"
 _FINDINGS_SHOWN = 3
 
 
-class Ending(StrEnum):
+class ItemStatus(StrEnum):
     """Outcome of an item."""
 
     PASSED = "passed"
@@ -23,17 +23,17 @@ class Ending(StrEnum):
     ERROR = "error"
 
 
-def ending(result: Result, fails_on: frozenset[Severity]) -> Ending:
+def item_status(result: Result, fails_on: frozenset[Severity]) -> ItemStatus:
     """Return the outcome of a result's item; a failure of a severity outside `fails_on` passes."""
     match result.outcome:
         case Outcome.ERROR:
-            return Ending.ERROR
+            return ItemStatus.ERROR
         case Outcome.FAIL if result.severity in fails_on:
-            return Ending.FAILED
+            return ItemStatus.FAILED
         case Outcome.NOT_APPLICABLE | Outcome.INCONCLUSIVE:
-            return Ending.SKIPPED
+            return ItemStatus.SKIPPED
         case _:
-            return Ending.PASSED
+            return ItemStatus.PASSED
 
 
 def properties(result: Result) -> Iterator[tuple[str, str]]:
@@ -73,7 +73,7 @@ def skip_text(result: Result) -> str:
 
 def _finding_lines(finding: Finding) -> Iterator[str]:
     yield visible(finding.message)
-    place = f"{finding.exchange} at {finding.at}" if finding.at else finding.exchange
+    place = f"{finding.exchange} at {finding.location}" if finding.location else finding.exchange
     for name, value in (
         ("exchange", place),
         ("expected", finding.expected),

@@ -19,22 +19,29 @@ from harmony_conformance.evidence.exchange import ALL_APIS, Series
 from harmony_conformance.golden.scenario import Scenario
 from harmony_conformance.judge.check import Check, Comparison
 from harmony_conformance.judge.judge import ScenarioSeries
-from harmony_conformance.pytest_plugin.items import MODULE, ConformanceItem, ConformanceModule, Told
+from harmony_conformance.pytest_plugin.items import MODULE, ConformanceItem, ConformanceModule, ItemResult
 from harmony_conformance.pytest_plugin.outcomes import (
     APPLIED,
     SEVERITY,
-    Ending,
-    ending,
+    ItemStatus,
     failure_text,
+    item_status,
     properties,
     skip_text,
 )
-from harmony_conformance.runner.access import cut_short
-from harmony_conformance.runner.judge_run import Plan, joined, judge_pair, left_open
-from harmony_conformance.runner.options import FAIL_ON, FLAGS, add_options, read_options, read_plan, repeated
+from harmony_conformance.runner.access import early_stop_reason
+from harmony_conformance.runner.judge_run import Plan, explain_incomplete_probes, join_apis, judge_pair
+from harmony_conformance.runner.options import (
+    FAIL_ON,
+    FLAGS,
+    add_options,
+    read_options,
+    read_plan,
+    reproduction_arguments,
+)
 from harmony_conformance.runner.reproduce import reproduce_result
 from harmony_conformance.runner.run import Options
-from harmony_conformance.runner.shared_run import SharedRun, open_run, recorded
+from harmony_conformance.runner.shared_run import SharedRun, open_run, recorded_series
 from harmony_conformance.transport.messages import FailureKind
 from harmony_conformance.transport.redaction import Mask
 
@@ -60,7 +67,7 @@ class _Parser(ArgumentParser):
         raise UsageError(f"invalid --harmony: {message}")
 
 
-def read_asked(endpoint: str, options: Sequence[str]) -> PytestOptions:
+def read_pytest_options(endpoint: str, options: Sequence[str]) -> PytestOptions:
     """Parse the values of `--endpoint` and `--harmony`.
 
     Raises:
@@ -93,7 +100,7 @@ def register(config: pytest.Config) -> None:
     endpoint: str = config.option.harmony_endpoint
     values: list[str] = config.option.harmony_options
     try:
-        options = read_asked(endpoint, values)
+        options = read_pytest_options(endpoint, values)
     except UsageError as problem:
         raise pytest.UsageError(str(problem)) from None
     config.pluginmanager.register(HarmonySession(config, options), "harmony_conformance_session")
@@ -110,20 +117,20 @@ class HarmonySession:
 
     def __init__(self, config: pytest.Config, asked: PytestOptions) -> None:
         self.config = config
-        self.asked = asked
+        self.pytest_options = asked
         self._mask = Mask(asked.options.secrets)
-        self._open = ExitStack()
+        self._exit_stack = ExitStack()
         self._shared: SharedRun | None = None
         self._series: dict[tuple[str, str], list[Series]] = {}
         self._items = 0
         self._applied_must = 0
         self._refused = ""
-        config.add_cleanup(self._open.close)
+        config.add_cleanup(self._exit_stack.close)
 
     def pytest_report_header(self) -> str:
         """Return the line for the header."""
-        plan = self.asked.plan
-        return f"harmony-conformance: {self.asked.target}, {len(plan.checks)} checks, {len(plan.scenarios)} scenarios"
+        plan = self.pytest_options.plan
+        return f"harmony-conformance: {self.pytest_options.target}, {len(plan.checks)} checks, {len(plan.scenarios)} scenarios"
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
@@ -139,7 +146,9 @@ class HarmonySession:
     def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """Collect the items in place of the module `conformance_test`."""
         return (
-            ConformanceModule.of(parent, module_path, self.asked.plan, self._judge) if module_path == _MODULE else None
+            ConformanceModule.create(parent, module_path, self.pytest_options.plan, self._judge)
+            if module_path == _MODULE
+            else None
         )
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -151,8 +160,8 @@ class HarmonySession:
         if items and not is_cancelled:
             keys = {item.scenario.key for item in items}
             compared = {name for name, api in keys if api == ALL_APIS}
-            scenarios = [one for one in self.asked.plan.scenarios if one.key in keys or one.name in compared]
-            for one in recorded(self._run(), self.asked.options, scenarios):
+            scenarios = [one for one in self.pytest_options.plan.scenarios if one.key in keys or one.name in compared]
+            for one in recorded_series(self._run(), self.pytest_options.options, scenarios):
                 self._series.setdefault((one.name, one.api), []).append(one)
         return (yield)
 
@@ -161,29 +170,31 @@ class HarmonySession:
         if scenario.api != ALL_APIS:
             return self._series.get(scenario.key, [])
         by_key = {key: tries for key, tries in self._series.items() if key[0] == scenario.name}
-        return next(joined(by_key), list[Series]())
+        return next(join_apis(by_key), list[Series]())
 
-    def _judge(self, rule: Check | Comparison, scenario: Scenario) -> Told:
-        asked, series = self.asked, self._series_of(scenario)
-        found = self._shared.found if self._shared is not None else None
+    def _judge(self, rule: Check | Comparison, scenario: Scenario) -> ItemResult:
+        asked, series = self.pytest_options, self._series_of(scenario)
+        found = self._shared.capabilities if self._shared is not None else None
         if found is None:
             result = judge_pair(rule, scenario, ScenarioSeries(series))
         else:
             limit = asked.options.max_requests if not series else None
             result = judge_pair(rule, scenario, ScenarioSeries(series), found.judged_apis, limit)
-            (result,) = left_open([result], found.script_methods, found.unknown)
-        end = ending(result, FAIL_ON[asked.fail_on])
+            (result,) = explain_incomplete_probes([result], found.script_methods, found.incomplete_probes)
+        end = item_status(result, FAIL_ON[asked.fail_on])
         text = ""
-        if end in (Ending.FAILED, Ending.ERROR):
+        if end in (ItemStatus.FAILED, ItemStatus.ERROR):
             by_id = {x.id: x for one in series for x in one.exchanges.values()}
-            command = reproduce_result(asked.target, result, by_id, asked.key_env, repeated(asked.options))
+            command = reproduce_result(
+                asked.target, result, by_id, asked.key_env, reproduction_arguments(asked.options)
+            )
             text = failure_text(rule, result, command)
-        elif end is Ending.SKIPPED:
+        elif end is ItemStatus.SKIPPED:
             text = skip_text(result)
-        cut = cut_short(series)
+        cut = early_stop_reason(series)
         refused = ((_REFUSED, cut.detail),) if cut is not None and cut.kind is FailureKind.ACCESS_REFUSED else ()
-        masked = tuple((name, self._mask.text(value)) for name, value in (*properties(result), *refused))
-        return Told(ending=end, text=self._mask.text(text), properties=masked)
+        masked = tuple((name, self._mask.mask_text(value)) for name, value in (*properties(result), *refused))
+        return ItemResult(status=end, text=self._mask.mask_text(text), properties=masked)
 
     def _run(self) -> SharedRun:
         """Return the shared run of the controlling process, else open one."""
@@ -193,12 +204,12 @@ class HarmonySession:
         return self._shared or self._open_run()
 
     def _open_run(self) -> SharedRun:
-        asked = self.asked
+        asked = self.pytest_options
         try:
-            self._shared = open_run(asked.target, asked.options, asked.out, self._open)
+            self._shared = open_run(asked.target, asked.options, asked.out, self._exit_stack)
         except KeyRefusedError as problem:
             variable = asked.key_env if asked.options.key else None
-            raise pytest.UsageError(f"{asked.target}: {problem.told(variable)}") from None
+            raise pytest.UsageError(f"{asked.target}: {problem.message_with_variable(variable)}") from None
         except (EndpointUnusableError, UsageError) as problem:
             raise pytest.UsageError(f"{asked.target}: {problem}") from None
         except OSError as problem:
@@ -210,7 +221,7 @@ class HarmonySession:
         """Attribute a skip to the module `conformance_test` instead of a line of this package."""
         report = yield
         if isinstance(item, ConformanceItem) and isinstance(report.longrepr, tuple):
-            report.longrepr = (MODULE, 1, item.told.text)
+            report.longrepr = (MODULE, 1, item.item_result.text)
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -237,8 +248,8 @@ class HarmonySession:
             )
         if self._refused:
             terminalreporter.write_line(f"harmony-conformance: the run was stopped: {self._refused}", red=True)
-        if self.asked.out is not None and self._items:
-            terminalreporter.write_line(f"harmony-conformance: exchanges saved in {self.asked.out}")
+        if self.pytest_options.out is not None and self._items:
+            terminalreporter.write_line(f"harmony-conformance: exchanges saved in {self.pytest_options.out}")
 
     def _nothing_checked(self) -> bool:
         return self._items > 0 and not self._applied_must and not hasattr(self.config, "workerinput")

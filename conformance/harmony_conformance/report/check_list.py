@@ -9,7 +9,7 @@ from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Series
 from harmony_conformance.json_value import JsonObject, dumps
 from harmony_conformance.judge.check import Check, Comparison
-from harmony_conformance.prompts.token_accounting import FORMS, Requests, cost_tables
+from harmony_conformance.prompts.token_accounting import FORMS, RequestSet, cost_tables
 
 _HEAD = """# Checks
 
@@ -59,11 +59,11 @@ token); the order of messages, and of recipient and channel; a function's name t
 """
 
 
-def accounting_markdown(requests: Requests) -> str:
+def accounting_markdown(requests: RequestSet) -> str:
     """The table of what each mistake costs in each request, and what counts can not show."""
     found = cost_tables(requests)
     first = found[0]
-    shown = [name for name in requests.names if name != requests.base]
+    shown = [name for name in requests.names if name != requests.base_name]
     rows = [
         (
             "; or ".join(mistake.description for mistake in group.mistakes),
@@ -72,16 +72,16 @@ def accounting_markdown(requests: Requests) -> str:
         )
         for group in first.groups
     ]
-    expected = ("*tokens as they should be*", "", *map(str, _others(requests, first.expected)))
+    expected = ("*tokens as they should be*", "", *map(str, _others(requests, first.expected_counts)))
     head = ("mistake", "defects", *shown)
     lines = [head, ("---",) * len(head), expected, *rows]
     table = "\n".join(f"| {' | '.join(cell.replace('|', _BAR) for cell in line)} |" for line in lines)
-    told = _ACCOUNTING.format(forms=len(FORMS), distinct=len(found), form=first.forms[0])
+    told = _ACCOUNTING.format(forms=len(FORMS), distinct=len(found), form=first.form_names[0])
     return f"{told}{table}\n{_NOT_COUNTED}"
 
 
-def _others(requests: Requests, numbers: Sequence[int]) -> list[int]:
-    return [number for name, number in zip(requests.names, numbers, strict=True) if name != requests.base]
+def _others(requests: RequestSet, numbers: Sequence[int]) -> list[int]:
+    return [number for name, number in zip(requests.names, numbers, strict=True) if name != requests.base_name]
 
 
 def applies_to(rule: Check | Comparison) -> str:

@@ -12,9 +12,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from harmony_conformance import json_value
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report import latency_table, markup, model, summary, text_excerpt
-from harmony_conformance.report.markup import printed
+from harmony_conformance.report.markup import to_markup
 from harmony_conformance.report.model import Report
-from harmony_conformance.report.summary import MUST_FAILS, Standing, by_check, judged
+from harmony_conformance.report.summary import DEFAULT_FAILS_ON, Standing, by_check, run_verdict
 
 _STANDING = {
     Standing.CONFORMS: "pass",
@@ -34,9 +34,9 @@ _MEANING = {
 }
 
 
-def html(report: Report, fails_on: frozenset[Severity] = MUST_FAILS) -> str:
+def html(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> str:
     """Return the page. Failures of the severities in `fails_on` decide the verdict."""
-    return _template().render(report=report, verdict=judged(report, fails_on), checks=by_check(report))
+    return _template().render(report=report, verdict=run_verdict(report, fails_on), checks=by_check(report))
 
 
 @cache
@@ -44,7 +44,7 @@ def _template() -> Template:
     environment = Environment(
         loader=PackageLoader("harmony_conformance", "report"),
         autoescape=True,
-        finalize=printed,
+        finalize=to_markup,
         keep_trailing_newline=True,
         trim_blocks=True,
         undefined=StrictUndefined,

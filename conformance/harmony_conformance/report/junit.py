@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from xml.sax.saxutils import escape
 
-from harmony_conformance.json_value import JsonObject, at, text
+from harmony_conformance.json_value import JsonObject, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.model import Report, ResultLine
 from harmony_conformance.report.summary import (
-    MUST_FAILS,
+    DEFAULT_FAILS_ON,
     CheckResults,
     by_check,
     by_family,
@@ -32,7 +32,7 @@ _FINDINGS = 20
 _SKIPPED = {Outcome.NOT_APPLICABLE: "", Outcome.INCONCLUSIVE: "inconclusive: "}
 
 
-def junit(report: Report, fails_on: frozenset[Severity] = MUST_FAILS) -> str:
+def junit(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> str:
     """Return the document. Failures of other severities than `fails_on` are passed cases with `system-out`."""
     total = Counter[str]()
     suites: list[str] = []
@@ -79,7 +79,7 @@ def _suite(
             properties = _result_properties(result.severity.value, result.outcome.value, result.spec, result.evidence)
             attributes = {"classname": check.family, "name": case_name(result)}
             cases.append(_element("testcase", attributes, (properties, *inside), depth=2))
-    started = text(at(report.header, "started"))
+    started = text(value_at(report.header, "started"))
     attributes = {"name": family, **({"timestamp": started} if started else {}), **_count_attributes(counts)}
     return _element("testsuite", attributes, (_properties(dict(facts(report)), depth=2), *cases), depth=1), counts
 
@@ -111,7 +111,7 @@ def _properties(values: dict[str, str], depth: int) -> str:
 
 def _message(result: ResultLine) -> str:
     failed = failures(result)
-    first = line(text(at(failed[0], "message"))) if failed else "failed"
+    first = line(text(value_at(failed[0], "message"))) if failed else "failed"
     return f"{first} (and {len(failed) - 1} more)" if len(failed) > 1 else first
 
 
@@ -135,12 +135,12 @@ def _detail_lines(check: CheckResults, result: ResultLine) -> Iterator[str]:
 
 
 def _finding(finding: JsonObject) -> Iterator[str]:
-    yield f"- {line(text(at(finding, 'message')))}"
-    where = " at ".join(filter(None, (text(at(finding, "exchange")), text(at(finding, "at")))))
+    yield f"- {line(text(value_at(finding, 'message')))}"
+    where = " at ".join(filter(None, (text(value_at(finding, "exchange")), text(value_at(finding, "at")))))
     if where:
         yield f"  in {line(where)}"
     both = sides(finding)
     width = len("expected: ") if len(both) > 1 else 0
     yield from (f"  {f'{name}: '.ljust(width)}{plain(value)}" for name, value in both)
-    if isinstance(excerpt := at(finding, "excerpt"), str):
+    if isinstance(excerpt := value_at(finding, "excerpt"), str):
         yield f"  excerpt:  {plain(cut(excerpt))}"

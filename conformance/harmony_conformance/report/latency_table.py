@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
+from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
 
 COLUMNS = ("metric", "load", "n", "median", "min", "max", "p95", "p99")
 
@@ -43,7 +43,7 @@ class Figure:
 def figures(latency: Iterable[JsonObject]) -> tuple[Figure, ...]:
     """Every metric that was measured, the same metric of all loads together."""
     lines = tuple(latency)
-    names = dict.fromkeys([*NAMES, *(name for load in lines for name in members(at(load, "metrics")))])
+    names = dict.fromkeys([*NAMES, *(name for load in lines for name in members(value_at(load, "metrics")))])
     found = (_figure(name, load) for name in names for load in lines)
     return tuple(figure for figure in found if figure is not None)
 
@@ -64,9 +64,9 @@ def rows(latency: Iterable[JsonObject]) -> Iterator[tuple[str, ...]]:
 
 def notes(load: JsonObject) -> Iterator[str]:
     """Return what a load consisted of and what was noted about it."""
-    yield f"{number(at(load, 'requests'))} requests, {number(at(load, 'failed'))} failed"
-    yield from (f"{number(count)} times {reason}" for reason, count in members(at(load, "failures")).items())
-    yield from map(text, items(at(load, "notes")))
+    yield f"{integer(value_at(load, 'requests'))} requests, {integer(value_at(load, 'failed'))} failed"
+    yield from (f"{integer(count)} times {reason}" for reason, count in members(value_at(load, "failures")).items())
+    yield from map(text, items(value_at(load, "notes")))
 
 
 def format_value(value: float, unit: str) -> str:
@@ -81,20 +81,20 @@ def format_value(value: float, unit: str) -> str:
 
 
 def _figure(name: str, load: JsonObject) -> Figure | None:
-    metric = at(load, "metrics", name)
-    median, least, most = (_float(at(metric, figure)) for figure in ("median", "min", "max"))
+    metric = value_at(load, "metrics", name)
+    median, least, most = (_float(value_at(metric, figure)) for figure in ("median", "min", "max"))
     if median is None or least is None or most is None:
         return None
     return Figure(
         metric=name,
-        load=text(at(load, "load")),
-        unit=text(at(metric, "unit")),
-        n=number(at(metric, "n")) or 0,
+        load=text(value_at(load, "load")),
+        unit=text(value_at(metric, "unit")),
+        n=integer(value_at(metric, "n")) or 0,
         median=median,
         min=least,
         max=most,
-        p95=_float(at(metric, "p95")),
-        p99=_float(at(metric, "p99")),
+        p95=_float(value_at(metric, "p95")),
+        p99=_float(value_at(metric, "p99")),
     )
 
 

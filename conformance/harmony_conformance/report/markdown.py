@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from harmony_conformance.json_value import JsonObject, at, text
+from harmony_conformance.json_value import JsonObject, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.latency_table import COLUMNS, notes, rows
 from harmony_conformance.report.model import ORDER, WORDS, Report, ResultLine
 from harmony_conformance.report.summary import (
-    MUST_FAILS,
+    DEFAULT_FAILS_ON,
     CheckResults,
-    Place,
+    FindingLocation,
     Standing,
     by_check,
     by_family,
@@ -24,8 +24,8 @@ from harmony_conformance.report.summary import (
     failed_checks,
     failures,
     grouped,
-    judged,
     never_applied,
+    run_verdict,
     sides,
     title,
     variants,
@@ -60,10 +60,10 @@ _STANDING = {
 }
 
 
-def markdown(report: Report, fails_on: frozenset[Severity] = MUST_FAILS) -> str:
+def markdown(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> str:
     """The document; failures of the severities in `fails_on` decide the verdict."""
     checks = by_check(report)
-    verdict = judged(report, fails_on)
+    verdict = run_verdict(report, fails_on)
     head = (
         f"## {_STANDING[verdict.standing]} {inline(title(report))}: {verdict.headline}",
         verdict.sentence,
@@ -151,17 +151,17 @@ def _result(result: ResultLine) -> Iterator[str]:
         yield "Reproduce:\n\n" + fenced(plain(cut(result.reproduce, COMMAND_LIMIT)), "sh")
 
 
-def _finding(finding: JsonObject, places: list[Place]) -> Iterator[str]:
+def _finding(finding: JsonObject, places: list[FindingLocation]) -> Iterator[str]:
     where = " at ".join(filter(None, places[0]))
     more = f" and {len(places) - 1} more" if len(places) > 1 else ""
-    yield inline(text(at(finding, "message"))) + (f" ({inline(where)}{more})" if where else "")
+    yield inline(text(value_at(finding, "message"))) + (f" ({inline(where)}{more})" if where else "")
     both = [(name, plain(value)) for name, value in sides(finding, _LONGEST)]
     if len(both) > 1:
         signed = (f"{sign} {one}" for sign, (_, value) in zip("-+", both, strict=True) for one in value.split("\n"))
         yield fenced("\n".join(signed), "diff")
     else:
         yield from (f"{name}:\n\n{fenced(value)}" for name, value in both)
-    if isinstance(excerpt := at(finding, "excerpt"), str):
+    if isinstance(excerpt := value_at(finding, "excerpt"), str):
         yield "excerpt:\n\n" + fenced(plain(cut(excerpt, _LONGEST)))
 
 
@@ -192,7 +192,8 @@ def _rest(report: Report, checks: tuple[CheckResults, ...]) -> Iterator[str]:
     if report.latency:
         yield "### Latency\n\n" + _table(COLUMNS, (map(inline, row) for row in rows(report.latency)))
         yield "\n".join(
-            f"- {inline(text(at(load, 'load')))}: {'; '.join(map(inline, notes(load)))}" for load in report.latency
+            f"- {inline(text(value_at(load, 'load')))}: {'; '.join(map(inline, notes(load)))}"
+            for load in report.latency
         )
     if unapplied := never_applied(checks):
         lines = [[inline(reason), ", ".join(inline(check) for check in ids)] for reason, ids in unapplied.items()]

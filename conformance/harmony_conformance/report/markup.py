@@ -8,7 +8,7 @@ from itertools import groupby
 
 from markupsafe import Markup, escape
 
-from harmony_conformance.report.text_excerpt import LINE_LIMIT, StretchKind, TextStretch, cut, spelled
+from harmony_conformance.report.text_excerpt import LINE_LIMIT, StretchKind, TextStretch, cut, escape_character
 
 _PIECES = {
     StretchKind.SAME: Markup("{}"),
@@ -17,37 +17,39 @@ _PIECES = {
 }
 
 
-def shown(value: str, keep: str = "") -> Markup:
+def escape_text(value: str, keep: str = "") -> Markup:
     """Return the text escaped for HTML, with invisible characters except `keep` written as escapes and marked."""
     if value.isprintable():  # the usual case
         return escape(value)
     runs = groupby(value, key=lambda char: char in keep or char.isprintable())
     return Markup().join(
-        "".join(run) if readable else Markup('<span class="ctl">{}</span>').format("".join(map(spelled, run)))
+        "".join(run) if readable else Markup('<span class="ctl">{}</span>').format("".join(map(escape_character, run)))
         for readable, run in runs
     )
 
 
 def pieces(parts: Iterable[TextStretch], keep: str = "\n") -> Markup:
     """Return a cut or compared text as HTML, with differences marked and the length of each gap."""
-    return Markup().join(_PIECES[piece.part].format(shown(piece.text, keep)) for piece in parts)
+    return Markup().join(_PIECES[piece.kind].format(escape_text(piece.text, keep)) for piece in parts)
 
 
-def printed(value: object) -> Markup:
+def to_markup(value: object) -> Markup:
     """Return a value as HTML: markup unchanged, other values as text on one line, cut to `LINE_LIMIT` characters."""
     if isinstance(value, Markup):
         return value
     text = str(value)
-    return shown(text) if len(text) <= LINE_LIMIT else pieces(cut(text, LINE_LIMIT), keep="")
+    return escape_text(text) if len(text) <= LINE_LIMIT else pieces(cut(text, LINE_LIMIT), keep="")
 
 
 def prose(value: str) -> Markup:
     """Return a sentence as HTML, with code for backticks."""
     parts = value.split("`")
     if len(parts) % 2 == 0:
-        return shown(value)
+        return escape_text(value)
     code = Markup("<code>{}</code>")
-    return Markup().join(code.format(printed(part)) if place % 2 else printed(part) for place, part in enumerate(parts))
+    return Markup().join(
+        code.format(to_markup(part)) if place % 2 else to_markup(part) for place, part in enumerate(parts)
+    )
 
 
 def anchor(value: str) -> str:

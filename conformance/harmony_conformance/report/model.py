@@ -14,13 +14,13 @@ from harmony_conformance.json_value import (
     InvalidJsonError,
     Json,
     JsonObject,
-    at,
     dumps,
+    integer,
     items,
     loads,
     members,
-    number,
     text,
+    value_at,
 )
 from harmony_conformance.judge.check import Finding, Outcome, Severity
 from harmony_conformance.judge.judge import Result
@@ -71,7 +71,7 @@ class ResultLine:
     reproduce: str = ""
     reason: str = ""
 
-    def line(self) -> JsonObject:
+    def to_json(self) -> JsonObject:
         """Return the JSON form."""
         return {
             "kind": "result",
@@ -105,7 +105,7 @@ class Report:
     def lines(self) -> Iterator[str]:
         """Yield the lines of `report.jsonl`."""
         yield dumps({"kind": "header", **self.header})
-        yield from (dumps(result.line()) for result in self.results)
+        yield from (dumps(result.to_json()) for result in self.results)
         yield from (dumps({"kind": "latency", **measured}) for measured in self.latency)
         counts: JsonObject = {outcome.value: self.counts[outcome] for outcome in ORDER}
         yield dumps({"kind": "footer", "counts": counts, "complete": True})
@@ -143,7 +143,7 @@ def result_line(result: Result, reproduce: str) -> ResultLine:
     )
 
 
-def masked(report: Report, mask: Callable[[str], str]) -> Report:
+def mask_report(report: Report, mask: Callable[[str], str]) -> Report:
     """Return the report with `mask` applied to its whole JSON text."""
     lines = "\n".join(report.lines())
     return read_report(masked_lines) if (masked_lines := mask(lines)) != lines else report
@@ -156,7 +156,7 @@ def finding_json(finding: Finding) -> JsonObject:
         "verdict": finding.verdict.value,
         "message": finding.message,
         "exchange": finding.exchange,
-        "at": finding.at,
+        "at": finding.location,
         **{name: value for name, value in optional.items() if value is not None},
     }
 
@@ -176,7 +176,7 @@ def read_report(document: str) -> Report:
             value = loads(line)
         except InvalidJsonError as problem:
             raise InvalidReportError(f"line {position}: invalid JSON: {problem}") from None
-        match at(value, "kind"):
+        match value_at(value, "kind"):
             case "header":
                 header = {name: member for name, member in members(value).items() if name != "kind"}
             case "result":
@@ -184,7 +184,7 @@ def read_report(document: str) -> Report:
             case "latency":
                 latency.append({name: member for name, member in members(value).items() if name != "kind"})
             case "footer":
-                complete = at(value, "complete") is True
+                complete = value_at(value, "complete") is True
             case other:
                 raise InvalidReportError(
                     f"line {position}: invalid kind: expected header, result, latency or footer, got {other!r}"
@@ -198,19 +198,19 @@ def read_report(document: str) -> Report:
 
 def _read_result(value: Json) -> ResultLine:
     return ResultLine(
-        check=text(at(value, "check")),
-        severity=Severity(text(at(value, "severity"))),
-        outcome=Outcome(text(at(value, "outcome"))),
-        scenario=text(at(value, "scenario")),
-        api=text(at(value, "api")),
-        spec=text(at(value, "spec")),
-        quotation=text(at(value, "quotation")),
-        evidence=tuple(text(item) for item in items(at(value, "evidence"))),
-        exchanges=tuple(text(item) for item in items(at(value, "exchanges"))),
-        passed=number(at(value, "passed")) or 0,
-        applied=number(at(value, "applied")) or 0,
-        tries=number(at(value, "tries")) or 1,
-        findings=tuple(members(item) for item in items(at(value, "findings"))),
-        reproduce=text(at(value, "reproduce")),
-        reason=text(at(value, "reason")),
+        check=text(value_at(value, "check")),
+        severity=Severity(text(value_at(value, "severity"))),
+        outcome=Outcome(text(value_at(value, "outcome"))),
+        scenario=text(value_at(value, "scenario")),
+        api=text(value_at(value, "api")),
+        spec=text(value_at(value, "spec")),
+        quotation=text(value_at(value, "quotation")),
+        evidence=tuple(text(item) for item in items(value_at(value, "evidence"))),
+        exchanges=tuple(text(item) for item in items(value_at(value, "exchanges"))),
+        passed=integer(value_at(value, "passed")) or 0,
+        applied=integer(value_at(value, "applied")) or 0,
+        tries=integer(value_at(value, "tries")) or 1,
+        findings=tuple(members(item) for item in items(value_at(value, "findings"))),
+        reproduce=text(value_at(value, "reproduce")),
+        reason=text(value_at(value, "reason")),
     )

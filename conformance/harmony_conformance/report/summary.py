@@ -11,7 +11,7 @@ from operator import itemgetter
 from types import MappingProxyType
 
 from harmony_conformance.checks import CHECKS, FAMILIES
-from harmony_conformance.json_value import Json, JsonObject, at, canonical, items, members, number, text
+from harmony_conformance.json_value import Json, JsonObject, canonical_json, integer, items, members, text, value_at
 from harmony_conformance.judge.check import Check, Comparison, Outcome, Severity
 from harmony_conformance.judge.clause import Clause
 from harmony_conformance.judge.harmony_clauses import CLAUSES
@@ -26,7 +26,7 @@ WORST_FIRST = (
     Outcome.PASS,
     Outcome.NOT_APPLICABLE,
 )
-MUST_FAILS = frozenset({Severity.MUST})
+DEFAULT_FAILS_ON = frozenset({Severity.MUST})
 
 _RULES: Mapping[str, Check | Comparison] = MappingProxyType({rule.id: rule for rule in CHECKS})
 _FAMILIES = MappingProxyType({family.__name__.rpartition(".")[2]: family.__doc__ or "" for family in FAMILIES})
@@ -158,7 +158,7 @@ def family_about(family: str) -> str:
     return topic[:1].upper() + topic[1:]
 
 
-def judged(report: Report, fails_on: frozenset[Severity] = MUST_FAILS) -> RunVerdict:
+def run_verdict(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> RunVerdict:
     """Return the verdict on a run if only failures of the severities in `fails_on` count."""
     checks = by_check(report)
     applied = [check for check in checks if check.applied]
@@ -191,54 +191,57 @@ def _count_by_severity(checks: list[CheckResults], suffix: str) -> str:
 
 def title(report: Report) -> str:
     """Return the model and its engine, for example "gpt-oss-20b on vllm 0.11.0"."""
-    target = at(report.header, "target")
-    model = text(at(target, "model"))
-    engine = " ".join(filter(None, (text(at(target, "engine")), text(at(target, "engine_version")))))
+    target = value_at(report.header, "target")
+    model = text(value_at(target, "model"))
+    engine = " ".join(filter(None, (text(value_at(target, "engine")), text(value_at(target, "engine_version")))))
     return f"{model} on {engine}" if model and engine else model or engine or "unknown endpoint"
 
 
 def facts(report: Report) -> tuple[tuple[str, str], ...]:
     """Return names and values of the run's facts: endpoint, evidence, options."""
     header = report.header
-    target, capabilities = at(header, "target"), at(header, "capabilities")
-    tries, seed = at(header, "tries"), at(header, "seed")
-    unknown = members(at(capabilities, "unknown")).items()
+    target, capabilities = value_at(header, "target"), value_at(header, "capabilities")
+    tries, seed = value_at(header, "tries"), value_at(header, "seed")
+    unknown = members(value_at(capabilities, "unknown")).items()
     values = (
-        ("Engine", " ".join(filter(None, (text(at(target, "engine")), text(at(target, "engine_version")))))),
-        ("Model", text(at(target, "model"))),
-        ("Host", text(at(target, "url_host"))),
+        (
+            "Engine",
+            " ".join(filter(None, (text(value_at(target, "engine")), text(value_at(target, "engine_version"))))),
+        ),
+        ("Model", text(value_at(target, "model"))),
+        ("Host", text(value_at(target, "url_host"))),
         ("Prompt evidence", _prompt_evidence(capabilities)),
-        ("Prompts rendered as", _renderer(at(header, "renderer"))),
+        ("Prompts rendered as", _renderer(value_at(header, "renderer"))),
         ("Model output", _output(capabilities)),
         ("Unknown capabilities", "; ".join(f"{api}: {text(reason)}" for api, reason in unknown)),
         ("Tries", "" if tries is None else str(tries)),
         ("Seed", "none sent" if seed is None else str(seed)),
-        ("Started", text(at(header, "started"))),
-        ("Suite", f"harmony-conformance {text(at(header, 'version'))}".strip()),
+        ("Started", text(value_at(header, "started"))),
+        ("Suite", f"harmony-conformance {text(value_at(header, 'version'))}".strip()),
     )
     return tuple((name, value) for name, value in values if value)
 
 
 def _prompt_evidence(capabilities: Json) -> str:
-    level, source = text(at(capabilities, "prompt")), text(at(capabilities, "prompt_source"))
+    level, source = text(value_at(capabilities, "prompt")), text(value_at(capabilities, "prompt_source"))
     evidence = _PROMPT_EVIDENCE.get(level, level)
     return f"{evidence} ({source})" if evidence and source else evidence
 
 
 def _renderer(renderer: Json) -> str:
     """Return the matching forms, the number of matching prompts, and the tokens that precede every prompt."""
-    forms = [text(form) for form in items(at(renderer, "forms"))]
+    forms = [text(form) for form in items(value_at(renderer, "forms"))]
     if not forms:
         return ""
     names = " or ".join(forms[:_FORMS_SHOWN]) + (" …" if len(forms) > _FORMS_SHOWN else "")
-    fitting, total = number(at(renderer, "fitting")) or 0, number(at(renderer, "prompts")) or 0
-    unit = "counts" if text(at(renderer, "evidence")) == "accounting" else "prompts"
-    preamble = number(at(renderer, "preamble"))
+    fitting, total = integer(value_at(renderer, "fitting")) or 0, integer(value_at(renderer, "prompts")) or 0
+    unit = "counts" if text(value_at(renderer, "evidence")) == "accounting" else "prompts"
+    preamble = integer(value_at(renderer, "preamble"))
     return f"{names} ({fitting} of {total} {unit})" + (f", and {preamble:+} tokens in each" if preamble else "")
 
 
 def _output(capabilities: Json) -> str:
-    match text(at(capabilities, "script")):
+    match text(value_at(capabilities, "script")):
         case "":
             return ""
         case "none":
@@ -249,20 +252,20 @@ def _output(capabilities: Json) -> str:
 
 def failures(result: ResultLine) -> list[JsonObject]:
     """Return the failures among the findings of a result."""
-    return [finding for finding in result.findings if text(at(finding, "verdict")) == "fail"]
+    return [finding for finding in result.findings if text(value_at(finding, "verdict")) == "fail"]
 
 
-Place = tuple[str, str]
+FindingLocation = tuple[str, str]
 """The id of an exchange, and a location in it."""
 
 
-def grouped(findings: Iterable[JsonObject]) -> list[tuple[JsonObject, list[Place]]]:
+def grouped(findings: Iterable[JsonObject]) -> list[tuple[JsonObject, list[FindingLocation]]]:
     """Return the distinct findings, each with all its places."""
-    groups: dict[str, tuple[JsonObject, list[Place]]] = {}
+    groups: dict[str, tuple[JsonObject, list[FindingLocation]]] = {}
     for finding in findings:
         content = {name: value for name, value in finding.items() if name not in ("exchange", "at")}
-        places = groups.setdefault(canonical(content), (finding, []))[1]
-        places.append((text(at(finding, "exchange")), text(at(finding, "at"))))
+        places = groups.setdefault(canonical_json(content), (finding, []))[1]
+        places.append((text(value_at(finding, "exchange")), text(value_at(finding, "at"))))
     return list(groups.values())
 
 
@@ -281,7 +284,7 @@ def reasons(check: CheckResults, outcome: Outcome) -> dict[str, list[str]]:
 
 def sides(finding: JsonObject, limit: int = LIMIT) -> list[tuple[str, Pieces]]:
     """Return the expected and the actual text of a finding by name. If it has both, differences are marked."""
-    texts = {name: value for name in ("expected", "actual") if isinstance(value := at(finding, name), str)}
+    texts = {name: value for name in ("expected", "actual") if isinstance(value := value_at(finding, name), str)}
     if len(texts) > 1:
         return list(zip(texts, contrast(texts["expected"], texts["actual"], limit), strict=True))
     return [(name, cut(value, limit)) for name, value in texts.items()]
@@ -290,10 +293,10 @@ def sides(finding: JsonObject, limit: int = LIMIT) -> list[tuple[str, Pieces]]:
 def variants(report: Report) -> Counter[tuple[str, str]]:
     """Return the number of occurrences of each variant, by check and message."""
     return Counter(
-        (result.check, text(at(finding, "message")))
+        (result.check, text(value_at(finding, "message")))
         for result in report.results
         for finding in result.findings
-        if text(at(finding, "verdict")) == "variant"
+        if text(value_at(finding, "verdict")) == "variant"
     )
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from harmony_conformance.json_value import JsonObject, at, text
+from harmony_conformance.json_value import JsonObject, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.latency_table import COLUMNS, rows
 from harmony_conformance.report.model import WORDS, Report, ResultLine
@@ -39,7 +39,7 @@ def print_report(report: Report, console: Console) -> None:
     for outcome in (Outcome.FAIL, Outcome.ERROR):
         for result in report.results:
             if result.outcome is outcome:
-                for line in _told(result):
+                for line in _result_lines(result):
                     console.print(line, soft_wrap=True, highlight=False)
     for line in (*_inconclusive(report), *_variants(report), *_not_applied(report)):
         console.print(line, soft_wrap=True, highlight=False)
@@ -76,13 +76,13 @@ def _latency(report: Report) -> Table:
     for row in rows(report.latency):
         table.add_row(*map(escape, row))
     for line in report.latency:
-        failed = at(line, "failed")
+        failed = value_at(line, "failed")
         if failed:
-            table.caption = f"{failed} of {at(line, 'requests')} requests failed ({text(at(line, 'load'))})"
+            table.caption = f"{failed} of {value_at(line, 'requests')} requests failed ({text(value_at(line, 'load'))})"
     return table
 
 
-def _told(result: ResultLine) -> Iterator[str]:
+def _result_lines(result: ResultLine) -> Iterator[str]:
     word = "SHOULD" if result.severity is Severity.SHOULD else "MUST"
     kind = WORDS[result.outcome].upper()
     yield ""
@@ -102,10 +102,10 @@ def _told(result: ResultLine) -> Iterator[str]:
 
 
 def _finding(finding: JsonObject) -> Iterator[str]:
-    yield f"  - {escape(text(at(finding, 'message')))}"
-    yield f"    in {escape(text(at(finding, 'exchange')))} at {escape(text(at(finding, 'at')))}"
+    yield f"  - {escape(text(value_at(finding, 'message')))}"
+    yield f"    in {escape(text(value_at(finding, 'exchange')))} at {escape(text(value_at(finding, 'at')))}"
     for name in ("expected", "actual", "excerpt"):
-        if (value := at(finding, name)) is not None:
+        if (value := value_at(finding, name)) is not None:
             yield f"    {name}: {escape(visible(text(value)))}"
 
 

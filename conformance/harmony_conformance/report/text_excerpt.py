@@ -32,7 +32,7 @@ class StretchKind(StrEnum):
 class TextStretch:
     """A stretch of a text, or the length of an omitted stretch."""
 
-    part: StretchKind
+    kind: StretchKind
     text: str
 
 
@@ -43,10 +43,10 @@ def visible(value: str, *, keep: str = "") -> str:
     """Return the text with characters that are not printable written as Python escapes, except those in `keep`."""
     if value.isprintable():  # the usual case
         return value
-    return "".join(char if char in keep or char.isprintable() else spelled(char) for char in value)
+    return "".join(char if char in keep or char.isprintable() else escape_character(char) for char in value)
 
 
-def spelled(char: str) -> str:
+def escape_character(char: str) -> str:
     """Return a character as Python escape."""
     return char.encode("unicode_escape").decode("ascii")
 
@@ -75,7 +75,7 @@ def contrast(expected: str, actual: str, limit: int = LIMIT) -> tuple[Pieces, Pi
 def plain(pieces: Iterable[TextStretch], *, keep: str = "\n") -> str:
     """Return the pieces as text."""
     return "".join(
-        f"[… {piece.text} left out …]" if piece.part is StretchKind.LEFT_OUT else visible(piece.text, keep=keep)
+        f"[… {piece.text} left out …]" if piece.kind is StretchKind.LEFT_OUT else visible(piece.text, keep=keep)
         for piece in pieces
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.transport.client import SendResult, asks_too_much, is_longest
+from harmony_conformance.transport.client import SendResult, has_excessive_retry_after, has_reached_wait_limit
 from harmony_conformance.transport.messages import Failure, FailureKind, Request, Response
 
 _PAYMENT = 402
@@ -22,32 +22,32 @@ _ACCESS_STATUSES: Mapping[int, str] = {
 }
 _PROBES = 5  # a server that rejects requests at random also rejects some of the plain ones
 _UNPAID = Failure(kind=FailureKind.ACCESS_REFUSED, detail=f"this request requires payment (HTTP {_PAYMENT})")
-Ask = Callable[[Request], Awaitable[SendResult | None]]
+LimitedSend = Callable[[Request], Awaitable[SendResult | None]]
 """Function that sends a request; it returns None if the limit of requests is reached."""
 
 
 class Access:
-    """State: `shut` is the reason to send nothing more, None while the client has access."""
+    """State: `access_loss` is the reason to send nothing more, None while the client has access."""
 
     def __init__(self, plain: Mapping[str, Request]) -> None:
         """`plain`: a request that succeeded, by the name of its API."""
-        self.shut: Failure | None = None
+        self.access_loss: Failure | None = None
         self._plain = plain
         self._one_by_one = asyncio.Lock()
 
     def skipped_exchange(self, asked: Exchange) -> Exchange | None:
         """Return the placeholder of a request that is not sent; None if it is to be sent."""
-        if self.shut is None:
+        if self.access_loss is None:
             return None
-        return replace(asked, failure=replace(self.shut, detail=f"not sent: {self.shut.detail}"))
+        return replace(asked, failure=replace(self.access_loss, detail=f"not sent: {self.access_loss.detail}"))
 
-    async def settled(self, x: Exchange, ask: Ask) -> Exchange:
+    async def diagnose(self, x: Exchange, ask: LimitedSend) -> Exchange:
         """Return a doubtful exchange, with a failure if the client lost access."""
         if x.response is None:
             return x
         async with self._one_by_one:
             plain = self._plain.get(x.api)
-            lost = self.shut
+            lost = self.access_loss
             if lost is None and plain is not None:
                 lost = await self._probe(x.response, plain, ask)
         if x.failure is not None:  # a rate limit is already recorded
@@ -56,7 +56,7 @@ class Access:
             return replace(x, failure=lost)
         return replace(x, failure=_UNPAID) if x.response.status == _PAYMENT else x
 
-    async def _probe(self, response: Response, plain: Request, ask: Ask) -> Failure | None:
+    async def _probe(self, response: Response, plain: Request, ask: LimitedSend) -> Failure | None:
         """Return the loss of access that the plain request shows, or a failure if no request is left; None if it succeeds."""
         lost = None
         for _ in range(_PROBES):
@@ -67,11 +67,11 @@ class Access:
                     detail=f"HTTP {response.status}; no request is left to check whether access was lost",
                 )
             lost = _access_failure(sent)
-            if lost is not None and is_longest(sent.retry_waits):
+            if lost is not None and has_reached_wait_limit(sent.retry_waits):
                 break
             if sent.response is None or not _may_be_access(sent.response):
                 return lost
-        self.shut = lost
+        self.access_loss = lost
         return lost
 
 
@@ -79,11 +79,13 @@ def is_doubtful(x: Exchange) -> bool:
     """Return True if the server may have rejected the client instead of the request."""
     if x.response is None or "authorization" in x.request.headers:
         return False
-    is_waited_out = x.failure is not None and x.failure.kind is FailureKind.RATE_LIMITED and is_longest(x.retry_waits)
+    is_waited_out = (
+        x.failure is not None and x.failure.kind is FailureKind.RATE_LIMITED and has_reached_wait_limit(x.retry_waits)
+    )
     return is_waited_out or _may_be_access(x.response)
 
 
-def cut_short(series: Iterable[Series]) -> Failure | None:
+def early_stop_reason(series: Iterable[Series]) -> Failure | None:
     """Return the reason why requests of a run were not sent, None if all were sent."""
     failures = (x.failure for one in series for x in one.exchanges.values() if x.response is None)
     kinds = (FailureKind.ACCESS_REFUSED, FailureKind.RATE_LIMITED)
@@ -91,7 +93,7 @@ def cut_short(series: Iterable[Series]) -> Failure | None:
 
 
 def _may_be_access(response: Response) -> bool:
-    return response.status in _ACCESS_STATUSES or asks_too_much(response)
+    return response.status in _ACCESS_STATUSES or has_excessive_retry_after(response)
 
 
 def _access_failure(sent: SendResult) -> Failure | None:

@@ -18,23 +18,31 @@ from dataclasses import dataclass, field
 
 from harmony_conformance.checks.rendering.renderer_fingerprint import Fingerprint, fingerprint
 from harmony_conformance.engines.profiles import ScriptMethod
-from harmony_conformance.engines.scripting import settled
+from harmony_conformance.engines.scripting import drop_unproven_stream_scripts
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.recording import exchange_line, read_exchange
 from harmony_conformance.golden.scenario import Scenario, expand
-from harmony_conformance.json_value import ENVELOPED, loads
+from harmony_conformance.json_value import MAX_LINE_DEPTH, loads
 from harmony_conformance.judge.judge import Result
-from harmony_conformance.runner.judge_run import Key, Plan, RunJudge, Ways, attempt, judge_across, judge_scenario
+from harmony_conformance.runner.judge_run import (
+    Plan,
+    RunJudge,
+    ScenarioKey,
+    ScriptMethods,
+    attempt_number,
+    judge_api_comparisons,
+    judge_scenario,
+)
 from harmony_conformance.runner.run import Options, make_plan
-from harmony_conformance.runner.sender import sendable
-from harmony_conformance.runtime.processes import cores, follow_parent, forking_if_whole, starting
+from harmony_conformance.runner.sender import sendable_scenarios
+from harmony_conformance.runtime.processes import block_interrupts, cores, follow_parent, process_context
 
 _WORTH_A_PROCESS = 300
 """Number of requests: judging takes 3 ms for each, and starting a process without fork takes a second."""
 _Judged = Future[list[Result]]
 
 
-def few_collections() -> None:
+def reduce_garbage_collection() -> None:
     """Reduce garbage collection, and exclude loaded objects from it: a run retains its objects, and scanning them takes a tenth of its time."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
@@ -45,7 +53,7 @@ class JudgeProcessError(RuntimeError):
 
 
 @contextmanager
-def judge_of(plan: Plan, options: Options) -> Generator[RunJudge]:
+def open_judge(plan: Plan, options: Options) -> Generator[RunJudge]:
     """Yield the judge of a run: in a separate process for many requests, else in this one at the end.
 
     Enter it before threads start: on Linux the process is forked.
@@ -55,9 +63,9 @@ def judge_of(plan: Plan, options: Options) -> Generator[RunJudge]:
     if requests < _WORTH_A_PROCESS or options.max_requests is not None or cores() == 1:
         yield RunJudge(plan)
         return
-    pool = ProcessPoolExecutor(1, forking_if_whole(), _initialize, (options.select, options.skip, options.apis))
+    pool = ProcessPoolExecutor(1, process_context(), _initialize, (options.select, options.skip, options.apis))
     try:
-        with starting():
+        with block_interrupts():
             pool.submit(_start_process)
         yield _BackgroundJudge(plan, options.tries, pool)
     finally:
@@ -71,39 +79,39 @@ class _BackgroundJudge(RunJudge):
         super().__init__(plan)
         self._plan, self._tries, self._pool = plan, tries, pool
         self._lines: dict[str, bytes] = {}
-        self._sent: dict[Key, list[Series]] = {}
-        self._judged: dict[Key, tuple[int, _Judged]] = {}  # with the number of series
-        self._compared: dict[str, tuple[list[Key], _Judged]] = {}
-        self._sendable: dict[tuple[tuple[str, ScriptMethod], ...], Mapping[str, list[Key]]] = {}
+        self._sent: dict[ScenarioKey, list[Series]] = {}
+        self._judge_futures: dict[ScenarioKey, tuple[int, _Judged]] = {}  # with the number of series
+        self._comparison_futures: dict[str, tuple[list[ScenarioKey], _Judged]] = {}
+        self._sendable: dict[tuple[tuple[str, ScriptMethod], ...], Mapping[str, list[ScenarioKey]]] = {}
         self._renderer: Fingerprint | None = None
 
     def on_exchange(self, x: Exchange, line: bytes) -> None:
         self._lines[x.id] = line
 
-    def on_series(self, one: Series, ways: Ways) -> None:
+    def on_series(self, one: Series, ways: ScriptMethods) -> None:
         sent = self._sent.setdefault((one.name, one.api), [])
         sent.append(one)
         if len(sent) == self._tries:
             with suppress(BrokenProcessPool):  # the other scenarios are still sent and recorded
                 self._submit_judge((one.name, one.api), ways)
                 keys = self._sendable_keys(ways)[one.name]
-                if self._judged.keys() >= set(keys):
+                if self._judge_futures.keys() >= set(keys):
                     self._submit_compare(one.name, keys)
 
-    def _sendable_keys(self, ways: Ways) -> Mapping[str, list[Key]]:
+    def _sendable_keys(self, ways: ScriptMethods) -> Mapping[str, list[ScenarioKey]]:
         """Return the keys of sendable scenarios by scenario name; computed once, as it takes a while."""
         cache_key = tuple(sorted(ways.items()))
         if cache_key not in self._sendable:
-            by_name: defaultdict[str, list[Key]] = defaultdict(list)
-            for scenario in sendable(self._plan.scenarios, ways):
+            by_name: defaultdict[str, list[ScenarioKey]] = defaultdict(list)
+            for scenario in sendable_scenarios(self._plan.scenarios, ways):
                 by_name[scenario.name].append(scenario.key)
             self._sendable = {cache_key: by_name}
         return self._sendable[cache_key]
 
-    async def results(self, series: Sequence[Series], ways: Ways, limit: int | None) -> tuple[Result, ...]:
+    async def results(self, series: Sequence[Series], ways: ScriptMethods, limit: int | None) -> tuple[Result, ...]:
         del limit  # a run with a limit is judged at the end
         keys = [scenario.key for scenario in self._plan.scenarios if scenario.api in ways]
-        by_name: dict[str, dict[Key, None]] = {}
+        by_name: dict[str, dict[ScenarioKey, None]] = {}
         for one in series:
             by_name.setdefault(one.name, {})[one.name, one.api] = None
         try:
@@ -111,8 +119,10 @@ class _BackgroundJudge(RunJudge):
                 self._submit_judge(key, ways)
             for name, sent in by_name.items():
                 self._submit_compare(name, list(sent))
-            futures = [self._judged[key][1] for key in keys] + [self._compared[name][1] for name in by_name]
-            renderer = self._pool.submit(_renderer, [((one.name, one.api), attempt(one)) for one in series])
+            futures = [self._judge_futures[key][1] for key in keys] + [
+                self._comparison_futures[name][1] for name in by_name
+            ]
+            renderer = self._pool.submit(_renderer, [((one.name, one.api), attempt_number(one)) for one in series])
             results = tuple([result for future in futures for result in await asyncio.wrap_future(future)])
             self._renderer = await asyncio.wrap_future(renderer)
         except BrokenProcessPool:
@@ -125,17 +135,17 @@ class _BackgroundJudge(RunJudge):
         del series  # the judging process has them
         return self._renderer
 
-    def _submit_judge(self, key: Key, ways: Ways) -> None:
+    def _submit_judge(self, key: ScenarioKey, ways: ScriptMethods) -> None:
         """Submit the series of a scenario over an API, unless all of them are submitted."""
-        sent = sorted(self._sent.get(key, ()), key=attempt)
-        if key not in self._judged or self._judged[key][0] != len(sent):
+        sent = sorted(self._sent.get(key, ()), key=attempt_number)
+        if key not in self._judge_futures or self._judge_futures[key][0] != len(sent):
             lines = [[self._lines.get(x.id) or exchange_line(x) for x in one.exchanges.values()] for one in sent]
-            self._judged[key] = len(sent), self._pool.submit(_judge, key, lines, dict(ways))
+            self._judge_futures[key] = len(sent), self._pool.submit(_judge, key, lines, dict(ways))
 
-    def _submit_compare(self, name: str, keys: list[Key]) -> None:
+    def _submit_compare(self, name: str, keys: list[ScenarioKey]) -> None:
         """Submit the comparison of a scenario over these APIs, unless it is submitted."""
-        if name not in self._compared or self._compared[name][0] != keys:
-            self._compared[name] = keys, self._pool.submit(_compare, keys)
+        if name not in self._comparison_futures or self._comparison_futures[name][0] != keys:
+            self._comparison_futures[name] = keys, self._pool.submit(_compare, keys)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,8 +153,8 @@ class _ProcessState:
     """State of the judging process: the plan, and the series by key."""
 
     plan: Plan
-    scenarios: Mapping[Key, Scenario]
-    series: dict[Key, list[Series]] = field(default_factory=dict[Key, list[Series]])
+    scenarios: Mapping[ScenarioKey, Scenario]
+    series: dict[ScenarioKey, list[Series]] = field(default_factory=dict[ScenarioKey, list[Series]])
 
 
 _STATE: list[_ProcessState] = []
@@ -154,7 +164,7 @@ def _initialize(select: tuple[str, ...], skip: tuple[str, ...], apis: tuple[str,
     """Initialize the judging process. Checks cannot be pickled, so the process makes the plan again."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles the interrupt and stops this process
     follow_parent()
-    few_collections()
+    reduce_garbage_collection()
     plan = make_plan(Options(select=select, skip=skip, apis=apis))
     _STATE.append(_ProcessState(plan=plan, scenarios={scenario.key: scenario for scenario in plan.scenarios}))
 
@@ -163,22 +173,25 @@ def _start_process() -> None:
     """Make the pool start its process."""
 
 
-def _judge(key: Key, tries: list[list[bytes]], ways: Ways) -> list[Result]:
+def _judge(key: ScenarioKey, tries: list[list[bytes]], ways: ScriptMethods) -> list[Result]:
     (state,) = _STATE
-    recorded = ([read_exchange(loads(line, deepest=ENVELOPED)) for line in lines] for lines in tries)
-    series = [settled(Series(name=key[0], exchanges={x.step: x for x in exchanges})) for exchanges in recorded]
+    recorded = ([read_exchange(loads(line, max_depth=MAX_LINE_DEPTH)) for line in lines] for lines in tries)
+    series = [
+        drop_unproven_stream_scripts(Series(name=key[0], exchanges={x.step: x for x in exchanges}))
+        for exchanges in recorded
+    ]
     state.series[key] = series
     scenario = state.scenarios.get(key)
     return list(judge_scenario(scenario, series, state.plan, ways)) if scenario is not None else []
 
 
-def _compare(keys: list[Key]) -> list[Result]:
+def _compare(keys: list[ScenarioKey]) -> list[Result]:
     (state,) = _STATE
-    return list(judge_across({key: state.series[key] for key in keys}, state.plan))
+    return list(judge_api_comparisons({key: state.series[key] for key in keys}, state.plan))
 
 
-def _renderer(sent: list[tuple[Key, int]]) -> Fingerprint | None:
+def _renderer(sent: list[tuple[ScenarioKey, int]]) -> Fingerprint | None:
     """Return the renderer of the prompts of these series, given by key and try."""
     (state,) = _STATE
-    series = {(key, attempt(one)): one for key, tries in state.series.items() for one in tries}
+    series = {(key, attempt_number(one)): one for key, tries in state.series.items() for one in tries}
     return fingerprint([series[each] for each in sent if each in series])

@@ -8,19 +8,19 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TypeAlias
 
-from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, CONVERSATIONS
+from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, CONVERSATION_APIS
 from harmony_conformance.checks.rendering.renderer_fingerprint import Fingerprint, fingerprint
 from harmony_conformance.engines.profiles import ScriptMethod
-from harmony_conformance.engines.scripting import settled
-from harmony_conformance.evidence.exchange import ACROSS, Exchange, Series
-from harmony_conformance.golden.scenario import Scenario, expand, needed_model, why_not_sent
+from harmony_conformance.engines.scripting import drop_unproven_stream_scripts
+from harmony_conformance.evidence.exchange import API_SEPARATOR, Exchange, Series
+from harmony_conformance.golden.scenario import Scenario, expand, model_requirement, skip_reason
 from harmony_conformance.judge.check import Check, Comparison, Outcome
 from harmony_conformance.judge.conditions import is_chat
-from harmony_conformance.judge.judge import NOT_SHOWN, Result, ScenarioSeries, judge, judge_case
+from harmony_conformance.judge.judge import NOT_ENOUGH_EVIDENCE, Result, ScenarioSeries, judge, judge_scenario_series
 
-Key: TypeAlias = tuple[str, str]
+ScenarioKey: TypeAlias = tuple[str, str]
 """Name of a scenario and of its API."""
-Ways: TypeAlias = Mapping[str, ScriptMethod]
+ScriptMethods: TypeAlias = Mapping[str, ScriptMethod]
 """Script method by API, for the APIs that an endpoint offers."""
 
 
@@ -40,26 +40,26 @@ _ABOUT: Mapping[str, frozenset[str]] = MappingProxyType(
     }
 )
 """APIs of a check family, for families that do not cover all APIs."""
-COMPARES_APIS = "apis"
+API_COMPARISON_FAMILY = "apis"
 """Family of the checks that compare APIs."""
 
 
-def is_about(check: Check | Comparison, apis: Sequence[str]) -> bool:
+def covers_any_api(check: Check | Comparison, apis: Sequence[str]) -> bool:
     """Return True if a check covers one of these APIs, or compares several of them."""
-    if check.family == COMPARES_APIS:
-        return len(CONVERSATIONS.intersection(apis)) > 1
+    if check.family == API_COMPARISON_FAMILY:
+        return len(CONVERSATION_APIS.intersection(apis)) > 1
     about = _ABOUT.get(check.family)
     return about is None or not about.isdisjoint(apis)
 
 
-def is_of(rule: Check | Comparison, api: str) -> bool:
+def can_apply_to_api(rule: Check | Comparison, api: str) -> bool:
     """Return True if a check may apply to one API alone: it covers the API and is not a comparison."""
     speaks_chat_alone = is_chat in rule.when and api != CHAT_COMPLETIONS.name
-    return rule.family != COMPARES_APIS and not speaks_chat_alone and is_about(rule, (api,))
+    return rule.family != API_COMPARISON_FAMILY and not speaks_chat_alone and covers_any_api(rule, (api,))
 
 
 def judge_all(
-    series: Iterable[Series], plan: Plan, ways: Ways | None = None, limit: int | None = None
+    series: Iterable[Series], plan: Plan, ways: ScriptMethods | None = None, limit: int | None = None
 ) -> Iterator[Result]:
     """Yield the results of every check on every scenario, in the order of the plan.
 
@@ -67,16 +67,20 @@ def judge_all(
     An API that the endpoint does not offer has no results. `ways`: script methods by API, None for a recording. `limit`: value of `--max-requests`
     if it prevented requests.
     """
-    by_key: dict[Key, list[Series]] = {}
+    by_key: dict[ScenarioKey, list[Series]] = {}
     for one in series:
         by_key.setdefault((one.name, one.api), []).append(one)
     for scenario in plan.scenarios:
         yield from judge_scenario(scenario, by_key.get(scenario.key, ()), plan, ways, limit)
-    yield from judge_across(by_key, plan)
+    yield from judge_api_comparisons(by_key, plan)
 
 
 def judge_scenario(
-    scenario: Scenario, series: Iterable[Series], plan: Plan, ways: Ways | None = None, limit: int | None = None
+    scenario: Scenario,
+    series: Iterable[Series],
+    plan: Plan,
+    ways: ScriptMethods | None = None,
+    limit: int | None = None,
 ) -> Iterator[Result]:
     """Yield the results of every check on one scenario over one API; nothing if the endpoint does not offer the API."""
     if ways is not None and scenario.api not in ways:
@@ -85,19 +89,19 @@ def judge_scenario(
     rules = _rules_of_api(plan.checks, scenario.api)
     if not sent.series:
         rules = tuple(rule for rule in rules if rule.id in scenario.exercises)
-    for result in judge_case(sent, rules, scenario.exercises):
-        yield _as_sent(result, scenario, sent, ways, limit)
+    for result in judge_scenario_series(sent, rules, scenario.exercises):
+        yield _explain_unsent(result, scenario, sent, ways, limit)
 
 
 @lru_cache(maxsize=64)
 def _rules_of_api(rules: tuple[Check | Comparison, ...], api: str) -> tuple[Check | Comparison, ...]:
-    return tuple(rule for rule in rules if is_of(rule, api))
+    return tuple(rule for rule in rules if can_apply_to_api(rule, api))
 
 
-def judge_across(by_key: Mapping[Key, Sequence[Series]], plan: Plan) -> Iterator[Result]:
+def judge_api_comparisons(by_key: Mapping[ScenarioKey, Sequence[Series]], plan: Plan) -> Iterator[Result]:
     """Yield the results of the comparing checks on scenarios of several APIs."""
-    comparing = [rule for rule in plan.checks if rule.family == COMPARES_APIS]
-    for many in joined(by_key) if comparing else ():
+    comparing = [rule for rule in plan.checks if rule.family == API_COMPARISON_FAMILY]
+    for many in join_apis(by_key) if comparing else ():
         yield from judge(many, comparing)
 
 
@@ -111,10 +115,10 @@ class RunJudge:
     def on_exchange(self, x: Exchange, line: bytes) -> None:
         """Receive an exchange and its recorded line."""
 
-    def on_series(self, one: Series, ways: Ways) -> None:
+    def on_series(self, one: Series, ways: ScriptMethods) -> None:
         """Receive a series after its last request."""
 
-    async def results(self, series: Sequence[Series], ways: Ways, limit: int | None) -> tuple[Result, ...]:
+    async def results(self, series: Sequence[Series], ways: ScriptMethods, limit: int | None) -> tuple[Result, ...]:
         """Return all results in the order of the plan; call it after the last request. See `judge_all`."""
         return tuple(judge_all(series, self._whole_plan, ways, limit))
 
@@ -123,15 +127,17 @@ class RunJudge:
         return fingerprint(series)
 
 
-def joined(by_key: Mapping[Key, Sequence[Series]]) -> Iterator[list[Series]]:
+def join_apis(by_key: Mapping[ScenarioKey, Sequence[Series]]) -> Iterator[list[Series]]:
     """Yield, for each scenario of several APIs, one joined series per try, with steps named `step@api`."""
     for name in dict.fromkeys(name for name, _ in by_key):
-        by_api = [tries for (other, api), tries in by_key.items() if other == name and api in CONVERSATIONS]
+        by_api = [tries for (other, api), tries in by_key.items() if other == name and api in CONVERSATION_APIS]
         if len(by_api) > 1:
             yield [
                 Series(
                     name=name,
-                    exchanges={f"{step}{ACROSS}{one.api}": x for one in tries for step, x in one.exchanges.items()},
+                    exchanges={
+                        f"{step}{API_SEPARATOR}{one.api}": x for one in tries for step, x in one.exchanges.items()
+                    },
                 )
                 for tries in zip(*by_api, strict=False)
             ]
@@ -141,17 +147,19 @@ def judge_pair(
     rule: Check | Comparison,
     scenario: Scenario,
     sent: ScenarioSeries,
-    ways: Ways | None = None,
+    ways: ScriptMethods | None = None,
     limit: int | None = None,
 ) -> Result:
     """Return the result of one check on the series of one scenario, `sent`.
 
     Without a series, it is NOT_APPLICABLE if the endpoint cannot run the scenario, else INCONCLUSIVE with the reason.
     """
-    return _as_sent(judge_case(sent, (rule,), scenario.exercises)[0], scenario, sent, ways, limit)
+    return _explain_unsent(judge_scenario_series(sent, (rule,), scenario.exercises)[0], scenario, sent, ways, limit)
 
 
-def _as_sent(result: Result, scenario: Scenario, sent: ScenarioSeries, ways: Ways | None, limit: int | None) -> Result:
+def _explain_unsent(
+    result: Result, scenario: Scenario, sent: ScenarioSeries, ways: ScriptMethods | None, limit: int | None
+) -> Result:
     reached = f"--max-requests {limit} was reached"
     if sent.series:
         is_cut = limit is not None and any(len(one.exchanges) < len(tuple(expand(scenario))) for one in sent.series)
@@ -159,9 +167,9 @@ def _as_sent(result: Result, scenario: Scenario, sent: ScenarioSeries, ways: Way
         return result._replace(reason=f"incomplete: {reached}") if is_cut and is_open else result
     result = result._replace(scenario=scenario.name, api=scenario.api)
     if ways is None:
-        needed = needed_model(scenario)
+        needed = model_requirement(scenario)
     elif scenario.api in ways:
-        needed = why_not_sent(scenario, ways[scenario.api])
+        needed = skip_reason(scenario, ways[scenario.api])
     else:
         needed = f"the endpoint does not offer the API {scenario.api}"
     if needed is not None:
@@ -170,7 +178,9 @@ def _as_sent(result: Result, scenario: Scenario, sent: ScenarioSeries, ways: Way
     return result._replace(outcome=Outcome.INCONCLUSIVE, reason=reason)
 
 
-def left_open(results: Iterable[Result], sent_over: Ways, unknown: Mapping[str, str]) -> Iterator[Result]:
+def explain_incomplete_probes(
+    results: Iterable[Result], sent_over: ScriptMethods, unknown: Mapping[str, str]
+) -> Iterator[Result]:
     """Yield the results, with a corrected reason for APIs that could not be probed.
 
     `sent_over`: APIs that are known to be offered. `unknown`: reasons of incomplete probes, by API.
@@ -181,25 +191,25 @@ def left_open(results: Iterable[Result], sent_over: Ways, unknown: Mapping[str, 
             yield result
         elif result.api not in sent_over and result.outcome is Outcome.INCONCLUSIVE:
             yield result._replace(reason=f"the endpoint could not be probed for this API: {why}")
-        elif result.outcome is Outcome.NOT_APPLICABLE and result.reason.startswith(NOT_SHOWN):
+        elif result.outcome is Outcome.NOT_APPLICABLE and result.reason.startswith(NOT_ENOUGH_EVIDENCE):
             reason = f"the endpoint could not be probed completely: {why}"
             yield result._replace(outcome=Outcome.INCONCLUSIVE, reason=reason)
         else:
             yield result
 
 
-def in_order(series: Iterable[Series], scenarios: Iterable[Scenario]) -> tuple[Series, ...]:
+def sort_series(series: Iterable[Series], scenarios: Iterable[Scenario]) -> tuple[Series, ...]:
     """Return recorded series by try, with their steps in the order of the scenario."""
     places = {scenario.key: {step.name: place for place, step in enumerate(expand(scenario))} for scenario in scenarios}
 
     def sort_steps(one: Series) -> Series:
         place = places.get((one.name, one.api), {})
         steps = sorted(one.exchanges.items(), key=lambda item: place.get(item[0], len(place)))
-        return settled(replace(one, exchanges=dict(steps)))
+        return drop_unproven_stream_scripts(replace(one, exchanges=dict(steps)))
 
-    return tuple(sorted(map(sort_steps, series), key=attempt))
+    return tuple(sorted(map(sort_steps, series), key=attempt_number))
 
 
-def attempt(one: Series) -> int:
+def attempt_number(one: Series) -> int:
     """Return the number of a series among the tries of its scenario, from 0."""
     return next((x.attempt for x in one.exchanges.values()), 0)

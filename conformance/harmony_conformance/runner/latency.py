@@ -22,8 +22,8 @@ from itertools import pairwise
 from harmony_conformance.engines.profiles import Engine, ScriptMethod
 from harmony_conformance.engines.render_derender import with_response
 from harmony_conformance.evidence.exchange import Exchange, Validity
-from harmony_conformance.golden.scenario import Send, Step
-from harmony_conformance.json_value import Json, JsonObject, at, items, number, text
+from harmony_conformance.golden.scenario import SendMode, Step
+from harmony_conformance.json_value import Json, JsonObject, integer, items, text, value_at
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS, content_text
 from harmony_conformance.runner.request_builder import RequestProfile, build_request
 from harmony_conformance.runner.statistics import Sample
@@ -67,7 +67,7 @@ class Timing:
         bundled: Number of events that arrived together with the one before.
     """
 
-    first: float
+    first_token: float
     first_answer: float | None
     end: float
     gaps: tuple[float, ...]
@@ -76,39 +76,44 @@ class Timing:
     bundled: int
 
     @property
-    def per_token(self) -> float | None:
+    def time_per_output_token(self) -> float | None:
         """TPOT; None if fewer than two tokens are known."""
-        return (self.end - self.first) / (self.tokens - 1) if self.tokens is not None and self.tokens > 1 else None
+        return (
+            (self.end - self.first_token) / (self.tokens - 1) if self.tokens is not None and self.tokens > 1 else None
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unmeasured:
+class UnmeasuredResponse:
     """A response without times. Failures are counted by `reason`."""
 
     reason: str
 
 
-def measure(x: Exchange) -> Timing | Unmeasured:
+def measure(x: Exchange) -> Timing | UnmeasuredResponse:
     """Return the times of one streamed response; a truncated or empty response has none."""
     if reason := _unusable(x):
-        return Unmeasured(reason=reason)
+        return UnmeasuredResponse(reason=reason)
     events = [(event, choice) for event in _events(x) if (choice := _first_choice(event.value)) is not None]
     shown = [
         event
         for event, choice in events
-        if _answers(at(choice, "delta")) or any(text(at(choice, "delta", name)) for name in REASONING_FIELDS)
+        if _answers(value_at(choice, "delta"))
+        or any(text(value_at(choice, "delta", name)) for name in REASONING_FIELDS)
     ]
     if not shown:
-        return Unmeasured(reason="no token in the stream")
-    finished = next((event for event, choice in events if text(at(choice, "finish_reason"))), None)
+        return UnmeasuredResponse(reason="no token in the stream")
+    finished = next((event for event, choice in events if text(value_at(choice, "finish_reason"))), None)
     if finished is None and not any(event.is_done for event in _events(x)):
-        return Unmeasured(reason="the stream ends without finish_reason")
+        return UnmeasuredResponse(reason="the stream ends without finish_reason")
     completion = x.turn.usage.completion_tokens if x.turn is not None and x.turn.usage is not None else None
-    gaps = tuple(later.at - earlier.at for earlier, later in pairwise(shown))
+    gaps = tuple(later.arrival_time - earlier.arrival_time for earlier, later in pairwise(shown))
     return Timing(
-        first=shown[0].at,
-        first_answer=next((event.at for event, choice in events if _answers(at(choice, "delta"))), None),
-        end=(finished or shown[-1]).at,
+        first_token=shown[0].arrival_time,
+        first_answer=next(
+            (event.arrival_time for event, choice in events if _answers(value_at(choice, "delta"))), None
+        ),
+        end=(finished or shown[-1]).arrival_time,
         gaps=gaps,
         token_gaps=_token_gaps(events, gaps, completion),
         tokens=completion,
@@ -131,36 +136,41 @@ def _events(x: Exchange) -> tuple[Event, ...]:
 
 
 def _first_choice(chunk: Json) -> Json:
-    return next((choice for choice in items(at(chunk, "choices")) if number(at(choice, "index")) in (0, None)), None)
+    return next(
+        (choice for choice in items(value_at(chunk, "choices")) if integer(value_at(choice, "index")) in (0, None)),
+        None,
+    )
 
 
 def _answers(delta: Json) -> bool:
-    return bool(content_text(at(delta, "content"))) or bool(items(at(delta, "tool_calls")))
+    return bool(content_text(value_at(delta, "content"))) or bool(items(value_at(delta, "tool_calls")))
 
 
 def _token_gaps(
     events: Sequence[tuple[Event, Json]], gaps: tuple[float, ...], completion: int | None
 ) -> tuple[float, ...] | None:
     """Return the gaps before events of exactly one token. Ids that do not add up, as with omitted headers, prove nothing."""
-    counts = [(event.at, len(ids)) for event, choice in events if (ids := items(at(choice, "token_ids")))]
+    counts = [
+        (event.arrival_time, len(ids)) for event, choice in events if (ids := items(value_at(choice, "token_ids")))
+    ]
     if counts and completion in (None, sum(count for _, count in counts)):
         return tuple(later - earlier for (earlier, _), (later, count) in pairwise(counts) if count == 1)
     return gaps if completion == len(gaps) + 1 else None
 
 
-def loads_of(requests: int, concurrency: int) -> list[int]:
+def concurrency_levels(requests: int, concurrency: int) -> list[int]:
     """Return the concurrency of each load of the probe."""
     return sorted({1, min(max(concurrency, 1), max(requests, 1))})
 
 
-def most_requests(requests: int, concurrency: int) -> int:
+def max_probe_requests(requests: int, concurrency: int) -> int:
     """Return the maximum number of requests of the probe, warm-ups included."""
-    return sum(requests + (_MAX_WARM_UPS if load == 1 else load) for load in loads_of(requests, concurrency))
+    return sum(requests + (_MAX_WARM_UPS if load == 1 else load) for load in concurrency_levels(requests, concurrency))
 
 
-def most_tokens(requests: int, concurrency: int) -> int:
+def max_probe_tokens(requests: int, concurrency: int) -> int:
     """Return the maximum number of output tokens of the probe."""
-    return max(_LENGTH, len(tokens.encode_with_special_tokens(_SCRIPT))) * most_requests(requests, concurrency)
+    return max(_LENGTH, len(tokens.encode_with_special_tokens(_SCRIPT))) * max_probe_requests(requests, concurrency)
 
 
 async def probe(
@@ -173,7 +183,7 @@ async def probe(
     """
     sender = _Sender(send=send, request=build_request(_step(asking, engine), asking, {}), engine=engine.name)
     exchanges: list[Exchange] = []
-    for at_once in loads_of(requests, concurrency):
+    for at_once in concurrency_levels(requests, concurrency):
         warm = await sender.warm_up(at_once)
         exchanges += warm
         if any(isinstance(measure(x), Timing) for x in warm):
@@ -233,14 +243,14 @@ def _step(asking: RequestProfile, engine: Engine) -> Step:
     if asking.script_method is not ScriptMethod.NONE:
         request: JsonObject = {"messages": [{"role": "user", "content": "Write a few plain sentences about the sea."}]}
         script = tuple(tokens.encode_with_special_tokens(_SCRIPT))
-        return Step(name=SCENARIO, request=request, send=Send.STREAM, script=script)
+        return Step(name=SCENARIO, request=request, send_mode=SendMode.STREAM, script=script)
     request = {
         "messages": [{"role": "user", "content": _QUESTION}],
         "max_tokens": _LENGTH,
         "reasoning_effort": "low",
         **_UNTIL_THE_LIMIT.get(engine.name, {}),
     }
-    return Step(name=SCENARIO, request=request, send=Send.STREAM)
+    return Step(name=SCENARIO, request=request, send_mode=SendMode.STREAM)
 
 
 def summarise(exchanges: Iterable[Exchange]) -> tuple[JsonObject, ...]:
@@ -256,7 +266,7 @@ def _line(load: str, counted: list[Exchange], warm: list[Exchange]) -> JsonObjec
     exchanges = counted or warm
     measured = [measure(x) for x in exchanges]
     timings = [timing for timing in measured if isinstance(timing, Timing)]
-    failures = Counter(one.reason for one in measured if isinstance(one, Unmeasured))
+    failures = Counter(one.reason for one in measured if isinstance(one, UnmeasuredResponse))
     notes = [*_notes(exchanges, timings)]
     if not counted:
         notes.insert(0, "stopped: every warm-up request failed")
@@ -275,11 +285,11 @@ def _line(load: str, counted: list[Exchange], warm: list[Exchange]) -> JsonObjec
 def _metrics(timings: Sequence[Timing]) -> JsonObject:
     has_token_gaps = timings and all(timing.token_gaps is not None for timing in timings)
     return {
-        "ttft": _metric("s", (timing.first for timing in timings)),
+        "ttft": _metric("s", (timing.first_token for timing in timings)),
         "time_to_first_answer": _metric("s", (timing.first_answer for timing in timings)),
         "inter_event_gap": _metric("s", (gap for timing in timings for gap in timing.gaps)),
         "itl": _metric("s", (gap for timing in timings for gap in timing.token_gaps or ())) if has_token_gaps else None,
-        "tpot": _metric("s", (timing.per_token for timing in timings)),
+        "tpot": _metric("s", (timing.time_per_output_token for timing in timings)),
         "end_to_end": _metric("s", (timing.end for timing in timings)),
         "output_tokens": _metric("tokens", (timing.tokens for timing in timings)),
     }
@@ -304,17 +314,17 @@ def _notes(exchanges: Sequence[Exchange], timings: Sequence[Timing]) -> Iterator
         yield f"{silent} of {_requests(len(timings))} reached the limit before the answer began"
     if bundled := sum(timing.bundled for timing in timings):
         yield f"{bundled} of {sum(len(timing.gaps) for timing in timings)} events arrived together with the one before"
-    if any(timing.per_token is None for timing in timings):
+    if any(timing.time_per_output_token is None for timing in timings):
         yield "no TPOT for streams whose usage lacks completion_tokens or reports fewer than two"
     if any(timing.token_gaps is None for timing in timings):
         yield "no ITL: events are not proven to have one token each, see inter_event_gap"
 
 
 def _length_note(request: Json) -> str:
-    if at(request, "harmony_script") is not None or at(request, "vllm_xargs", "harmony_script") is not None:
+    if value_at(request, "harmony_script") is not None or value_at(request, "vllm_xargs", "harmony_script") is not None:
         return "fixed output: a script of reasoning and answer"
-    limit = f"max_tokens {number(at(request, 'max_tokens'))}"
-    if at(request, "ignore_eos") is True:
+    limit = f"max_tokens {integer(value_at(request, 'max_tokens'))}"
+    if value_at(request, "ignore_eos") is True:
         return f"fixed output length: {limit} with ignore_eos"
     return f"output length limited by {limit}, not fixed: shorter answers count as well"
 

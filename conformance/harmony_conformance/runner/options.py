@@ -139,7 +139,7 @@ def _network(arguments: Namespace, target: Target) -> Network:
     }
     used = [f"--{name.replace('_', '-')}" for name, value in values.items() if value is not None]
     used += ["--http2"] if arguments.http2 else []
-    if target.base is None:
+    if target.base_url is None:
         if used:
             raise UsageError(f"invalid {used[0]}: expected a target with a URL, got {target}")
         return Network()
@@ -147,8 +147,8 @@ def _network(arguments: Namespace, target: Target) -> Network:
         raise UsageError("invalid --proxy: expected no --unix-socket, got both")
     if arguments.client_key is not None and arguments.client_cert is None:
         raise UsageError("invalid --client-key: expected --client-cert too, got the key alone")
-    if arguments.http2 and not target.base.startswith("https:"):
-        raise UsageError(f"invalid --http2: expected an https URL, got {target.base}")
+    if arguments.http2 and not target.base_url.startswith("https:"):
+        raise UsageError(f"invalid --http2: expected an https URL, got {target.base_url}")
     if arguments.http2 and find_spec("h2") is None:
         raise UsageError(
             "invalid --http2: expected the extra `http2`, got no package h2 (pip install 'harmony-conformance[http2]')"
@@ -156,7 +156,7 @@ def _network(arguments: Namespace, target: Target) -> Network:
     if arguments.proxy is not None:
         values["proxy"] = read_proxy(arguments.proxy, "--proxy")
     elif arguments.unix_socket is None:
-        values["proxy"] = proxy_from_environment(target.base)
+        values["proxy"] = proxy_from_environment(target.base_url)
     return Network(**values, http2=arguments.http2)
 
 
@@ -166,7 +166,7 @@ API_WORDS = tuple(dict.fromkeys(api.option_name for api in APIS.values()))
 """Values of `--api`, each for one API or for the APIs of one server."""
 
 
-def repeated(options: Options) -> tuple[str, ...]:
+def reproduction_arguments(options: Options) -> tuple[str, ...]:
     """Return the arguments that repeat the requests of a run; headers are omitted, as they may contain secrets."""
     words: list[str] = []
     if options.model is not None:
@@ -180,7 +180,7 @@ def repeated(options: Options) -> tuple[str, ...]:
         words += ("--seed", str(options.seed))
     if options.extra_body:
         words += ("--extra-body", dumps(options.extra_body))
-    words += options.network.words
+    words += options.network.command_line_options
     return tuple(words)
 
 
@@ -210,7 +210,7 @@ def _key(variable: str | None, target: Target, network: Network) -> str | None:
             f"invalid key in {variable}: expected printable ASCII, got white space, control or non-ASCII characters"
         )
     is_local = network.unix_socket is not None or (target.is_local and is_loopback(network.proxy))
-    if target.base is not None and target.base.startswith("http:") and not is_local:
+    if target.base_url is not None and target.base_url.startswith("http:") and not is_local:
         raise UsageError("invalid target: expected https, as a key is never sent over http to another machine")
     return key
 

@@ -46,10 +46,12 @@ def reproduce(
 ) -> str:
     """Return a command for the exchange of a finding, or for the whole scenario."""
     requests = tuple(_requests(x)) if x is not None else ()
-    if target.base is None or x is None or not requests or sum(len(one.body) for one in requests) > _MAX_BODY:
+    if target.base_url is None or x is None or not requests or sum(len(one.body) for one in requests) > _MAX_BODY:
         key = ("--api-key-env", key_env) if key_env else ()
         return " ".join(map(quote, ("harmony-conformance", "run", str(target), *options, *key, "--select", scenario)))
-    return "; ".join(_curl(target.base, request, key_env, options, is_stream=x.wants_stream) for request in requests)
+    return "; ".join(
+        _curl(target.base_url, request, key_env, options, is_stream=x.wants_stream) for request in requests
+    )
 
 
 def _requests(x: Exchange) -> Iterator[Request]:

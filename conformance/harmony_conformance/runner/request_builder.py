@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from harmony_conformance.apis.api import CHAT
+from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS, Api
 from harmony_conformance.engines.profiles import LoadMetric, PromptEcho, ScriptMethod
-from harmony_conformance.engines.scripting import Scripting, with_beginning, with_script, with_some_words
-from harmony_conformance.evidence.exchange import ODD, Validity
+from harmony_conformance.engines.scripting import Scripting, with_default_script, with_forced_prefix, with_script
+from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, Validity
 from harmony_conformance.golden.scenario import UNSCRIPTED_LIMIT, Step
-from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, resolve, text
+from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, resolve, text, value_at
 from harmony_conformance.transport.messages import Request
 
 _SPARE = 16  # tokens allowed beyond a script, so that the limit is not what ends it
@@ -33,21 +33,21 @@ class RequestProfile:
 
     model: str
     script_method: ScriptMethod = ScriptMethod.NONE
-    script_capabilities: Scripting = field(default_factory=Scripting)
+    endpoint_scripting: Scripting = field(default_factory=Scripting)
     reasoning_field: str = "reasoning"
     ids_field: str | None = None
     ids_in_streams: bool = True
     prompt_echo: PromptEcho | None = None
-    extra: JsonObject
+    extra_body: JsonObject
     seed: int | None = None
     load_metric: LoadMetric | None = None
     api: Api = CHAT_COMPLETIONS
-    path: str = CHAT
+    path: str = CHAT_PATH
 
     @property
     def scripting(self) -> Scripting:
         """Script method with its calibration."""
-        return replace(self.script_capabilities, method=self.script_method)
+        return replace(self.endpoint_scripting, method=self.script_method)
 
     @property
     def unscripted(self) -> RequestProfile:
@@ -67,24 +67,24 @@ def build_request(step: Step, profile: RequestProfile, answers: Mapping[str, Jso
         ScriptUnsupportedError: The request has no place for the script.
         UnsupportedByApiError: The API has no equivalent of a member.
     """
-    if step.event_tokens is not None and not profile.script_method.capabilities.choose_chunks:
+    if step.stream_chunk_size is not None and not profile.script_method.capabilities.can_choose_event_size:
         raise StepSkippedError("the server does not support a number of tokens per event")
     if step.wait_until_idle is not None:
         if profile.load_metric is None:
             raise StepSkippedError("no metric of running requests is known for this engine")
         return Request(path=profile.load_metric.path, method="GET", body=b"")
-    if step.raw is not None:
-        exact = _raw_text(_fill(step.raw, answers)).replace("{model}", profile.model)
+    if step.raw_body is not None:
+        exact = _raw_text(_fill(step.raw_body, answers)).replace("{model}", profile.model)
         return _request(step, profile, exact.encode("utf-8", "surrogateescape"))
     filled = members(_fill(step.request, answers))
     body = _native(step, profile, filled) if step.is_native else profile.api.write_request(_chat(step, profile, filled))
-    return _request(step, profile, dumps({**body, **profile.extra}).encode("utf-8", "backslashreplace"))
+    return _request(step, profile, dumps({**body, **profile.extra_body}).encode("utf-8", "backslashreplace"))
 
 
 def _native(step: Step, profile: RequestProfile, filled: JsonObject) -> JsonObject:
     """Return a request written for its API, with model, script and token ids."""
     body: JsonObject = {"model": profile.model, "stream": step.is_streamed, **filled}
-    if profile.ids_field is not None and step.shows_ids and step.validity not in ODD:
+    if profile.ids_field is not None and step.requests_token_ids and step.validity not in REFUSABLE_VALIDITIES:
         body.setdefault(profile.ids_field, True)
     return _add_script(step, profile, body)
 
@@ -98,7 +98,11 @@ def _chat(step: Step, profile: RequestProfile, filled: JsonObject) -> JsonObject
         body.setdefault("temperature", 0)
         if profile.seed is not None:
             body.setdefault("seed", profile.seed)
-    shows_ids = step.shows_ids and step.validity not in ODD and (profile.ids_in_streams or not step.is_streamed)
+    shows_ids = (
+        step.requests_token_ids
+        and step.validity not in REFUSABLE_VALIDITIES
+        and (profile.ids_in_streams or not step.is_streamed)
+    )
     if profile.prompt_echo is not None and shows_ids:
         body = {**dict.fromkeys(profile.prompt_echo.members, True), **body}
     if profile.ids_field is not None and shows_ids:
@@ -114,21 +118,21 @@ def _add_script(step: Step, profile: RequestProfile, body: JsonObject) -> JsonOb
     if profile.script_method is ScriptMethod.NONE:
         return body
     if step.forced_prefix is not None:
-        return with_beginning(body, step.forced_prefix, profile.scripting)
+        return with_forced_prefix(body, step.forced_prefix, profile.scripting)
     if step.script is None:
-        return with_some_words(body, profile.scripting)
+        return with_default_script(body, profile.scripting)
     body = with_script(body, step.script, profile.scripting)
     if step.pace is not None and profile.script_method is ScriptMethod.REFERENCE:
         body["harmony_token_delay"] = step.pace
-    if step.event_tokens is not None and profile.script_method is ScriptMethod.REFERENCE:
-        body["harmony_event_tokens"] = step.event_tokens
+    if step.stream_chunk_size is not None and profile.script_method is ScriptMethod.REFERENCE:
+        body["harmony_event_tokens"] = step.stream_chunk_size
     if step.continues_after_stop:
         body["ignore_eos"] = True
     return body
 
 
 def _request(step: Step, profile: RequestProfile, body: bytes) -> Request:
-    path = profile.path if step.path == CHAT else step.path
+    path = profile.path if step.path == CHAT_PATH else step.path
     return Request(path=path, method=step.method, headers=step.headers, body=body)
 
 
@@ -136,7 +140,7 @@ def _raw_text(raw: Json) -> str:
     """Return the exact text of a body: a string, or a list of strings and of `{"bytes": …}` in hexadecimal."""
     if isinstance(raw, list):
         return "".join(map(_raw_text, raw))
-    return text(raw) or bytes.fromhex(text(at(raw, "bytes"))).decode("utf-8", "surrogateescape")
+    return text(raw) or bytes.fromhex(text(value_at(raw, "bytes"))).decode("utf-8", "surrogateescape")
 
 
 def _limit(step: Step, *, scripted: bool) -> int:
@@ -145,17 +149,19 @@ def _limit(step: Step, *, scripted: bool) -> int:
         return len(step.script) + _SPARE
     if scripted and step.forced_prefix is not None:
         return len(step.forced_prefix) + _CONTINUATION
-    return _INVALID_LIMIT if step.validity in ODD else UNSCRIPTED_LIMIT
+    return _INVALID_LIMIT if step.validity in REFUSABLE_VALIDITIES else UNSCRIPTED_LIMIT
 
 
 def _fill(value: Json, answers: Mapping[str, Json]) -> Json:
     if isinstance(value, list):
         pairs = ((item, _fill(item, answers)) for item in value)
         # a repeated list extends the list around it
-        return [one for item, new in pairs for one in (items(new) if isinstance(at(item, "$repeat"), list) else [new])]
+        return [
+            one for item, new in pairs for one in (items(new) if isinstance(value_at(item, "$repeat"), list) else [new])
+        ]
     if not isinstance(value, dict):
         return value
-    source, times = value.get("$from"), number(value.get("times"))
+    source, times = value.get("$from"), integer(value.get("times"))
     if "$repeat" in value and times is not None:
         return _repeated(value["$repeat"], times)
     if not isinstance(source, str):

@@ -15,20 +15,20 @@ from harmony_conformance.engines.discovery import Capabilities, ProbeOptions, di
 from harmony_conformance.engines.target import Target
 from harmony_conformance.evidence.exchange import Series
 from harmony_conformance.golden import data as golden
-from harmony_conformance.golden.expected_rows import holds_rows, read_expectations
+from harmony_conformance.golden.expected_rows import has_rows, read_row_scenarios
 from harmony_conformance.golden.scenario import Scenario, for_api, read_scenario
 from harmony_conformance.json_value import Json, JsonObject, loads
 from harmony_conformance.judge.judge import Result
-from harmony_conformance.reference_server.server.serving import running, running_beside
+from harmony_conformance.reference_server.server.serving import running, running_in_process
 from harmony_conformance.runner.access import Access
-from harmony_conformance.runner.judge_run import Plan, RunJudge, is_about, left_open
-from harmony_conformance.runner.latency import most_requests, probe, summarise
+from harmony_conformance.runner.judge_run import Plan, RunJudge, covers_any_api, explain_incomplete_probes
+from harmony_conformance.runner.latency import max_probe_requests, probe, summarise
 from harmony_conformance.runner.request_builder import RequestProfile
-from harmony_conformance.runner.sender import Keep, RateLimiter, Sender
+from harmony_conformance.runner.sender import ExchangeCallback, RateLimiter, Sender
 from harmony_conformance.transport.client import Client, ConnectionSettings, SendRequest, SendResult, Wait, ignore_wait
 from harmony_conformance.transport.http_transport import Network
 from harmony_conformance.transport.messages import Request
-from harmony_conformance.transport.redaction import secrets
+from harmony_conformance.transport.redaction import header_secrets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,13 +55,13 @@ class Options:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Secrets in requests to the endpoint or to an HTTP proxy."""
-        return (*secrets(self.key, dict(self.headers)), *self.network.secrets)
+        return (*header_secrets(self.key, dict(self.headers)), *self.network.secrets)
 
-    def at_once(self, target: Target) -> int:
+    def max_concurrency(self, target: Target) -> int:
         """Return the maximum number of concurrent requests: --concurrency, else 8 for localhost and 2 elsewhere."""
         return self.concurrency or (8 if target.is_local else 2)
 
-    def in_a_crowd(self, target: Target) -> int:
+    def burst_concurrency(self, target: Target) -> int:
         """Return the concurrency of an exclusive scenario about load: --concurrency, else 16 for localhost and 2 elsewhere."""
         return self.concurrency or (16 if target.is_local else 2)
 
@@ -77,25 +77,25 @@ class Run:
     Attributes:
         capabilities: Detected capabilities, None for a recording.
         latency: Latency lines of the report, one per load.
-        unmeasured: Reason why the requested latency probe was not sent; empty otherwise.
-        started: Time of the start, ISO 8601.
-        recorded: Header of the report of a run that is judged again.
+        latency_skip_reason: Reason why the requested latency probe was not sent; empty otherwise.
+        start_time: Time of the start, ISO 8601.
+        recorded_header: Header of the report of a run that is judged again.
     """
 
     capabilities: Capabilities | None
     series: tuple[Series, ...]
     results: tuple[Result, ...]
     latency: tuple[JsonObject, ...] = ()
-    unmeasured: str = ""
-    started: str = ""
-    recorded: JsonObject = field(default_factory=dict[str, Json])
+    latency_skip_reason: str = ""
+    start_time: str = ""
+    recorded_header: JsonObject = field(default_factory=dict[str, Json])
 
 
 def load_scenarios() -> tuple[Scenario, ...]:
     """Return every scenario of `golden/scenarios` and of the hand-written rows, by name."""
     files = ((file.name, loads(file.read_text(encoding="utf-8"))) for file in (golden.root() / "scenarios").iterdir())
     groups = (
-        read_expectations(value) if holds_rows(value) else (read_scenario(value, name.removesuffix(".json")),)
+        read_row_scenarios(value) if has_rows(value) else (read_scenario(value, name.removesuffix(".json")),)
         for name, value in files
     )
     return tuple(sorted((scenario for group in groups for scenario in group), key=lambda scenario: scenario.name))
@@ -114,7 +114,7 @@ def make_plan(options: Options) -> Plan:
     for pattern in (*options.select, *options.skip):
         if not any(fnmatchcase(name, pattern) for name in names):
             raise NothingSelectedError(f"invalid pattern: expected a check or a scenario of --list, got {pattern!r}")
-    checks = tuple(check for check in CHECKS if is_about(check, options.apis))
+    checks = tuple(check for check in CHECKS if covers_any_api(check, options.apis))
     chosen_checks = _chosen(checks, options.select, lambda check: check.id)
     chosen_scenarios = _chosen(scenarios, options.select, lambda scenario: scenario.name)
     if len(chosen_checks) < len(checks) and len(chosen_scenarios) == len(scenarios):
@@ -140,25 +140,29 @@ def _chosen(named: tuple[Named, ...], patterns: Sequence[str], name: Callable[[N
 @contextmanager
 def serve_target(target: Target, options: Options) -> Generator[str]:
     """Yield the base URL of a target; the embedded server runs for as long."""
-    if target.base is not None:
-        yield target.base
+    if target.base_url is not None:
+        yield target.base_url
         return
-    serving = running_beside if is_beside(target, options) else running
+    serving = running_in_process if needs_server_process(target, options) else running
     with serving(defects=target.defects) as base:
         yield base
 
 
-def is_beside(target: Target, options: Options) -> bool:
+def needs_server_process(target: Target, options: Options) -> bool:
     """Return True if the embedded server gets enough requests for a separate process."""
-    return target.base is None and len(options.apis) > 1
+    return target.base_url is None and len(options.apis) > 1
 
 
 @asynccontextmanager
-async def connected(target: Target, options: Options, base: str | None = None) -> AsyncGenerator[Client]:
+async def connect_client(target: Target, options: Options, base: str | None = None) -> AsyncGenerator[Client]:
     """Yield a client for a target. `base`: URL of an embedded server that is already running."""
     with nullcontext(base) if base is not None else serve_target(target, options) as at:
         settings = ConnectionSettings(
-            base=at, key=options.key, headers=dict(options.headers), timeout=options.timeout, network=options.network
+            base_url=at,
+            api_key=options.key,
+            headers=dict(options.headers),
+            timeout=options.timeout,
+            network=options.network,
         )
         async with Client(settings) as client:
             yield client
@@ -172,23 +176,23 @@ async def discover_target(
     Raises:
         EndpointUnusableError: The endpoint cannot be tested.
     """
-    async with connected(target, options) as client:
-        return await discover(_paced(client, options, waiting), _probe_options(target, options))
+    async with connect_client(target, options) as client:
+        return await discover(_rate_limited_send(client, options, waiting), _probe_options(target, options))
 
 
 async def send_scenarios(
-    target: Target, options: Options, found: Capabilities, scenarios: Sequence[Scenario], keep: Keep
+    target: Target, options: Options, found: Capabilities, scenarios: Sequence[Scenario], keep: ExchangeCallback
 ) -> tuple[Series, ...]:
     """Send scenarios to an endpoint with known capabilities; return their series."""
-    async with connected(target, options) as client:
-        return await _sender(client, target, options, found, keep).all(scenarios, options.tries)
+    async with connect_client(target, options) as client:
+        return await _sender(client, target, options, found, keep).send_all(scenarios, options.tries)
 
 
 async def run(  # noqa: PLR0913, PLR0917 - the inputs of the command
     target: Target,
     options: Options,
     plan: Plan,
-    keep: Keep,
+    keep: ExchangeCallback,
     told: Callable[[Capabilities | Wait], None],
     judge: RunJudge | None = None,
     base: str | None = None,
@@ -201,7 +205,7 @@ async def run(  # noqa: PLR0913, PLR0917 - the inputs of the command
     Raises:
         EndpointUnusableError: The endpoint cannot be tested.
     """
-    async with connected(target, options, base) as client:
+    async with connect_client(target, options, base) as client:
         return await run_with_client(client, target, options, plan, keep, told, judge)
 
 
@@ -210,14 +214,14 @@ async def run_with_client(  # noqa: PLR0913, PLR0917 - those of `run`, and the c
     target: Target,
     options: Options,
     plan: Plan,
-    keep: Keep,
+    keep: ExchangeCallback,
     told: Callable[[Capabilities | Wait], None],
     judge: RunJudge | None = None,
 ) -> Run:
     """Run with a connected client; see `run`."""
     judge = judge or RunJudge(plan)
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    found = await discover(_paced(client, options, told), _probe_options(target, options))
+    found = await discover(_rate_limited_send(client, options, told), _probe_options(target, options))
     told(found)
     for x in found.exchanges:
         keep(x)
@@ -226,27 +230,29 @@ async def run_with_client(  # noqa: PLR0913, PLR0917 - those of `run`, and the c
         judge.on_series(one, found.script_methods)
 
     sender = replace(_sender(client, target, options, found, keep), on_series=on_series)
-    series = await sender.all(plan.scenarios, options.tries)
+    series = await sender.send_all(plan.scenarios, options.tries)
     # before the latency probe, which needs an idle machine
-    results = await judge.results(series, found.judged_apis, sender.rate_limiter.reached)
+    results = await judge.results(series, found.judged_apis, sender.rate_limiter.reached_limit)
     unmeasured = _why_unmeasured(target, options, found, sender)
     latency = await _latency(client, _chat_profile(found, options), target, options, keep) if unmeasured is None else ()
     return Run(
         capabilities=found,
         series=series,
-        results=tuple(left_open(results, found.script_methods, found.unknown)),
+        results=tuple(explain_incomplete_probes(results, found.script_methods, found.incomplete_probes)),
         latency=latency,
-        unmeasured=unmeasured or "",
-        started=started,
+        latency_skip_reason=unmeasured or "",
+        start_time=started,
     )
 
 
-def _paced(client: Client, options: Options, waiting: Callable[[Wait], None] = lambda _: None) -> SendRequest:
+def _rate_limited_send(
+    client: Client, options: Options, waiting: Callable[[Wait], None] = lambda _: None
+) -> SendRequest:
     """Return a sender limited by --max-rps. `waiting`: callback for each wait that the endpoint requests."""
     limiter = RateLimiter(1, 1, None, options.max_rps)
 
     async def send(request: Request) -> SendResult:
-        await limiter.keep_pace()
+        await limiter.wait_for_rate()
         return await client.send(request, waiting)
 
     return send
@@ -259,19 +265,21 @@ def _probe_options(target: Target, options: Options) -> ProbeOptions:
         script=options.script,
         extra=options.extra_body,
         apis=tuple(APIS[name] for name in options.apis if name != CHAT_COMPLETIONS.name),
-        detect_engine=target.is_open,
+        detect_engine=target.is_engine_unknown,
     )
 
 
-def _sender(client: Client, target: Target, options: Options, found: Capabilities, keep: Keep) -> Sender:
-    limiter = RateLimiter(options.at_once(target), options.in_a_crowd(target), options.max_requests, options.max_rps)
+def _sender(client: Client, target: Target, options: Options, found: Capabilities, keep: ExchangeCallback) -> Sender:
+    limiter = RateLimiter(
+        options.max_concurrency(target), options.burst_concurrency(target), options.max_requests, options.max_rps
+    )
     plain = {x.api: x.request for x in reversed(found.exchanges) if x.turn is not None and x.script is None}
     return Sender(
         engine=found.engine,
         client=client,
         rate_limiter=limiter,
         access=Access(plain),
-        found=found,
+        capabilities=found,
         profiles=_profiles(found, options),
         on_exchange=keep,
     )
@@ -291,7 +299,7 @@ def _profiles(found: Capabilities, options: Options) -> dict[str, RequestProfile
             prompt_echo=None,
         )
         for one in found.api_support
-        if not one.reason
+        if not one.unsupported_reason
     }
     return {CHAT_COMPLETIONS.name: chat, **others}
 
@@ -300,12 +308,12 @@ def _chat_profile(found: Capabilities, options: Options) -> RequestProfile:
     return RequestProfile(
         model=found.model,
         script_method=found.script_method,
-        script_capabilities=found.script_capabilities,
+        endpoint_scripting=found.scripting,
         reasoning_field=found.reasoning_field or found.engine.reasoning_field,
         ids_field=found.ids_field,
         ids_in_streams=found.engine.ids_in_streams,
         prompt_echo=found.prompt_echo,
-        extra=options.extra_body,
+        extra_body=options.extra_body,
         seed=options.seed,
         load_metric=found.engine.load_metric,
     )
@@ -313,22 +321,22 @@ def _chat_profile(found: Capabilities, options: Options) -> RequestProfile:
 
 def _why_unmeasured(target: Target, options: Options, found: Capabilities, sender: Sender) -> str | None:
     """Return the reason to skip the latency probe; empty if it was not requested, None to send it."""
-    requests, left = options.latency_requests, sender.rate_limiter.left
-    most = most_requests(requests, options.at_once(target))
+    requests, left = options.latency_requests, sender.rate_limiter.requests_left
+    most = max_probe_requests(requests, options.max_concurrency(target))
     reasons = {
         "": requests < 1,
         "the endpoint generates no output": not found.generates,
-        "the run was stopped": sender.access.shut is not None,
+        "the run was stopped": sender.access.access_loss is not None,
         f"it takes up to {most} requests, but --max-requests leaves {left}": left is not None and left < most,
     }
     return next((reason for reason, applies in reasons.items() if applies), None)
 
 
 async def _latency(
-    client: Client, profile: RequestProfile, target: Target, options: Options, keep: Keep
+    client: Client, profile: RequestProfile, target: Target, options: Options, keep: ExchangeCallback
 ) -> tuple[JsonObject, ...]:
     """Send the latency probe, after all checks and without concurrent requests; return the lines of the report."""
-    send, at_once = _paced(client, options), options.at_once(target)
+    send, at_once = _rate_limited_send(client, options), options.max_concurrency(target)
     exchanges = await probe(send, profile, target.engine, requests=options.latency_requests, concurrency=at_once)
     for x in exchanges:
         keep(x)

@@ -8,25 +8,30 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from harmony_conformance.apis.api import CHAT
+from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS, UnsupportedByApiError
 from harmony_conformance.engines.discovery import Capabilities
 from harmony_conformance.engines.load_metric import requests_running
 from harmony_conformance.engines.profiles import Engine, ScriptMethod
-from harmony_conformance.engines.prompt_endpoint import asks_for_prompt, counted_prompt, revealed_prompt, shown_prompt
-from harmony_conformance.engines.render_derender import answer_in_halves, with_response
+from harmony_conformance.engines.prompt_endpoint import (
+    build_prompt_request,
+    read_echoed_prompt,
+    read_prompt_count,
+    read_rendered_prompt,
+)
+from harmony_conformance.engines.render_derender import render_and_derender, with_response
 from harmony_conformance.engines.scripting import (
     Scripting,
     ScriptUnsupportedError,
-    as_played,
-    as_proven,
-    in_chat,
+    as_chat_completions,
+    drop_refuted_script,
+    drop_unplayed_script,
+    drop_unproven_stream_scripts,
     is_unproven,
-    settled,
 )
-from harmony_conformance.evidence.exchange import ODD, Exchange, Series
+from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, Exchange, Series
 from harmony_conformance.evidence.levels import METRICS_API
-from harmony_conformance.golden.scenario import Scenario, Step, expand, grouped, why_not_sent
+from harmony_conformance.golden.scenario import Scenario, Step, expand, group_parallel_steps, skip_reason
 from harmony_conformance.json_value import Json
 from harmony_conformance.runner.access import Access, is_doubtful
 from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request
@@ -36,18 +41,16 @@ from harmony_conformance.transport.messages import Failure, FailureKind, Request
 _EVENT = 1  # tokens in an event of a stream
 _POLL_INTERVAL = 0.1  # seconds between two requests for the load metric
 
-Keep = Callable[[Exchange], None]
+ExchangeCallback = Callable[[Exchange], None]
 """Callback for a finished exchange."""
-Over = Callable[[Series], None]
+SeriesCallback = Callable[[Series], None]
 """Callback for a finished series."""
 
 
-def sendable(scenarios: Iterable[Scenario], ways: Mapping[str, ScriptMethod]) -> list[Scenario]:
+def sendable_scenarios(scenarios: Iterable[Scenario], ways: Mapping[str, ScriptMethod]) -> list[Scenario]:
     """Return the scenarios that can be sent over the APIs in `ways`, with their script methods."""
     return [
-        scenario
-        for scenario in scenarios
-        if scenario.api in ways and why_not_sent(scenario, ways[scenario.api]) is None
+        scenario for scenario in scenarios if scenario.api in ways and skip_reason(scenario, ways[scenario.api]) is None
     ]
 
 
@@ -57,7 +60,7 @@ def _split(scenarios: Iterable[Scenario]) -> tuple[list[Scenario], list[Scenario
     exclusive: list[Scenario] = []
     invalid: list[Scenario] = []
     for scenario in scenarios:
-        is_invalid = any(step.validity in ODD for step in scenario.steps)
+        is_invalid = any(step.validity in REFUSABLE_VALIDITIES for step in scenario.steps)
         (invalid if is_invalid else exclusive if scenario.exclusive else concurrent).append(scenario)
     # requests for a grammar, which are not exclusive, come after all others
     return concurrent, exclusive + sorted(invalid, key=lambda scenario: not scenario.exclusive)
@@ -71,12 +74,12 @@ class RateLimiter:
     """Limits concurrency, rate and number of requests. `crowd` is the concurrency within an exclusive scenario."""
 
     def __init__(self, concurrency: int, crowd: int, most: int | None, rate: float | None) -> None:
-        self._concurrency, self._crowd = concurrency, crowd
+        self._concurrency, self._burst_concurrency = concurrency, crowd
         self._slots = asyncio.Semaphore(concurrency)
-        self._crowd_slots = asyncio.Semaphore(crowd)
+        self._burst_slots = asyncio.Semaphore(crowd)
         self._interval = 1 / rate if rate else 0.0
         self._left = most
-        self.reached: int | None = None
+        self.reached_limit: int | None = None
         """The limit on requests, once a request exceeded it."""
         self._next = 0.0
         self._order = asyncio.Lock()
@@ -99,7 +102,7 @@ class RateLimiter:
                 self._is_free.set()
 
     @property
-    def left(self) -> int | None:
+    def requests_left(self) -> int | None:
         """Number of requests left, None if unlimited."""
         return self._left
 
@@ -107,15 +110,15 @@ class RateLimiter:
         """Send no more requests."""
         self._is_closed = True
 
-    def at_once(self, scenario: Scenario, group: Sequence[Step]) -> int:
+    def group_concurrency(self, scenario: Scenario, group: Sequence[Step]) -> int:
         """Return the number of concurrent requests of a group."""
-        return min(len(group), self._crowd if scenario.exclusive else self._concurrency)
+        return min(len(group), self._burst_concurrency if scenario.exclusive else self._concurrency)
 
     async def send(
         self, client: Client, request: Request, leave_after: int | None = None, together: int = 1
     ) -> SendResult | None:
         """Send a request; None if no more may be sent. `together`: number of concurrent requests of its group."""
-        async with self._crowd_slots if together > self._concurrency else self._slots:
+        async with self._burst_slots if together > self._concurrency else self._slots:
             await self._is_free.wait()
             return await self._pass(client, request, leave_after) if not self._is_closed else None
 
@@ -127,13 +130,13 @@ class RateLimiter:
         async with self._order:
             if self._left is not None:
                 if self._left <= 0:
-                    self.reached = self._most
+                    self.reached_limit = self._most
                     return None
                 self._left -= 1
-            await self.keep_pace()
+            await self.wait_for_rate()
         return await client.send(request, leave_after=leave_after)
 
-    async def keep_pace(self) -> None:
+    async def wait_for_rate(self) -> None:
         """Wait until the rate allows one more request."""
         started = now()
         due, self._next = (
@@ -152,31 +155,31 @@ class Sender:
     client: Client
     rate_limiter: RateLimiter
     access: Access
-    found: Capabilities
+    capabilities: Capabilities
     profiles: Mapping[str, RequestProfile]
-    on_exchange: Keep
-    on_series: Over = _ignore_series
+    on_exchange: ExchangeCallback
+    on_series: SeriesCallback = _ignore_series
 
-    async def all(self, scenarios: Sequence[Scenario], tries: int) -> tuple[Series, ...]:
+    async def send_all(self, scenarios: Sequence[Scenario], tries: int) -> tuple[Series, ...]:
         """Send every sendable scenario `tries` times and return the series.
 
         Exclusive scenarios follow the concurrent ones. Invalid requests come last, one scenario at a time, because they may end the server.
         A response format without a schema does so to vLLM 0.11.0.
         """
-        concurrent, sequential = _split(sendable(scenarios, self.found.script_methods))
-        pending = [self.series(scenario, attempt) for attempt in range(tries) for scenario in concurrent]
+        concurrent, sequential = _split(sendable_scenarios(scenarios, self.capabilities.script_methods))
+        pending = [self.send_series(scenario, attempt) for attempt in range(tries) for scenario in concurrent]
         done = list(await asyncio.gather(*pending))
         for scenario in sequential:
-            done += [await self.series(scenario, attempt) for attempt in range(tries)]
+            done += [await self.send_series(scenario, attempt) for attempt in range(tries)]
         return tuple(done)
 
-    async def series(self, scenario: Scenario, attempt: int) -> Series:
+    async def send_series(self, scenario: Scenario, attempt: int) -> Series:
         """Send the steps of a scenario in order, parallel groups concurrently."""
         exchanges: dict[str, Exchange] = {}
         answers: dict[str, Json] = {}
-        groups = tuple(grouped(tuple(expand(scenario))))
+        groups = tuple(group_parallel_steps(tuple(expand(scenario))))
         for place, group in enumerate(groups, start=1):
-            together = self.rate_limiter.at_once(scenario, group)
+            together = self.rate_limiter.group_concurrency(scenario, group)
             done = await asyncio.gather(
                 *(self._step(scenario, step, attempt, dict(answers), together) for step in group)
             )
@@ -187,7 +190,7 @@ class Sender:
                 is_chat = scenario.api == CHAT_COMPLETIONS.name or not group[0].is_native
                 if (answer := x.chat_completion if is_chat else x.response_json) is not None:
                     answers[x.step] = answer
-        series = settled(Series(name=scenario.name, exchanges=exchanges))
+        series = drop_unproven_stream_scripts(Series(name=scenario.name, exchanges=exchanges))
         self.on_series(series)
         return series
 
@@ -215,14 +218,16 @@ class Sender:
             concurrency=together if step.parallel_group is not None else None,
         )
         deadline = now() + (step.wait_until_idle or 0.0)
-        x = await self._once(step, unsent) if self.access.shut is None else None
+        x = await self._once(step, unsent) if self.access.access_loss is None else None
         while x is not None and requests_running(x) and now() < deadline:
             await asyncio.sleep(_POLL_INTERVAL)
             x = await self._once(step, unsent)
         if x is None:
             x = self.access.skipped_exchange(unsent)
         else:
-            x = await self._verify_script(as_played(await self._check_access(x), profile.scripting), profile.scripting)
+            x = await self._verify_script(
+                drop_unplayed_script(await self._check_access(x), profile.scripting), profile.scripting
+            )
         if x is not None:
             self.on_exchange(x)
         return x
@@ -232,25 +237,31 @@ class Sender:
         if not is_doubtful(x):
             return x
         with self.rate_limiter.pause_others():
-            x = await self.access.settled(x, lambda request: self.rate_limiter.send_urgently(self.client, request))
-            if self.access.shut is not None:
+            x = await self.access.diagnose(x, lambda request: self.rate_limiter.send_urgently(self.client, request))
+            if self.access.access_loss is not None:
                 self.rate_limiter.close()
         return x
 
     async def _verify_script(self, x: Exchange, way: Scripting) -> Exchange:
         """Return the exchange, without an unproven script. If its API shows no ids, the request is repeated over Chat Completions."""
-        asks_for_ids = self.found.prompt_echo.members if self.found.prompt_echo is not None else ()
+        asks_for_ids = self.capabilities.prompt_echo.members if self.capabilities.prompt_echo is not None else ()
         if not asks_for_ids or not is_unproven(x, way):
             return x
-        chat = in_chat(x, asks_for_ids)
+        chat = as_chat_completions(x, asks_for_ids)
         sent = await self._send(chat.request)
-        return x if sent is None else as_proven(x, with_response(chat, sent), way)
+        return x if sent is None else drop_refuted_script(x, with_response(chat, sent), way)
 
     async def _once(self, step: Step, asked: Exchange) -> Exchange | None:
-        is_derendered = step.script is not None and self.found.script_methods[asked.api] is ScriptMethod.DERENDER
-        if step.path == CHAT and step.wait_until_idle is None and (is_derendered or not self.found.generates):
-            return await answer_in_halves(self._send, asked, step.event_tokens or _EVENT)
-        sent = await self.rate_limiter.send(self.client, asked.request, step.leave_after, asked.concurrency or 1)
+        is_derendered = step.script is not None and self.capabilities.script_methods[asked.api] is ScriptMethod.DERENDER
+        if (
+            step.path == CHAT_PATH
+            and step.wait_until_idle is None
+            and (is_derendered or not self.capabilities.generates)
+        ):
+            return await render_and_derender(self._send, asked, step.stream_chunk_size or _EVENT)
+        sent = await self.rate_limiter.send(
+            self.client, asked.request, step.disconnect_after_events, asked.concurrency or 1
+        )
         if sent is None:
             return None
         return await self._add_prompt_count(await self._add_rendered_prompt(with_response(asked, sent)))
@@ -276,23 +287,23 @@ class Sender:
 
     async def _add_rendered_prompt(self, x: Exchange) -> Exchange:
         """Return the exchange with the prompt of a prompt endpoint, unless the response shows prompt ids."""
-        echo = self.found.prompt_echo if x.api == CHAT_COMPLETIONS.name else None
-        if echo is not None and (shown := revealed_prompt(echo, x)) is not None:
+        echo = self.capabilities.prompt_echo if x.api == CHAT_COMPLETIONS.name else None
+        if echo is not None and (shown := read_echoed_prompt(echo, x)) is not None:
             return replace(x, rendered_prompt=shown)
-        side = self.found.prompt_endpoints.get(x.api)
-        if side is None or x.turn is None or x.turn.prompt_ids is not None or x.validity in ODD:
+        side = self.capabilities.prompt_endpoints.get(x.api)
+        if side is None or x.turn is None or x.turn.prompt_ids is not None or x.validity in REFUSABLE_VALIDITIES:
             return x
-        request = asks_for_prompt(side, x.request)
+        request = build_prompt_request(side, x.request)
         body = await self._fetch(x, request) if request is not None else None
-        return replace(x, rendered_prompt=shown_prompt(side, body)) if body is not None else x
+        return replace(x, rendered_prompt=read_rendered_prompt(side, body)) if body is not None else x
 
     async def _add_prompt_count(self, x: Exchange) -> Exchange:
         """Return the exchange with the number of prompt tokens of a count endpoint."""
-        path = self.found.count_endpoints.get(x.api)
-        if path is None or x.turn is None or x.validity in ODD:
+        path = self.capabilities.count_endpoints.get(x.api)
+        if path is None or x.turn is None or x.validity in REFUSABLE_VALIDITIES:
             return x
         body = await self._fetch(x, replace(x.request, path=path))
-        return replace(x, counted_prompt=counted_prompt(path, body)) if body is not None else x
+        return replace(x, counted_prompt=read_prompt_count(path, body)) if body is not None else x
 
     async def _fetch(self, x: Exchange, request: Request) -> Json:
         """Return the JSON body of the response, None without one."""

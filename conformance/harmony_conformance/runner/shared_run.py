@@ -20,11 +20,11 @@ from harmony_conformance.engines.target import Target
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.recording import exchange_line, read_exchange
-from harmony_conformance.evidence.recording_file import append_whole, read_recorded
+from harmony_conformance.evidence.recording_file import append_atomically, read_recorded
 from harmony_conformance.golden.scenario import Scenario
-from harmony_conformance.json_value import ENVELOPED, loads
+from harmony_conformance.json_value import MAX_LINE_DEPTH, loads
 from harmony_conformance.reference_server.server.serving import running
-from harmony_conformance.runner.judge_run import in_order
+from harmony_conformance.runner.judge_run import sort_series
 from harmony_conformance.runner.run import Options, discover_target, send_scenarios
 from harmony_conformance.transport.client import run_async
 
@@ -40,7 +40,7 @@ class SharedRun:
     folder: Path
     recording: Path
     target: Target
-    found: Capabilities | None
+    capabilities: Capabilities | None
 
 
 def open_run(target: Target, options: Options, out: Path | None, stack: ExitStack) -> SharedRun:
@@ -56,34 +56,34 @@ def open_run(target: Target, options: Options, out: Path | None, stack: ExitStac
         recording = Path(target.replay).absolute()
         if not read_recorded(recording):
             raise UsageError("invalid recording: expected exchanges, got none")
-        return SharedRun(folder=folder, recording=recording, target=target, found=None)
-    if target.base is None:
-        target = replace(target, base=stack.enter_context(running(defects=target.defects)))
+        return SharedRun(folder=folder, recording=recording, target=target, capabilities=None)
+    if target.base_url is None:
+        target = replace(target, base_url=stack.enter_context(running(defects=target.defects)))
     out_folder = folder if out is None else out.absolute()
     out_folder.mkdir(parents=True, exist_ok=True)
     found = run_async(discover_target(target, options))
     (folder / _DISCOVERY).write_bytes(b"".join(exchange_line(x) for x in found.exchanges))
     apis = tuple(replace(one, exchanges=()) for one in found.api_support)
     lean = replace(found, exchanges=(), api_support=apis)
-    return SharedRun(folder=folder, recording=out_folder / EXCHANGES, target=target, found=lean)
+    return SharedRun(folder=folder, recording=out_folder / EXCHANGES, target=target, capabilities=lean)
 
 
-def recorded(run: SharedRun, options: Options, scenarios: Sequence[Scenario]) -> tuple[Series, ...]:
+def recorded_series(run: SharedRun, options: Options, scenarios: Sequence[Scenario]) -> tuple[Series, ...]:
     """Return the recorded series of these scenarios; the first process that calls it sends and records them."""
     with FileLock(run.folder / _LOCK):
-        if run.found is not None and not (run.folder / _SENT).exists():
-            _record(run, run.found, options, scenarios)
+        if run.capabilities is not None and not (run.folder / _SENT).exists():
+            _record(run, run.capabilities, options, scenarios)
             (run.folder / _SENT).touch()
-    return in_order(read_recorded(run.recording), scenarios)
+    return sort_series(read_recorded(run.recording), scenarios)
 
 
 def _record(run: SharedRun, found: Capabilities, options: Options, scenarios: Sequence[Scenario]) -> None:
     discovery = (run.folder / _DISCOVERY).read_bytes()
-    probes = tuple(read_exchange(loads(line, deepest=ENVELOPED)) for line in discovery.splitlines())
+    probes = tuple(read_exchange(loads(line, max_depth=MAX_LINE_DEPTH)) for line in discovery.splitlines())
     with run.recording.open("wb", buffering=0) as file:
-        append_whole(file, discovery)
+        append_atomically(file, discovery)
 
         def record(x: Exchange) -> None:
-            append_whole(file, exchange_line(x))
+            append_atomically(file, exchange_line(x))
 
         run_async(send_scenarios(run.target, options, replace(found, exchanges=probes), scenarios, record))

@@ -49,25 +49,25 @@ def cached_view(view: Callable[[Value], View]) -> Callable[[Value], View]:
 
 
 def bounded_cache(
-    *, most: int, longest: int, most_long: int = 0
+    *, max_entries: int, max_length: int, max_long_entries: int = 0
 ) -> Callable[[Callable[[Short], View]], Callable[[Short], View]]:
     """Decorate a pure function of a text or of token ids with a cache of bounded memory.
 
     Use it for values that many exchanges share: schemas, system messages, prompts and answers of one conversation over several APIs.
 
     Args:
-        most: The number of cached results for values up to `longest`.
-        longest: The largest length of a short value, in characters or tokens.
-        most_long: The number of cached results for longer values.
+        max_entries: The number of cached results for values up to `max_length`.
+        max_length: The largest length of a short value, in characters or tokens.
+        max_long_entries: The number of cached results for longer values.
     """
 
     def decorate(function: Callable[[Short], View]) -> Callable[[Short], View]:
-        short: Callable[[Short], View] = lru_cache(maxsize=most)(function)
-        long: Callable[[Short], View] = lru_cache(maxsize=most_long)(function) if most_long else function
+        short: Callable[[Short], View] = lru_cache(maxsize=max_entries)(function)
+        long: Callable[[Short], View] = lru_cache(maxsize=max_long_entries)(function) if max_long_entries else function
 
         @wraps(function)
         def cached(value: Short) -> View:
-            return short(value) if len(value) <= longest else long(value)
+            return short(value) if len(value) <= max_length else long(value)
 
         return cached
 

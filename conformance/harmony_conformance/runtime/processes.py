@@ -21,7 +21,7 @@ def may_fork() -> bool:
     return sys.platform == "linux" and _threads() == 1 and not _is_in_a_loop()
 
 
-def forking_if_whole() -> BaseContext:
+def process_context() -> BaseContext:
     """Return the context for a process pool: fork if `may_fork()`, else spawn. Python's default depends on its version."""
     return get_context("fork" if may_fork() else "spawn")
 
@@ -40,10 +40,10 @@ def forked(work: Callable[Arguments, None], *args: Arguments.args, **named: Argu
 
 
 @contextmanager
-def starting() -> Generator[None]:
+def block_interrupts() -> Generator[None]:
     """Block SIGINT while processes start, since an interrupted import prints a traceback.
 
-    Processes inherit the blocked signal until they call `be_stopped`. A Ctrl+C during the block is delivered at its end.
+    Processes inherit the blocked signal until they call `restore_interrupts`. A Ctrl+C during the block is delivered at its end.
     On Windows this does nothing.
     """
     if sys.platform == "win32":
@@ -57,7 +57,7 @@ def starting() -> Generator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def be_stopped() -> None:
+def restore_interrupts() -> None:
     """Let Ctrl+C end this process without a traceback."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.platform != "win32":

@@ -25,7 +25,7 @@ _CUT = "peer closed connection without sending complete message body (incomplete
 _Value = TypeVar("_Value")
 
 
-def at_once(coroutine: Coroutine[Any, Any, _Value]) -> _Value:
+def run_with_simulated_clock(coroutine: Coroutine[Any, Any, _Value]) -> _Value:
     """Run a coroutine with the simulated clock. It must not depend on sockets, files or threads."""
     loop = _SimulatedLoop()
     try:
@@ -43,18 +43,18 @@ async def _cancel(tasks: Collection[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def client_of(defects: Iterable[str]) -> Client:
+def reference_client(defects: Iterable[str]) -> Client:
     """Return a client of a new reference server with these defects.
 
     Raises:
         LookupError: a defect is unknown.
     """
-    return client_to(create_app(defects=defects))
+    return application_client(create_app(defects=defects))
 
 
-def client_to(app: ASGIApp) -> Client:
+def application_client(app: ASGIApp) -> Client:
     """Return a client of an application."""
-    return Client(ConnectionSettings(base=f"http://{_HOST}", headers={}), _AsgiTransport(app))
+    return Client(ConnectionSettings(base_url=f"http://{_HOST}", headers={}), _AsgiTransport(app))
 
 
 class _SimulatedSelector(selectors.DefaultSelector):

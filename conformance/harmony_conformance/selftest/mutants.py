@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
-from harmony_conformance.evidence.exchange import ODD, Exchange
-from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members
-from harmony_conformance.prompts.prompt_parser import show
+from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, Exchange
+from harmony_conformance.json_value import Json, JsonObject, dumps, items, members, value_at
+from harmony_conformance.prompts.prompt_parser import format_ids
 from harmony_conformance.transport.messages import Chunk
 from harmony_conformance.transport.sse import Event
 from harmony_ref import tokens
@@ -32,7 +32,7 @@ class Mutant:
 
 def mutants(x: Exchange) -> Iterator[Mutant]:
     """Yield all mutants of an exchange with a valid request and a complete response."""
-    if x.turn is None or x.response is None or x.failure is not None or x.validity in ODD:
+    if x.turn is None or x.response is None or x.failure is not None or x.validity in REFUSABLE_VALIDITIES:
         return
     if x.stream is not None:
         yield from _stream_mutants(x, x.stream.events)
@@ -44,7 +44,7 @@ def mutants(x: Exchange) -> Iterator[Mutant]:
 
 def _body_mutants(body: Json) -> Iterator[tuple[str, str, Json]]:
     """Yield changes of one member of a response without streaming."""
-    message = members(at(body, "choices", 0, "message"))
+    message = members(value_at(body, "choices", 0, "message"))
     for name in _MESSAGE_TEXTS:
         value = message.get(name)
         if not isinstance(value, str) or not value:
@@ -62,19 +62,19 @@ def _body_mutants(body: Json) -> Iterator[tuple[str, str, Json]]:
     for index, call in enumerate(calls):
         path = ("choices", 0, "message", "tool_calls", index, "function")
         for name in ("name", "arguments"):
-            value = at(call, "function", name)
+            value = value_at(call, "function", name)
             if isinstance(value, str) and value:
                 for kind, changed in _text_mutants(value):
                     yield kind, f"call/{name}", _set(body, (*path, name), changed)
         yield "dropped", "call/id", _set(body, (*path[:-1], "id"), None)
         yield "dropped", "call", _set(body, path[:-2], [*calls[:index], *calls[index + 1 :]])
         yield "doubled", "call", _set(body, path[:-2], [*calls, call])
-    finish = at(body, "choices", 0, "finish_reason")
+    finish = value_at(body, "choices", 0, "finish_reason")
     for other in ("stop", "length", "tool_calls", None):
         if other != finish:
             yield f"altered to {other}", "finish_reason", _set(body, ("choices", 0, "finish_reason"), other)
     for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
-        if isinstance(count := at(body, "usage", name), int):
+        if isinstance(count := value_at(body, "usage", name), int):
             yield "altered by 1", f"usage/{name}", _set(body, ("usage", name), count + 1)
     yield "dropped", "usage", _set(body, ("usage",), None)
 
@@ -108,13 +108,13 @@ def _event_kind(event: Event) -> str | None:
     """Return the meaning of an event, or None if it has none for a client."""
     if event.is_done:
         return "[DONE]"
-    delta = members(at(event.value, "choices", 0, "delta"))
+    delta = members(value_at(event.value, "choices", 0, "delta"))
     for name in (*_MESSAGE_TEXTS, "tool_calls", "role"):
         if delta.get(name):
             return f"delta/{name}"
-    if at(event.value, "choices", 0, "finish_reason") is not None:
+    if value_at(event.value, "choices", 0, "finish_reason") is not None:
         return "finish_reason"
-    return "usage" if isinstance(at(event.value, "usage"), dict) else None
+    return "usage" if isinstance(value_at(event.value, "usage"), dict) else None
 
 
 def _prompt_mutants(x: Exchange) -> Iterator[Mutant]:
@@ -128,12 +128,12 @@ def _prompt_mutants(x: Exchange) -> Iterator[Mutant]:
             ("tokens swapped", (*ids[:index], ids[index + 1], ids[index], *ids[index + 2 :])),
         )
         before = [token for token in ids[:index] if token in (tokens.START, tokens.MESSAGE)]
-        where = f"prompt {'header' if before[-1:] == [tokens.START] else 'text'}: {show((ids[index],))!r}"
+        where = f"prompt {'header' if before[-1:] == [tokens.START] else 'text'}: {format_ids((ids[index],))!r}"
         for kind, changed in changes:
             if changed != ids:
                 body = _set(x.chat_completion, ("prompt_token_ids",), [*changed])
                 body = _set(body, ("usage", "prompt_tokens"), len(changed))
-                completion = at(body, "usage", "completion_tokens")
+                completion = value_at(body, "usage", "completion_tokens")
                 if isinstance(completion, int):  # only the prompt is wrong, not the sum
                     body = _set(body, ("usage", "total_tokens"), len(changed) + completion)
                 yield Mutant(kind=kind, where=where, exchange=_with_body(x, body))
@@ -141,7 +141,7 @@ def _prompt_mutants(x: Exchange) -> Iterator[Mutant]:
 
 def _set(value: Json, path: Sequence[str | int], new: Json) -> Json:
     changed = deepcopy(value)
-    parent, last = at(changed, *path[:-1]), path[-1]
+    parent, last = value_at(changed, *path[:-1]), path[-1]
     if isinstance(parent, dict):
         parent[str(last)] = new
     elif isinstance(parent, list) and isinstance(last, int):
@@ -150,19 +150,19 @@ def _set(value: Json, path: Sequence[str | int], new: Json) -> Json:
 
 
 def _with_body(x: Exchange, body: Json) -> Exchange:
-    last = x.response.chunks[-1].at if x.response is not None else 0.0
-    return _with_chunks(x, (Chunk(at=last, data=dumps(body).encode()),))
+    last = x.response.chunks[-1].arrival_time if x.response is not None else 0.0
+    return _with_chunks(x, (Chunk(arrival_time=last, data=dumps(body).encode()),))
 
 
 def _with_events(x: Exchange, data: Sequence[str]) -> Exchange:
     events = (f"data: {event}\n\n".encode() for event in data)
-    return _with_chunks(x, tuple(Chunk(at=index / 1000, data=event) for index, event in enumerate(events)))
+    return _with_chunks(x, tuple(Chunk(arrival_time=index / 1000, data=event) for index, event in enumerate(events)))
 
 
 def _with_chunks(x: Exchange, chunks: tuple[Chunk, ...]) -> Exchange:
     return replace(x, response=replace(x.response, chunks=chunks)) if x.response is not None else x
 
 
-def described(mutant: Mutant) -> JsonObject:
+def mutant_to_json(mutant: Mutant) -> JsonObject:
     """Return the JSON form of a mutant, for the list of survivors."""
     return {"exchange": mutant.exchange.id, "kind": mutant.kind, "where": mutant.where}

@@ -11,17 +11,17 @@ from fnmatch import fnmatchcase
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Series
 from harmony_conformance.golden import data as golden
-from harmony_conformance.json_value import JsonObject, at, items, loads, text
+from harmony_conformance.json_value import JsonObject, items, loads, text, value_at
 from harmony_conformance.judge.check import Check, Comparison, Outcome
-from harmony_conformance.judge.judge import ScenarioSeries, is_comparison, judge_case
-from harmony_conformance.runtime.processes import forking_if_whole
-from harmony_conformance.selftest.mutants import Mutant, described, mutants
+from harmony_conformance.judge.judge import ScenarioSeries, is_comparison, judge_scenario_series
+from harmony_conformance.runtime.processes import process_context
+from harmony_conformance.selftest.mutants import Mutant, mutant_to_json, mutants
 
 _KILLED = frozenset({Outcome.FAIL, Outcome.ERROR})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reason:
+class SurvivorReason:
     """A reason why some mutants may survive: shell patterns of their kind, place and exchange id, and a sentence."""
 
     kind: str
@@ -31,58 +31,58 @@ class Reason:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlindScore:
+class MutationScore:
     """Numbers of mutants.
 
     Attributes:
         killed: Mutants that a check fails on.
-        varied: Mutants that no check fails on but one reports as a variant.
+        reported_as_variant: Mutants that no check fails on but one reports as a variant.
         excused: Survivors by their known reason.
         unexplained: Survivors without a known reason.
     """
 
     made: int
     killed: int
-    varied: int
+    reported_as_variant: int
     excused: Counter[str]
     unexplained: tuple[JsonObject, ...]
 
-    def __add__(self, other: BlindScore) -> BlindScore:
+    def __add__(self, other: MutationScore) -> MutationScore:
         """Add two scores."""
-        return BlindScore(**{one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)})
+        return MutationScore(**{one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)})
 
-    def line(self) -> JsonObject:
+    def to_json(self) -> JsonObject:
         """Return the JSON form."""
         return {
             "made": self.made,
             "killed": self.killed,
-            "reported_as_variant": self.varied,
+            "reported_as_variant": self.reported_as_variant,
             "survivors": dict(sorted(self.excused.items())),
             "unexplained": list(self.unexplained),
         }
 
 
-def read_reasons() -> tuple[Reason, ...]:
+def read_reasons() -> tuple[SurvivorReason, ...]:
     """Read the known reasons for survivors from `golden/switches.json`."""
     document = loads((golden.root() / "switches.json").read_text(encoding="utf-8"))
     return tuple(
-        Reason(
-            kind=text(at(row, "kind")),
-            where=text(at(row, "where")),
-            exchange=text(at(row, "exchange")) or "*",
-            sentence=text(at(row, "reason")),
+        SurvivorReason(
+            kind=text(value_at(row, "kind")),
+            where=text(value_at(row, "where")),
+            exchange=text(value_at(row, "exchange")) or "*",
+            sentence=text(value_at(row, "reason")),
         )
-        for row in items(at(document, "survivors"))
+        for row in items(value_at(document, "survivors"))
     )
 
 
-def judge_mutants_of(series: Sequence[Series], workers: int) -> BlindScore:
+def judge_mutants_of(series: Sequence[Series], workers: int) -> MutationScore:
     """Judge all mutants of a correct run by all checks, in `workers` processes."""
     size = {place: sum(len(x.request.body) for x in one.exchanges.values()) for place, one in enumerate(series)}
     longest_first = sorted(size, key=lambda place: -size[place])
-    with ProcessPoolExecutor(workers, forking_if_whole(), initializer=_inherit, initargs=(tuple(series),)) as pool:
+    with ProcessPoolExecutor(workers, process_context(), initializer=_inherit, initargs=(tuple(series),)) as pool:
         scores = dict(zip(longest_first, pool.map(_judge_series, longest_first), strict=True))
-    nothing = BlindScore(made=0, killed=0, varied=0, excused=Counter(), unexplained=())
+    nothing = MutationScore(made=0, killed=0, reported_as_variant=0, excused=Counter(), unexplained=())
     return sum((scores[place] for place in sorted(scores)), nothing)
 
 
@@ -94,13 +94,13 @@ def _inherit(series: Sequence[Series]) -> None:
     _SERIES[:] = series
 
 
-def _judge_series(place: int) -> BlindScore:
+def _judge_series(place: int) -> MutationScore:
     return judge_mutants([_SERIES[place]], CHECKS, read_reasons())
 
 
 def judge_mutants(
-    series: Sequence[Series], checks: Sequence[Check | Comparison], reasons: Iterable[Reason]
-) -> BlindScore:
+    series: Sequence[Series], checks: Sequence[Check | Comparison], reasons: Iterable[SurvivorReason]
+) -> MutationScore:
     """Judge all mutants of a correct run."""
     known_reasons, killer = tuple(reasons), _Killer(checks)
     made = killed = varied = 0
@@ -116,8 +116,10 @@ def judge_mutants(
         elif (reason := _reason(mutant, known_reasons)) is not None:
             excused[reason] += 1
         else:
-            unexplained.append(described(mutant))
-    return BlindScore(made=made, killed=killed, varied=varied, excused=excused, unexplained=tuple(unexplained))
+            unexplained.append(mutant_to_json(mutant))
+    return MutationScore(
+        made=made, killed=killed, reported_as_variant=varied, excused=excused, unexplained=tuple(unexplained)
+    )
 
 
 class _Killer:
@@ -134,14 +136,14 @@ class _Killer:
         single = ScenarioSeries([Series(name=origin.name, exchanges={x.step: x})])
         whole = ScenarioSeries([replace(origin, exchanges={**origin.exchanges, x.step: x})])
         for place, rule in enumerate(ordered):
-            outcome = judge_case(whole if is_comparison(rule) else single, (rule,))[0].outcome
+            outcome = judge_scenario_series(whole if is_comparison(rule) else single, (rule,))[0].outcome
             yield outcome
             if outcome in _KILLED:
                 ordered.insert(0, ordered.pop(place))
                 return
 
 
-def _reason(mutant: Mutant, reasons: Sequence[Reason]) -> str | None:
+def _reason(mutant: Mutant, reasons: Sequence[SurvivorReason]) -> str | None:
     parts = (mutant.kind, mutant.where, mutant.exchange.id)
     matching = (one for one in reasons if all(map(fnmatchcase, parts, (one.kind, one.where, one.exchange))))
     return next((one.sentence for one in matching), None)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harmony_conformance.checks.accounting import PLAINEST
+from harmony_conformance.checks.accounting import BASE_STEP
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
+from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.runner.judge_run import Plan, judge_all
 from harmony_conformance.transport.messages import Chunk
@@ -21,37 +21,41 @@ _IDS, _HIDDEN = b'"prompt_token_ids"', b'"hidden"'
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown:
+class DefectEvidence:
     """Checks that detect one defect, by evidence level.
 
     Attributes:
-        ids: Checks for the defect that fail if prompt token ids are known.
-        counts: Checks that fail if only the numbers of prompt tokens are known.
+        checks_by_ids: Checks for the defect that fail if prompt token ids are known.
+        checks_by_counts: Checks that fail if only the numbers of prompt tokens are known.
         changes_counts: True if it changes the counts of requests by different amounts.
-        why: Reason why no count detects it, if `counts` is empty.
+        no_count_reason: Reason why no count detects it, if `checks_by_counts` is empty.
     """
 
-    ids: tuple[str, ...]
-    counts: tuple[str, ...]
+    checks_by_ids: tuple[str, ...]
+    checks_by_counts: tuple[str, ...]
     changes_counts: bool
-    why: str = ""
+    no_count_reason: str = ""
 
-    def line(self) -> JsonObject:
+    def to_json(self) -> JsonObject:
         """Return the JSON form."""
-        line: JsonObject = {"ids": list(self.ids), "counts": list(self.counts), "changes_counts": self.changes_counts}
-        return {**line, "why": self.why} if self.why else line
+        line: JsonObject = {
+            "ids": list(self.checks_by_ids),
+            "counts": list(self.checks_by_counts),
+            "changes_counts": self.changes_counts,
+        }
+        return {**line, "why": self.no_count_reason} if self.no_count_reason else line
 
 
-def read_evidence(document: Json) -> Mapping[str, Shown]:
+def read_evidence(document: Json) -> Mapping[str, DefectEvidence]:
     """Parse the table of `golden/evidence.json`, by switch."""
     return {
-        switch: Shown(
-            ids=tuple(map(text, items(at(row, "ids")))),
-            counts=tuple(map(text, items(at(row, "counts")))),
-            changes_counts=at(row, "changes_counts") is True,
-            why=text(at(row, "why")),
+        switch: DefectEvidence(
+            checks_by_ids=tuple(map(text, items(value_at(row, "ids")))),
+            checks_by_counts=tuple(map(text, items(value_at(row, "counts")))),
+            changes_counts=value_at(row, "changes_counts") is True,
+            no_count_reason=text(value_at(row, "why")),
         )
-        for switch, row in members(at(document, "switches")).items()
+        for switch, row in members(value_at(document, "switches")).items()
     }
 
 
@@ -80,31 +84,35 @@ A preamble that a provider adds to every prompt alters all counts by the same am
 def evidence_markdown(evidence: Json, defects: Json) -> str:
     """Return the page EVIDENCE.md from the JSON of `golden/evidence.json` and `golden/defects.json`."""
     shown = read_evidence(evidence)
-    rows = {text(at(row, "id")): row for row in items(at(defects, "defects"))}
-    catalogued = [line for name in items(at(evidence, "rendering")) for line in _lines(text(name), rows, shown)]
-    switches = {text(switch) for row in rows.values() for switch in items(at(row, "switch"))}
+    rows = {text(value_at(row, "id")): row for row in items(value_at(defects, "defects"))}
+    catalogued = [line for name in items(value_at(evidence, "rendering")) for line in _lines(text(name), rows, shown)]
+    switches = {text(switch) for row in rows.values() for switch in items(value_at(row, "switch"))}
     own = [_cells((switch,), one) for switch, one in shown.items() if switch not in switches]
     return _HEAD.format(
-        seen=sum(bool(one.counts) for one in shown.values()),
+        seen=sum(bool(one.checks_by_counts) for one in shown.values()),
         all=len(shown),
         catalogued=_table(("defect", "engine", "switch", "by token ids", "by counts"), catalogued),
         own=_table(("switch", "by token ids", "by counts"), own),
     ).rstrip()
 
 
-def _lines(name: str, rows: Mapping[str, Json], shown: Mapping[str, Shown]) -> Iterator[Sequence[str]]:
+def _lines(name: str, rows: Mapping[str, Json], shown: Mapping[str, DefectEvidence]) -> Iterator[Sequence[str]]:
     row = rows.get(name)
-    begin = (name, text(at(row, "engine")))
-    same = text(at(row, "same_as"))
-    switches = [text(switch) for switch in items(at(rows.get(same) if same else row, "switch"))]
+    begin = (name, text(value_at(row, "engine")))
+    same = text(value_at(row, "same_as"))
+    switches = [text(switch) for switch in items(value_at(rows.get(same) if same else row, "switch"))]
     for switch in (switch for switch in switches if switch in shown):
         yield (*begin, *_cells((switch,), shown[switch]))
     if not switches:
-        yield (*begin, "", text(at(row, "outside")), text(at(row, "reason")))
+        yield (*begin, "", text(value_at(row, "outside")), text(value_at(row, "reason")))
 
 
-def _cells(begin: Sequence[str], shown: Shown) -> Sequence[str]:
-    return (*begin, ", ".join(shown.ids) or "not detected", ", ".join(shown.counts) or f"not detected: {shown.why}")
+def _cells(begin: Sequence[str], shown: DefectEvidence) -> Sequence[str]:
+    return (
+        *begin,
+        ", ".join(shown.checks_by_ids) or "not detected",
+        ", ".join(shown.checks_by_counts) or f"not detected: {shown.no_count_reason}",
+    )
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -120,8 +128,8 @@ def without_prompt_ids(series: Series) -> Series:
 def _hidden(x: Exchange) -> Exchange:
     if x.response is None:
         return x
-    last = x.response.chunks[-1].at if x.response.chunks else 0.0
-    chunks = (Chunk(at=last, data=x.response.body.replace(_IDS, _HIDDEN)),)
+    last = x.response.chunks[-1].arrival_time if x.response.chunks else 0.0
+    chunks = (Chunk(arrival_time=last, data=x.response.body.replace(_IDS, _HIDDEN)),)
     return replace(x, response=replace(x.response, chunks=chunks), rendered_prompt=None)
 
 
@@ -131,9 +139,9 @@ def prompt_counts(series: Iterable[Series]) -> Mapping[str, int]:
     return {name: count for name, count in counts if count is not None}
 
 
-def shown_by(
+def compute_evidence(
     series: Iterable[Series], plan: Plan, failed: frozenset[str], named: frozenset[str], right: Mapping[str, int]
-) -> Shown:
+) -> DefectEvidence:
     """Compute the evidence for a defect.
 
     Args:
@@ -149,17 +157,20 @@ def shown_by(
     by_counts = {result.check for result in results if result.outcome in (Outcome.FAIL, Outcome.ERROR)}
     # a change that all prompts share cancels out
     changes = {name: count - right[name] for name, count in prompt_counts(listed).items() if name in right}
-    base = next((change for name, change in changes.items() if f"/{PLAINEST}/" in name), 0)
-    return Shown(
-        ids=tuple(sorted(failed & named)),
-        counts=tuple(sorted(by_counts)),
+    base = next((change for name, change in changes.items() if f"/{BASE_STEP}/" in name), 0)
+    return DefectEvidence(
+        checks_by_ids=tuple(sorted(failed & named)),
+        checks_by_counts=tuple(sorted(by_counts)),
         changes_counts=any(change != base for change in changes.values()),
     )
 
 
-def disagreements(switch: str, golden: Shown, computed: Shown) -> Iterator[str]:
+def disagreements(switch: str, golden: DefectEvidence, computed: DefectEvidence) -> Iterator[str]:
     """Yield the differences from the golden file. More failed checks than it lists are accepted."""
-    for level, named, failed in (("ids", golden.ids, computed.ids), ("counts", golden.counts, computed.counts)):
+    for level, named, failed in (
+        ("ids", golden.checks_by_ids, computed.checks_by_ids),
+        ("counts", golden.checks_by_counts, computed.checks_by_counts),
+    ):
         if not set(named) <= set(failed) or bool(named) != bool(failed):
             expected, actual = (", ".join(checks) or "no check" for checks in (named, failed))
             yield f"{switch}: golden/evidence.json expects failures by {level} of {expected}, got {actual}"

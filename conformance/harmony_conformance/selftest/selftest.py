@@ -19,19 +19,25 @@ from harmony_conformance.checks import CHECKS
 from harmony_conformance.engines.target import parse_target
 from harmony_conformance.evidence.exchange import Series
 from harmony_conformance.golden import data as golden
-from harmony_conformance.golden.scenario import expand, is_of_rows, one_of_each_row
-from harmony_conformance.json_value import JsonObject, at, items, loads, members, text
+from harmony_conformance.golden.scenario import expand, has_only_rows, one_of_each_row
+from harmony_conformance.json_value import JsonObject, items, loads, members, text, value_at
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import Result, is_comparison
-from harmony_conformance.reference_server.defects import DEFECTS, defects_named
-from harmony_conformance.reference_server.defects.stages import READING, WORDED, Changes
+from harmony_conformance.reference_server.defects import DEFECTS, find_defects
+from harmony_conformance.reference_server.defects.stages import API_STAGES, OUTPUT_PARSING_STAGES, Changes
 from harmony_conformance.runner.judge_run import Plan, judge_all
 from harmony_conformance.runner.run import Options, Run, make_plan, run, run_with_client
-from harmony_conformance.runtime.processes import forking_if_whole
-from harmony_conformance.selftest.in_memory_transport import at_once, client_of
-from harmony_conformance.selftest.prompt_evidence import Shown, disagreements, prompt_counts, read_evidence, shown_by
-from harmony_conformance.selftest.row_runner import ask
-from harmony_conformance.selftest.unchanged_answers import Digests, changed, digests
+from harmony_conformance.runtime.processes import process_context
+from harmony_conformance.selftest.in_memory_transport import reference_client, run_with_simulated_clock
+from harmony_conformance.selftest.prompt_evidence import (
+    DefectEvidence,
+    compute_evidence,
+    disagreements,
+    prompt_counts,
+    read_evidence,
+)
+from harmony_conformance.selftest.row_runner import send_scenario
+from harmony_conformance.selftest.unchanged_answers import Digests, changed_series, digests
 from harmony_conformance.transport.client import run_async
 
 
@@ -60,20 +66,20 @@ class DefectResult:
     missed: tuple[str, ...] = ()
 
     @property
-    def caught(self) -> bool:
+    def is_caught(self) -> bool:
         """True if a check that detects the defect failed."""
         return bool(self.caught_by)
 
     @property
-    def as_expected(self) -> bool:
+    def is_as_expected(self) -> bool:
         """True if the failed checks are exactly those in the table."""
-        return self.caught and not self.unrelated and not self.missed
+        return self.is_caught and not self.unrelated and not self.missed
 
-    def line(self) -> JsonObject:
+    def to_json(self) -> JsonObject:
         """Return the JSON form."""
         return {
             "defect": self.defect,
-            "caught": self.caught,
+            "caught": self.is_caught,
             "caught_by": list(self.caught_by),
             "unrelated": list(self.unrelated),
             "silent": list(self.missed),
@@ -85,13 +91,13 @@ def read_switches() -> Mapping[str, ExpectedDetections]:
     document = loads((golden.root() / "switches.json").read_text(encoding="utf-8"))
     return {
         name: ExpectedDetections(
-            **{one.name: frozenset(map(text, items(at(row, one.name)))) for one in fields(ExpectedDetections)}
+            **{one.name: frozenset(map(text, items(value_at(row, one.name)))) for one in fields(ExpectedDetections)}
         )
-        for name, row in members(at(document, "switches")).items()
+        for name, row in members(value_at(document, "switches")).items()
     }
 
 
-def failing(results: Iterable[Result]) -> frozenset[str]:
+def failing_checks(results: Iterable[Result]) -> frozenset[str]:
     """Return the ids of the checks with a failure, whatever their severity."""
     return frozenset(result.check for result in results if result.outcome in (Outcome.FAIL, Outcome.ERROR))
 
@@ -106,13 +112,13 @@ def judge_defect(defect: str, failed: frozenset[str], catch: ExpectedDetections)
     )
 
 
-def sample(series: Iterable[Series], plan: Plan) -> tuple[Series, ...]:
+def select_mutation_series(series: Iterable[Series], plan: Plan) -> tuple[Series, ...]:
     """Select the series for blind mutants: all scenarios, and the first row of each group, with and without streaming.
 
     Only Chat Completions is used. The responses of the other APIs have many more members,
     and no table of reasons exists for their surviving mutants.
     """
-    of_rows = {scenario.name: one_of_each_row(scenario) for scenario in plan.scenarios if is_of_rows(scenario)}
+    of_rows = {scenario.name: one_of_each_row(scenario) for scenario in plan.scenarios if has_only_rows(scenario)}
     steps = {name: {step.name for step in islice(expand(scenario), 2)} for name, scenario in of_rows.items()}
     return tuple(
         replace(one, exchanges={step: x for step, x in one.exchanges.items() if step in steps.get(one.name, {step})})
@@ -121,7 +127,7 @@ def sample(series: Iterable[Series], plan: Plan) -> tuple[Series, ...]:
     )
 
 
-EVERY_API = Options(apis=tuple(APIS))
+ALL_APIS_OPTIONS = Options(apis=tuple(APIS))
 """Options of the run on the correct server."""
 
 
@@ -131,7 +137,7 @@ def apis_of(defect: str) -> tuple[str, ...]:
     A defect of the stages that all APIs share is run over Chat Completions only.
     """
     change = DEFECTS[defect].change
-    families = {one.api for one in (change if isinstance(change, tuple) else (change,)) if isinstance(one, WORDED)}
+    families = {one.api for one in (change if isinstance(change, tuple) else (change,)) if isinstance(one, API_STAGES)}
     return tuple(name for name, api in APIS.items() if api is CHAT_COMPLETIONS or api.option_name in families)
 
 
@@ -140,10 +146,10 @@ def run_reference(defect: str | None, plan: Plan, apis: tuple[str, ...] = (CHAT_
     target = parse_target("reference" if defect is None else f"reference:defect={defect}")
 
     async def run_in_memory() -> Run:
-        async with client_of(target.defects) as client:
+        async with reference_client(target.defects) as client:
             return await run_with_client(client, target, Options(apis=apis), plan, lambda _: None, lambda _: None)
 
-    return at_once(run_in_memory())
+    return run_with_simulated_clock(run_in_memory())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,22 +157,26 @@ class SelfTest:
     """Result of the self-test.
 
     Attributes:
-        correct: The run on the correct server.
-        faults: Problems of that run, and differences from `golden/evidence.json`.
+        correct_run: The run on the correct server.
+        correct_run_problems: Problems of that run, and differences from `golden/evidence.json`.
         never_triggered: Ids of checks that caught no defect.
         evidence: Evidence for each defect of prompt construction.
     """
 
-    correct: Run
-    faults: tuple[str, ...]
+    correct_run: Run
+    correct_run_problems: tuple[str, ...]
     defects: tuple[DefectResult, ...]
     never_triggered: tuple[str, ...]
-    evidence: Mapping[str, Shown]
+    evidence: Mapping[str, DefectEvidence]
 
     @property
     def passed(self) -> bool:
         """True if every defect was caught without a false alarm and the correct server passed."""
-        return not self.faults and not self.never_triggered and all(result.as_expected for result in self.defects)
+        return (
+            not self.correct_run_problems
+            and not self.never_triggered
+            and all(result.is_as_expected for result in self.defects)
+        )
 
 
 def run_selftest(defects: Iterable[str], on_result: Callable[[DefectResult], None], workers: int) -> SelfTest:
@@ -174,14 +184,14 @@ def run_selftest(defects: Iterable[str], on_result: Callable[[DefectResult], Non
 
     `on_result` gets each result as soon as it is known, in the order of the defects.
     """
-    plan, switches = _plan(EVERY_API.apis), read_switches()
-    correct = run_async(run(parse_target("reference"), EVERY_API, plan, lambda _: None, lambda _: None))
-    in_memory = run_reference(None, _without_rows(plan), EVERY_API.apis).series
+    plan, switches = _plan(ALL_APIS_OPTIONS.apis), read_switches()
+    correct = run_async(run(parse_target("reference"), ALL_APIS_OPTIONS, plan, lambda _: None, lambda _: None))
+    in_memory = run_reference(None, _without_rows(plan), ALL_APIS_OPTIONS.apis).series
     right = digests((*in_memory, *_run_rows(plan, Changes())), arrivals=True)
     ids = tuple(defects)
     results: list[DefectResult] = []
-    shown: dict[str, Shown] = {}
-    with ProcessPoolExecutor(workers, forking_if_whole(), initializer=_inherit, initargs=(right,)) as pool:
+    shown: dict[str, DefectEvidence] = {}
+    with ProcessPoolExecutor(workers, process_context(), initializer=_inherit, initargs=(right,)) as pool:
         run_defect = partial(_run_defect, right=prompt_counts(correct.series))
         for defect, (failed, evidence) in zip(ids, pool.map(run_defect, ids), strict=True):
             results.append(judge_defect(defect, failed, switches.get(defect, ExpectedDetections())))
@@ -191,8 +201,12 @@ def run_selftest(defects: Iterable[str], on_result: Callable[[DefectResult], Non
     golden_file = golden_evidence()
     differences = [one for switch, new in shown.items() for one in disagreements(switch, golden_file[switch], new)]
     return SelfTest(
-        correct=correct,
-        faults=(*_faults(correct, plan), *_transport_differences(correct.series, in_memory), *differences),
+        correct_run=correct,
+        correct_run_problems=(
+            *_faults(correct, plan),
+            *_transport_differences(correct.series, in_memory),
+            *differences,
+        ),
         evidence=shown,
         defects=tuple(results),
         never_triggered=tuple(check.id for check in CHECKS if check.id not in triggered),
@@ -220,7 +234,7 @@ def _judge(defect: str) -> tuple[tuple[Series, ...], Plan, frozenset[str]]:
     plan = _plan(apis)
     sent_plan = _without_rows(plan)
     series = run_reference(defect, sent_plan, apis).series
-    different = changed(series, _CORRECT)
+    different = changed_series(series, _CORRECT)
     names = {one.name for one in different}
     whole = tuple(one for one in series if one.name in names)
     scenarios = tuple(one for one in sent_plan.scenarios if one.name in names)
@@ -229,24 +243,26 @@ def _judge(defect: str) -> tuple[tuple[Series, ...], Plan, frozenset[str]]:
         for comparisons in (False, True)
     )
     results = [*judge_all(different, exchange_plan), *judge_all(whole, comparison_plan)]
-    if isinstance(DEFECTS[defect].change, READING):
-        results += _judge_rows(plan, Changes(defects_named([defect])))
-    return whole, replace(plan, scenarios=scenarios), failing(results)
+    if isinstance(DEFECTS[defect].change, OUTPUT_PARSING_STAGES):
+        results += _judge_rows(plan, Changes(find_defects([defect])))
+    return whole, replace(plan, scenarios=scenarios), failing_checks(results)
 
 
 def _without_rows(plan: Plan) -> Plan:
     """Return the plan without hand-written rows and without checks: its run is judged later."""
-    return Plan(scenarios=tuple(scenario for scenario in plan.scenarios if not is_of_rows(scenario)), checks=())
+    return Plan(scenarios=tuple(scenario for scenario in plan.scenarios if not has_only_rows(scenario)), checks=())
 
 
 def _run_rows(plan: Plan, changes: Changes) -> tuple[Series, ...]:
-    rows = (scenario for scenario in plan.scenarios if is_of_rows(scenario) and scenario.api == CHAT_COMPLETIONS.name)
-    return tuple(ask(one_of_each_row(scenario), changes) for scenario in rows)
+    rows = (
+        scenario for scenario in plan.scenarios if has_only_rows(scenario) and scenario.api == CHAT_COMPLETIONS.name
+    )
+    return tuple(send_scenario(one_of_each_row(scenario), changes) for scenario in rows)
 
 
 def _judge_rows(plan: Plan, changes: Changes) -> Iterable[Result]:
     """Judge the hand-written rows whose responses differ from those of the correct server."""
-    different = changed(_run_rows(plan, changes), _CORRECT)
+    different = changed_series(_run_rows(plan, changes), _CORRECT)
     keys = {(one.name, one.api) for one in different}
     output_checks = tuple(check for check in plan.checks if check.family not in _PROMPT_FAMILIES)
     scenarios = tuple(scenario for scenario in plan.scenarios if scenario.key in keys)
@@ -261,16 +277,16 @@ def _transport_differences(over_http: Iterable[Series], in_memory: Iterable[Seri
             yield f"the correct server: responses to {name} over {api} differ between HTTP and the in-memory transport"
 
 
-def _run_defect(defect: str, right: Mapping[str, int]) -> tuple[frozenset[str], Shown | None]:
+def _run_defect(defect: str, right: Mapping[str, int]) -> tuple[frozenset[str], DefectEvidence | None]:
     """Return the ids of the checks that fail on a defect and, for a defect of the prompt, its evidence."""
     series, plan, failed = _judge(defect)
     if defect not in golden_evidence():
         return failed, None
     expected = read_switches().get(defect, ExpectedDetections())
-    return failed, shown_by(series, plan, failed, expected.caught_by, right)
+    return failed, compute_evidence(series, plan, failed, expected.caught_by, right)
 
 
-def golden_evidence() -> Mapping[str, Shown]:
+def golden_evidence() -> Mapping[str, DefectEvidence]:
     """Read the evidence for each defect of prompt construction from `golden/evidence.json`."""
     return read_evidence(loads((golden.root() / "evidence.json").read_text(encoding="utf-8")))
 

@@ -34,7 +34,7 @@ def digests(series: Iterable[Series], *, arrivals: bool) -> Digests:
     return {(one.name, one.api): _of_steps(one, arrivals=arrivals) for one in series}
 
 
-def changed(series: Iterable[Series], right: Digests) -> tuple[Series, ...]:
+def changed_series(series: Iterable[Series], right: Digests) -> tuple[Series, ...]:
     """Return the series that differ from `right`, each reduced to its different exchanges.
 
     A series that lacks a step of `right` is returned whole.
@@ -63,7 +63,7 @@ def _digest(x: Exchange, serials: dict[bytes, bytes], *, arrivals: bool) -> byte
         stable = _numbered(_SERIALS, _numbered(_TIMES, part, {}), serials)
         digest.update(b"%d:%s" % (len(stable), stable))
     if arrivals and response is not None:
-        digest.update(repr([(round(chunk.at, 6), len(chunk.data)) for chunk in response.chunks]).encode())
+        digest.update(repr([(round(chunk.arrival_time, 6), len(chunk.data)) for chunk in response.chunks]).encode())
     return digest.digest()
 
 

@@ -20,7 +20,7 @@ from typing import Self, TypeVar
 import httpx
 
 from harmony_conformance.transport.content_coding import (
-    ACCEPTED,
+    ACCEPT_ENCODING,
     BodyDecoder,
     ContentDecodingError,
     DecodedSizeError,
@@ -34,20 +34,20 @@ from harmony_conformance.transport.http_transport import (
     trailing_data,
 )
 from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, Request, Response
-from harmony_conformance.transport.redaction import Mask, cookie_secrets, secrets
+from harmony_conformance.transport.redaction import Mask, cookie_secrets, header_secrets
 from harmony_conformance.transport.sse import EventDecoder
 
 BODY_LIMIT = 10 * 1024 * 1024  # bytes: escaped as JSON it still fits the line limit of recordings
 _SWITCHED, _PROXY_AUTHENTICATION, _TOO_MANY, _UNAVAILABLE = 101, 407, 429, 503
 _WAITS = 3
 _LONGEST_WAIT, _UNREADABLE_WAIT = 60.0, 1.0  # seconds
-_PATIENCE = _WAITS * _LONGEST_WAIT
-_WHOLE_EXCHANGE = 10  # times the timeout
+_MAX_TOTAL_WAIT = _WAITS * _LONGEST_WAIT
+_EXCHANGE_TIMEOUT_FACTOR = 10  # times the timeout
 _SECRET_HEADERS = frozenset({"set-cookie", "authorization"})
-_SENDING = frozenset({"POST", "PUT", "PATCH"})
+_METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _LENGTH = "content-length"
 _USUAL_HEADERS: Mapping[str, str] = {
-    "Accept-Encoding": ACCEPTED,
+    "Accept-Encoding": ACCEPT_ENCODING,
     "Connection": "keep-alive",
     "user-agent": "harmony-conformance",
 }
@@ -62,8 +62,8 @@ class ConnectionSettings:
     `timeout` is the longest time without a byte, in seconds. `body_limit` is the size of the largest response body, in bytes.
     """
 
-    base: str
-    key: str | None = None
+    base_url: str
+    api_key: str | None = None
     headers: Mapping[str, str]
     timeout: float = 60.0
     body_limit: int = BODY_LIMIT
@@ -110,10 +110,10 @@ class _Trace:
 
     def __init__(self) -> None:
         self.is_new = False
-        self.last = ""
+        self.last_event = ""
 
     async def __call__(self, event: str, _: object) -> None:
-        self.last = event
+        self.last_event = event
         self.is_new = self.is_new or ".connect_" in event
 
 
@@ -127,11 +127,11 @@ class Client:
             UsageError: A certificate file is unreadable.
         """
         self._settings = settings
-        self._secrets = (*secrets(settings.key, settings.headers), *settings.network.secrets)
+        self._secrets = (*header_secrets(settings.api_key, settings.headers), *settings.network.secrets)
         self._mask = Mask(self._secrets)
-        authorization = {"authorization": f"Bearer {settings.key}"} if settings.key else {}
+        authorization = {"authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
         self._headers = _merge_headers(_USUAL_HEADERS, settings.headers, authorization, _MEDIA_TYPES)
-        self._transport = transport or open_transport(settings.base, settings.network)
+        self._transport = transport or open_transport(settings.base_url, settings.network)
         self._urls: dict[str, httpx.URL] = {}
         self._timeouts = dict.fromkeys(("connect", "read", "write"), settings.timeout)
 
@@ -146,7 +146,7 @@ class Client:
         await self._transport.aclose()
 
     async def send(
-        self, request: Request, waiting: Callable[[Wait], None] = ignore_wait, leave_after: int | None = None
+        self, request: Request, on_wait: Callable[[Wait], None] = ignore_wait, leave_after: int | None = None
     ) -> SendResult:
         """Send a request. Retry a 429 or 503 with Retry-After at most three times, after waiting up to 60 s each.
 
@@ -155,26 +155,26 @@ class Client:
 
         Args:
             request: The request.
-            waiting: A callback for each wait.
+            on_wait: A callback for each wait.
             leave_after: Close the connection after this number of stream events, or None.
         """
         waits: list[float] = []
         while True:
             result = await self._send_once(request, leave_after)
             status, failure = result.response.status if result.response else 0, result.failure
-            wait = _wait(result.response, len(waits) + 1)
+            wait = _requested_wait(result.response, len(waits) + 1)
             if wait is None:
                 if failure is None and status == _TOO_MANY:
                     failure = Failure(kind=FailureKind.RATE_LIMITED, detail=f"HTTP {status} without Retry-After")
                 return replace(result, retry_waits=tuple(waits), failure=failure)
-            is_hopeless = _is_hopeless(wait)
+            is_hopeless = _is_too_long(wait)
             if len(waits) == _WAITS or is_hopeless:
                 detail = f"HTTP {status} after {len(waits)} waits"
-                detail += f", and the server asks to wait longer than {_PATIENCE:.0f} s" if is_hopeless else ""
+                detail += f", and the server asks to wait longer than {_MAX_TOTAL_WAIT:.0f} s" if is_hopeless else ""
                 failure = Failure(kind=FailureKind.RATE_LIMITED, detail=detail)
                 return replace(result, retry_waits=tuple(waits), failure=failure)
             waits.append(wait.seconds)
-            waiting(wait)
+            on_wait(wait)
             await _pause(wait.seconds)
 
     async def _send_once(self, request: Request, leave_after: int | None) -> SendResult:
@@ -188,15 +188,15 @@ class Client:
             heads: list[_Head] = []
             trace = _Trace()
             try:
-                async with asyncio.timeout(self._settings.timeout * _WHOLE_EXCHANGE):
+                async with asyncio.timeout(self._settings.timeout * _EXCHANGE_TIMEOUT_FACTOR):
                     failure = await self._receive(request, chunks, heads, leave_after, trace)
             except TimeoutError:
-                most = self._settings.timeout * _WHOLE_EXCHANGE
+                most = self._settings.timeout * _EXCHANGE_TIMEOUT_FACTOR
                 failure = Failure(kind=FailureKind.TIMEOUT, detail=f"the answer was not complete after {most:g} s")
             except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, ssl.SSLError) as error:
                 # httpx does not wrap errors of host names and TLS
                 failure = failure_of(
-                    error, self._settings.network, self._settings.timeout, trace.last, has_begun=bool(heads)
+                    error, self._settings.network, self._settings.timeout, trace.last_event, has_begun=bool(heads)
                 )
                 if failure.kind is FailureKind.RESET and not trace.is_new and STREAM_RESET not in failure.detail:
                     continue
@@ -223,7 +223,7 @@ class Client:
         async with AsyncExitStack() as stack:
             if leave_after is not None and network.http2:
                 # httpx does not reset HTTP/2 streams: only the end of the connection shows the server that the client left
-                transport = open_transport(self._settings.base, network)
+                transport = open_transport(self._settings.base_url, network)
                 stack.push_async_callback(transport.aclose)
             start = now()
             response = await transport.handle_async_request(self._httpx_request(request, trace))
@@ -236,7 +236,7 @@ class Client:
             heads.append(head)
             async for data in _decoded(response, head.headers.get("content-encoding", ""), limit):
                 if data:
-                    chunks.append(Chunk(at=now() - start, data=data))
+                    chunks.append(Chunk(arrival_time=now() - start, data=data))
                 events += len(event_counter.feed(data)) if leave_after is not None else 0
                 if leave_after is not None and events >= leave_after:
                     return Failure(kind=FailureKind.CLIENT_LEFT, detail=f"the client left after {leave_after} events")
@@ -248,7 +248,7 @@ class Client:
         """Return the request for httpx. URLs are cached by path."""
         if request.path not in self._urls:
             path = request.path.partition("#")[0].lstrip("/")
-            self._urls[request.path] = httpx.URL(f"{self._settings.base.rstrip('/')}/{path}")
+            self._urls[request.path] = httpx.URL(f"{self._settings.base_url.rstrip('/')}/{path}")
         return httpx.Request(
             request.method,
             self._urls[request.path],
@@ -268,22 +268,24 @@ class Client:
         declared = next((value for name, value in headers.items() if name.lower() == _LENGTH), None)
         if declared not in (None, length):
             raise httpx.LocalProtocolError(f"invalid {_LENGTH}: expected {length}, got {declared}")
-        if declared is None and (request.body or request.method in _SENDING):
+        if declared is None and (request.body or request.method in _METHODS_WITH_BODY):
             headers = {**headers, "Content-Length": length}
         return [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
 
     def _masked_result(self, heads: list[_Head], chunks: list[Chunk], failure: Failure | None) -> SendResult:
         if failure is not None:
-            failure = replace(failure, detail=self._mask.text(failure.detail))
+            failure = replace(failure, detail=self._mask.mask_text(failure.detail))
         if not heads:
             return SendResult(failure=failure)
         (head,) = heads
         cookies = cookie_secrets(head.headers.items())
         mask = Mask((*self._secrets, *cookies)) if cookies else self._mask
         headers = {
-            mask.text(name): mask.text(value) for name, value in head.headers.items() if name not in _SECRET_HEADERS
+            mask.mask_text(name): mask.mask_text(value)
+            for name, value in head.headers.items()
+            if name not in _SECRET_HEADERS
         }
-        response = Response(status=head.status, headers=headers, chunks=mask.chunks(chunks))
+        response = Response(status=head.status, headers=headers, chunks=mask.mask_chunks(chunks))
         return SendResult(response=response, failure=failure)
 
 
@@ -358,21 +360,21 @@ async def _pause(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-def asks_too_much(response: Response) -> bool:
+def has_excessive_retry_after(response: Response) -> bool:
     """Return True if a busy server asks for a longer wait than the client accepts."""
-    return (wait := _wait(response, 1)) is not None and _is_hopeless(wait)
+    return (wait := _requested_wait(response, 1)) is not None and _is_too_long(wait)
 
 
-def is_longest(waited: Iterable[float]) -> bool:
+def has_reached_wait_limit(waited: Iterable[float]) -> bool:
     """Return True if the waits reach the longest total time."""
-    return sum(waited) >= _PATIENCE
+    return sum(waited) >= _MAX_TOTAL_WAIT
 
 
-def _is_hopeless(wait: Wait) -> bool:
-    return wait.requested_seconds is not None and wait.requested_seconds > _PATIENCE
+def _is_too_long(wait: Wait) -> bool:
+    return wait.requested_seconds is not None and wait.requested_seconds > _MAX_TOTAL_WAIT
 
 
-def _wait(response: Response | None, attempt: int) -> Wait | None:
+def _requested_wait(response: Response | None, attempt: int) -> Wait | None:
     """Return the wait that a busy server requests, or None. Retry-After is in seconds or a date."""
     if response is None or response.status not in (_TOO_MANY, _UNAVAILABLE):
         return None

@@ -1,7 +1,7 @@
 """Bounded decoding of HTTP content codings: gzip and deflate, and br and zstd if their libraries are installed.
 
-A few kilobytes may decode to more than fits in memory. So each step has a small output, and decoding stops at a limit:
-of the body, and of every intermediate form of a body with two codings.
+A few kilobytes may decode to more than fits in memory. So each step has a small output, and decoding stops at a limit.
+The limit also applies to the intermediate form of a body with two codings.
 """
 
 from __future__ import annotations
@@ -18,8 +18,12 @@ from harmony_conformance.transport.messages import Chunk
 MOST_CODINGS = 2
 """The most codings of one body that are decoded."""
 _STEP = 64 * 1024  # the most bytes that one step of gzip, deflate or br allocates
-_MEMBERS_INPUT = 4096  # the input bytes per step of gzip: its library copies what follows a member, which may have 20 bytes
-_ZSTD_INPUT = 64  # the input bytes per step of zstd: its library has no limit of output, but a block of 128 KiB needs 4 bytes
+_MEMBERS_INPUT = (
+    4096  # the input bytes per step of gzip: its library copies what follows a member, which may have 20 bytes
+)
+_ZSTD_INPUT = (
+    64  # the input bytes per step of zstd: its library has no limit of output, but a block of 128 KiB needs 4 bytes
+)
 _ZSTD_WINDOW = 8 * 1024 * 1024  # the largest window that RFC 9659 allows for HTTP
 _DEFLATE, _ZLIB_HEADER = 8, 2
 
@@ -116,7 +120,7 @@ def decode_chunks(chunks: Iterable[Chunk], content_encoding: str, *, limit: int)
         except DecodedSizeError:
             raise _size_error(limit) from None
         size += len(data)
-        decoded += [Chunk(at=chunk.at, data=data)] if data else []
+        decoded += [Chunk(arrival_time=chunk.arrival_time, data=data)] if data else []
     return tuple(decoded)
 
 
@@ -278,7 +282,9 @@ _CODECS: Mapping[str, Callable[[], _Codec]] = MappingProxyType(
     }
 )
 _LIBRARIES: Mapping[str, str] = {"br": "brotli", "zstd": "zstandard"}
-ACCEPTED = ", ".join(
-    name for name in ("gzip", "deflate", "br", "zstd") if name not in _LIBRARIES or find_spec(_LIBRARIES[name]) is not None
+ACCEPT_ENCODING = ", ".join(
+    name
+    for name in ("gzip", "deflate", "br", "zstd")
+    if name not in _LIBRARIES or find_spec(_LIBRARIES[name]) is not None
 )
 """The supported codings as value of Accept-Encoding."""

@@ -71,7 +71,7 @@ class Network:
         return tuple(dict.fromkeys((split.password, password, b64encode(pair.encode()).decode())))
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def command_line_options(self) -> tuple[str, ...]:
         """The equivalent command-line options, without secrets."""
         values = {
             "--proxy": self.proxy_address,
@@ -137,18 +137,18 @@ def open_transport(base: str, network: Network) -> httpx.AsyncBaseTransport:
     proxy = None
     if network.proxy is not None:
         is_tls_proxy = network.proxy.startswith("https:")
-        proxy = httpx.Proxy(network.proxy, ssl_context=_trusted(network.ca_file) if is_tls_proxy else None)
+        proxy = httpx.Proxy(network.proxy, ssl_context=_tls_context(network.ca_file) if is_tls_proxy else None)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts no certificate: for plain HTTP
     if base.startswith("https:"):
-        context = _trusted(network.ca_file)
+        context = _tls_context(network.ca_file)
         if network.client_cert is not None:
-            _present(context, network.client_cert, network.client_key)
+            _load_client_certificate(context, network.client_cert, network.client_key)
     return httpx.AsyncHTTPTransport(
         verify=context, http2=network.http2, limits=_LIMITS, proxy=proxy, uds=network.unix_socket, trust_env=False
     )
 
 
-def _trusted(ca_file: str | None) -> ssl.SSLContext:
+def _tls_context(ca_file: str | None) -> ssl.SSLContext:
     """Return a context that trusts the authorities of `ca_file`, and Mozilla's list or its replacement by the environment."""
     file, folder = os.environ.get(CA_FILE) or None, os.environ.get(CA_DIR) or None
     is_named = file is not None or folder is not None
@@ -166,7 +166,7 @@ def _trusted(ca_file: str | None) -> ssl.SSLContext:
     return context
 
 
-def _present(context: ssl.SSLContext, certificate: str, key: str | None) -> None:
+def _load_client_certificate(context: ssl.SSLContext, certificate: str, key: str | None) -> None:
     """Load a client certificate into a context."""
     try:
         # an encrypted key fails: nothing may ask for its password on the terminal
@@ -215,7 +215,7 @@ def failure_of(error: Exception, network: Network, timeout: float, last_event: s
             wanted = "invalid credentials: expected USER:PASSWORD in the proxy URL, got " if is_password else ""
             kind, detail = FailureKind.NO_CONNECTION, f"proxy {network.proxy_address}: {wanted}{detail}"
         case httpx.ConnectError() | httpx.InvalidURL() | UnicodeError():
-            kind, detail = FailureKind.NO_CONNECTION, _reason(error)
+            kind, detail = FailureKind.NO_CONNECTION, _describe_connect_error(error)
             if network.proxy is not None and last_event.startswith(("connection.", "socks.connect", "socks.setup")):
                 detail = f"proxy {network.proxy_address}: {detail}"
             elif network.unix_socket is not None:
@@ -242,7 +242,7 @@ def _cause_of(error: BaseException) -> str:
     return next(filter(None, (" ".join(str(cause).split()) for cause in _causes(error))), type(error).__name__)
 
 
-def _reason(error: BaseException) -> str:
+def _describe_connect_error(error: BaseException) -> str:
     causes = tuple(_causes(error))
     if any(isinstance(cause, socket.gaierror | UnicodeError | httpx.InvalidURL) for cause in causes):
         return "no such host"

@@ -21,7 +21,7 @@ NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 class FailureKind(StrEnum):
     """The reason why an exchange is incomplete.
 
-    `rate_limited` and `access_refused` mean that the server rejects the client, `not_sent` that the suite skipped the request.
+    `describe_rate_limit` and `access_refused` mean that the server rejects the client, `not_sent` that the suite skipped the request.
     """
 
     NO_CONNECTION = "no_connection"
@@ -64,9 +64,9 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """Bytes that arrived together, `at` seconds after the request was sent (monotonic clock)."""
+    """Bytes that arrived together, `arrival_time` seconds after the request was sent (monotonic clock)."""
 
-    at: float
+    arrival_time: float
     data: bytes
 
 

@@ -17,7 +17,7 @@ from harmony_conformance.transport.messages import Chunk
 MASK = "***"
 _SHORTEST = 6
 _CREDENTIALS = ("auth", "key", "token", "secret", "cookie", "password", "credential")
-_IN_A_QUERY = re.compile(
+_SECRET_PARAMETER = re.compile(
     r"(?:.*[-_.])?(?:access|api|app)?key|.*(?:auth|authorization|credentials?|passw(?:or)?d|secret|signature|token)"
     r"|code|jwt|pass|pwd|sig|sid|.*session(?:[-_.]?id)?",
     re.IGNORECASE,
@@ -32,7 +32,7 @@ _PREFERENCE = re.compile("[a-z]{1,12}")
 """A plain word, such as a language's name. Masking it would change answers."""
 _TOOL_CREDENTIALS = frozenset({"authorization", "headers", "server_url"})
 _KEYS = ("api_key", "access_token")
-_COMMON = """
+_COMMON_WORDS = """
     accept assistant arguments authorization bearer cached_tokens chat.completion.chunk choices completion_tokens_details content content-length
     content-type created default delta developer dummy empty encrypted error false finish_reason function functions harmony id index invalid_request_error
     keep-alive length local logprobs message messages model models nokey none null object output param placeholder prompt_token_ids prompt_tokens
@@ -41,7 +41,7 @@ _COMMON = """
 """
 
 
-def secrets(key: str | None, headers: Mapping[str, str]) -> tuple[str, ...]:
+def header_secrets(key: str | None, headers: Mapping[str, str]) -> tuple[str, ...]:
     """Return the secrets in the key and the headers of requests.
 
     Placeholders (`EMPTY`, `none`) and words of the protocol are no secrets: masking them would change answers.
@@ -67,7 +67,7 @@ def query_secrets(query: str) -> tuple[str, ...]:
     if not query:
         return ()
     pairs = (pair.partition("=") for pair in query.split("&"))
-    raw = [value for name, _, value in pairs if _IN_A_QUERY.fullmatch(unquote_plus(name))]
+    raw = [value for name, _, value in pairs if _SECRET_PARAMETER.fullmatch(unquote_plus(name))]
     return tuple(dict.fromkeys(word for value in raw for word in (value, unquote_plus(value)) if _is_secret(word)))
 
 
@@ -104,7 +104,7 @@ def _parts(name: str, value: str) -> list[str]:
 
 
 def _is_secret(word: str) -> bool:
-    return len(word) >= _SHORTEST and word.lower() not in _COMMON
+    return len(word) >= _SHORTEST and word.lower() not in _COMMON_WORDS
 
 
 class Mask:
@@ -115,24 +115,24 @@ class Mask:
         self._words = sorted(spellings, key=len, reverse=True)
 
     @property
-    def is_idle(self) -> bool:
+    def is_empty(self) -> bool:
         """True without secrets."""
         return not self._words
 
-    def text(self, value: str) -> str:
+    def mask_text(self, value: str) -> str:
         """Return the text with every secret replaced by `***`."""
         for word in self._words:
             value = value.replace(word, MASK)
         return value
 
-    def chunks(self, chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
+    def mask_chunks(self, chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
         """Return the chunks with every secret replaced, also if it is split between chunks. The mask is in the first of these."""
-        if self.is_idle:
+        if self.is_empty:
             return tuple(chunks)
         body = b"".join(chunk.data for chunk in chunks)
         for word in self._words:
             if (secret := word.encode()) in body:
-                chunks = _without(chunks, [match.span() for match in re.finditer(re.escape(secret), body)])
+                chunks = _mask_spans(chunks, [match.span() for match in re.finditer(re.escape(secret), body)])
                 body = b"".join(chunk.data for chunk in chunks)
         return tuple(chunks)
 
@@ -145,7 +145,7 @@ def _spellings(secret: str) -> Iterator[str]:
     yield from (secret, in_json, in_json.replace("/", "\\/"), quote(secret, safe=""), quote(secret))
 
 
-def _without(chunks: Sequence[Chunk], spans: Sequence[tuple[int, int]]) -> tuple[Chunk, ...]:
+def _mask_spans(chunks: Sequence[Chunk], spans: Sequence[tuple[int, int]]) -> tuple[Chunk, ...]:
     """Replace each span of the body by the mask, in the chunk where the span begins."""
     starts = [0, *accumulate(len(chunk.data) for chunk in chunks)][:-1]
     parts = [bytearray(chunk.data) for chunk in chunks]

@@ -23,7 +23,7 @@ class Event:
     """One event: its data lines, joined by line breaks, and the arrival time of its last byte, in seconds after the request."""
 
     data: str
-    at: float
+    arrival_time: float
     name: str = "message"
 
     @property
@@ -49,7 +49,7 @@ class Event:
             return None
 
     @cached_property
-    def telling(self) -> str:
+    def stable_data(self) -> str:
         """The data without the members that differ between runs: ids, times and the fingerprint."""
         if not isinstance(self.value, dict):
             return self.data
@@ -57,7 +57,7 @@ class Event:
 
 
 class EventDecoder:
-    """Incremental decoder of server-sent events. `stray` lists lines that are not valid fields."""
+    """Incremental decoder of server-sent events. `unrecognized_lines` lists lines that are not valid fields."""
 
     def __init__(self) -> None:
         self._line = bytearray()
@@ -65,10 +65,10 @@ class EventDecoder:
         self._name = ""
         self._first = True
         self._after_cr = False
-        self.stray: list[str] = []
+        self.unrecognized_lines: list[str] = []
 
-    def feed(self, data: bytes, at: float = 0.0) -> list[Event]:
-        """Return the events that `data` completes. `at` is its arrival time, in seconds after the request."""
+    def feed(self, data: bytes, arrival_time: float = 0.0) -> list[Event]:
+        """Return the events that `data` completes. `arrival_time` is its arrival time, in seconds after the request."""
         if not data:
             return []
         if data.startswith(_FIELD) and data.endswith(_END) and not (self._line or self._data or self._name):
@@ -76,7 +76,7 @@ class EventDecoder:
             lines = data[len(_FIELD) : -len(_END)].split(_END + _FIELD)
             if b"\n" not in b"".join(lines) and b"\r" not in data:
                 self._first = self._after_cr = False
-                return [Event(data=line.decode("utf-8", "replace"), at=at) for line in lines]
+                return [Event(data=line.decode("utf-8", "replace"), arrival_time=arrival_time) for line in lines]
         ends_in_cr = data.endswith(b"\r")
         if self._after_cr:
             data = data.removeprefix(b"\n")
@@ -86,18 +86,18 @@ class EventDecoder:
             return []
         *lines, rest = bytes(self._line).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         self._line = bytearray(rest)
-        return [event for line in lines if (event := self._take(line, at)) is not None]
+        return [event for line in lines if (event := self._add_line(line, arrival_time)) is not None]
 
-    def unfinished(self) -> str:
+    def unfinished_data(self) -> str:
         """Return the data after the last complete event, which is empty at the end of a valid stream."""
         return "\n".join([*self._data, *([bytes(self._line).decode("utf-8", "replace")] if self._line else [])])
 
-    def _take(self, raw: bytes, at: float) -> Event | None:
+    def _add_line(self, raw: bytes, at: float) -> Event | None:
         if self._first:
             raw, self._first = raw.removeprefix(_BYTE_ORDER_MARK), False
         if not raw:
             data, name, self._data, self._name = self._data, self._name, [], ""
-            return Event(data="\n".join(data), name=name or "message", at=at) if data else None
+            return Event(data="\n".join(data), name=name or "message", arrival_time=at) if data else None
         line = raw.decode("utf-8", "replace")
         field, _, value = line.partition(":")
         value = value.removeprefix(" ")
@@ -109,7 +109,7 @@ class EventDecoder:
             case "" | "id" | "retry":
                 pass
             case _:
-                self.stray.append(line)
+                self.unrecognized_lines.append(line)
         return None
 
 
@@ -118,8 +118,8 @@ class EventStream:
     """A complete stream: its events, the unfinished data at the end, and lines that are not valid fields."""
 
     events: tuple[Event, ...]
-    unfinished: str = ""
-    stray: tuple[str, ...] = ()
+    unfinished_data: str = ""
+    unrecognized_lines: tuple[str, ...] = ()
 
 
 def read_events(chunks: Iterable[Chunk]) -> EventStream:
@@ -127,8 +127,12 @@ def read_events(chunks: Iterable[Chunk]) -> EventStream:
     decoder = EventDecoder()
     events: list[Event] = []
     for chunk in chunks:
-        events += decoder.feed(chunk.data, chunk.at)
-    return EventStream(events=tuple(events), unfinished=decoder.unfinished(), stray=tuple(decoder.stray))
+        events += decoder.feed(chunk.data, chunk.arrival_time)
+    return EventStream(
+        events=tuple(events),
+        unfinished_data=decoder.unfinished_data(),
+        unrecognized_lines=tuple(decoder.unrecognized_lines),
+    )
 
 
 def read_lines(chunks: Iterable[Chunk]) -> EventStream:
@@ -139,15 +143,19 @@ def read_lines(chunks: Iterable[Chunk]) -> EventStream:
     rest, events, last = b"", list[Event](), 0.0
     for chunk in chunks:
         *lines, rest = (rest + chunk.data).split(b"\n")
-        events += (Event(data=line.decode("utf-8", "replace"), at=chunk.at) for line in lines if line.strip())
-        last = chunk.at
+        events += (
+            Event(data=line.decode("utf-8", "replace"), arrival_time=chunk.arrival_time)
+            for line in lines
+            if line.strip()
+        )
+        last = chunk.arrival_time
     unfinished = rest.decode("utf-8", "replace").strip()
-    if unfinished.endswith("}") and (event := Event(data=unfinished, at=last)).value is not None:
+    if unfinished.endswith("}") and (event := Event(data=unfinished, arrival_time=last)).value is not None:
         events.append(event)
-    return EventStream(events=tuple(events), unfinished=unfinished)
+    return EventStream(events=tuple(events), unfinished_data=unfinished)
 
 
-def retold(stream: EventStream, values: Iterator[Json]) -> EventStream:
+def replace_values(stream: EventStream, values: Iterator[Json]) -> EventStream:
     """Return the stream with one new value per event. An event that is not JSON stays unchanged."""
     pairs = zip(stream.events, values, strict=True)
     events = (event if event.value is None else _with_value(event, value) for event, value in pairs)
@@ -155,7 +163,7 @@ def retold(stream: EventStream, values: Iterator[Json]) -> EventStream:
 
 
 def _with_value(event: Event, value: Json) -> Event:
-    changed = Event(data=dumps(value), at=event.at, name=event.name)
+    changed = Event(data=dumps(value), arrival_time=event.arrival_time, name=event.name)
     if "Infinity" not in changed.data:  # too large a number, which is not JSON
         vars(changed)["value"] = value  # saves parsing the data
     return changed

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harmony_conformance.transport.messages import Chunk
 from harmony_conformance.transport.content_coding import (
     BodyDecoder,
     ContentDecodingError,
     DecodedSizeError,
     decode_chunks,
 )
+from harmony_conformance.transport.messages import Chunk
 
 TEXT = b'data: {"choices": []}\n\n' * 40
 

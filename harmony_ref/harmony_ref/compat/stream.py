@@ -80,7 +80,7 @@ class StreamableParser(StreamMachine):
             HarmonyError: the input ended inside a header.
         """
         try:
-            self._end()
+            self._read_end()
         except errors.HarmonyError as error:
             raise HarmonyError(str(error)) from error
         return self
@@ -105,7 +105,8 @@ class StreamableParser(StreamMachine):
     def state_data(self) -> dict[str, object]:
         """The state and its data, in new lists; see `harmony_ref.StreamParser.state_data`."""
         return {
-            name: list(value) if isinstance(value, Snapshot) else value for name, value in self._described().items()
+            name: list(value) if isinstance(value, Snapshot) else value
+            for name, value in self._describe_state().items()
         }
 
     @property

@@ -137,7 +137,7 @@ class _Reader:
         value = self.value()
         if isinstance(value, str):
             return value
-        return self._fail(f"invalid type: {wire_form.described(value)}, expected string or list of content", self._at)
+        return self._fail(f"invalid type: {wire_form.describe(value)}, expected string or list of content", self._at)
 
     def _optional_string(self) -> str | None:
         first = self._next()
@@ -238,7 +238,7 @@ class _Reader:
         elif first in _BRACKETS:
             self._fail(f"invalid type: {_BRACKETS[first]}, expected {expected}", self._at)
         else:
-            self._fail(f"invalid type: {wire_form.described(self.value())}, expected {expected}", self._at)
+            self._fail(f"invalid type: {wire_form.describe(self.value())}, expected {expected}", self._at)
 
     def _next(self) -> str:
         """Return the next character that is not white space; empty at the end."""

@@ -8,9 +8,9 @@ from typing import Final
 
 from harmony_ref.explanation.divergence import Divergence, Part, Problem, Recognised
 from harmony_ref.explanation.first_difference import first_difference
-from harmony_ref.explanation.nearest_rendering import forms_in_prompt, nearest, shared_length
-from harmony_ref.explanation.prompt_reader import show
-from harmony_ref.messages.header import EVERYONE
+from harmony_ref.explanation.nearest_rendering import find_nearest_rendering, forms_in_prompt, shared_length
+from harmony_ref.explanation.prompt_reader import format_ids
+from harmony_ref.messages.header import RECIPIENT_ALL
 from harmony_ref.messages.message_types import Message, Role
 from harmony_ref.styles import STYLES, Style, accepted_renderings
 
@@ -43,7 +43,7 @@ def explain(
     exact = next((rendering for rendering in accepted if rendering.ids == ids), None)
     if exact is not None:
         return Recognised(styles=exact.styles, histories=exact.histories)
-    near = nearest(ids, accepted)
+    near = find_nearest_rendering(ids, accepted)
     at = shared_length(near.ids, ids)
     forms = forms_in_prompt(ids, near, accepted)
     located = first_difference(near, ids, at, forms)
@@ -52,17 +52,17 @@ def explain(
         styles=near.styles,
         histories=near.histories,
         token=at,
-        message=located.message,
-        label="" if located.message is None else _label(messages[located.message]),
+        message=located.message_index,
+        label="" if located.message_index is None else _label(messages[located.message_index]),
         part=located.difference.part,
         problem=located.difference.problem,
-        words=located.difference.words,
+        words=located.difference.description,
         expected=expected,
         actual=actual,
-        expected_text=show(expected),
-        actual_text=show(actual),
+        expected_text=format_ids(expected),
+        actual_text=format_ids(actual),
         is_only=located.is_only,
-        message_styles=() if located.message is None else forms.styles.get(located.message, ()),
+        message_styles=() if located.message_index is None else forms.styles.get(located.message_index, ()),
         is_mixed=forms.is_whole,
     )
 
@@ -70,7 +70,7 @@ def explain(
 def _label(message: Message) -> str:
     author = message.author
     name = author.name if author.role is Role.TOOL and author.name else author.role.value
-    if message.recipient is not None and message.recipient != EVERYONE:
+    if message.recipient is not None and message.recipient != RECIPIENT_ALL:
         return f"{name} → {message.recipient}"
     return name if message.channel is None else f"{name}, {message.channel}"
 

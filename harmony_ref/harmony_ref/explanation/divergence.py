@@ -63,7 +63,7 @@ class Difference:
 
     part: Part
     problem: Problem
-    words: str
+    description: str
 
 
 _TO_THE_END: Final = frozenset({Problem.CUT, Problem.LONGER})

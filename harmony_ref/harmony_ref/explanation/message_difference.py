@@ -11,7 +11,7 @@ from typing import Final
 
 from harmony_ref.explanation.divergence import Difference, Part, Problem
 from harmony_ref.explanation.nearest_rendering import shared_length
-from harmony_ref.explanation.prompt_reader import PromptMessage, RecipientPosition, quoted
+from harmony_ref.explanation.prompt_reader import PromptMessage, RecipientPosition, quote_shortened
 from harmony_ref.messages.header import CONSTRAIN_MARKER
 from harmony_ref.messages.message_types import Role
 
@@ -42,9 +42,11 @@ _ROLES: Final = frozenset(role.value for role in Role)
 def difference_of_messages(expected: PromptMessage, actual: PromptMessage) -> Difference:
     """Return the first difference between a message of the prompt and the expected one, which has all its parts."""
     if actual.content_ids is None:
-        return Difference(Part.HEADER, Problem.MISSING, f"the message marker is missing after {quoted(actual.header)}")
+        return Difference(
+            Part.HEADER, Problem.MISSING, f"the message marker is missing after {quote_shortened(actual.header)}"
+        )
     if expected.header_ids != actual.header_ids:
-        words = f"the header has another spelling: {quoted(actual.header)} instead of {quoted(expected.header)}"
+        words = f"the header has another spelling: {quote_shortened(actual.header)} instead of {quote_shortened(expected.header)}"
         return next(header_differences(expected, actual), Difference(Part.HEADER, Problem.OTHER_SPELLING, words))
     if expected.content_ids != actual.content_ids:
         return difference_of_contents(expected.content, actual.content, expected.role)

@@ -26,7 +26,7 @@ class PromptForms:
     is_whole: bool
 
 
-def nearest(prompt: Sequence[int], among: Sequence[Rendering]) -> Rendering:
+def find_nearest_rendering(prompt: Sequence[int], among: Sequence[Rendering]) -> Rendering:
     """Return the rendering that shares most whole messages with the prompt, then the longest prefix, then suffix."""
     if tokens.START not in prompt:  # markers that were fed as ordinary text are read as markers
         text = tokens.decode([token for token in prompt if tokens.is_known(token)])
@@ -57,7 +57,7 @@ def forms_in_prompt(prompt: tuple[int, ...], near: Rendering, among: Iterable[Re
         if ids != message.ids:
             styles[message.index] = tuple(dict.fromkeys(known[ids]))
         at += len(ids)
-    return PromptForms(styles=styles, is_whole=prompt[at:] == near.ids[near.starts[-1] :])
+    return PromptForms(styles=styles, is_whole=prompt[at:] == near.ids[near.message_starts[-1] :])
 
 
 def shared_length(one: Sequence[object], other: Sequence[object]) -> int:

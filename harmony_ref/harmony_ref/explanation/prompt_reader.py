@@ -59,7 +59,7 @@ class PromptMessage:
     end: int | None
     header: str
     content: str
-    specials: int
+    special_count: int
     author: str
     role: str
     name: str | None
@@ -77,7 +77,7 @@ class PromptMessage:
     @property
     def end_name(self) -> str:
         """The end marker as ⟦name⟧; empty without one."""
-        return show((self.end,)) if self.end is not None else ""
+        return format_ids((self.end,)) if self.end is not None else ""
 
     def __str__(self) -> str:
         """Return the header and the content, shortened in its middle."""
@@ -104,7 +104,7 @@ def read_prompt(ids: Sequence[int]) -> ParsedPrompt:
     ends = [place for place, token in enumerate(ids) if token in tokens.STOP_TOKENS]
     while (start := _find(ids, tokens.START, position)) is not None:
         if start > position:
-            unparsed.append(show(ids[position:start]))
+            unparsed.append(format_ids(ids[position:start]))
         position = start
         marker = _find(ids, tokens.MESSAGE, start)
         if marker is None:
@@ -112,7 +112,7 @@ def read_prompt(ids: Sequence[int]) -> ParsedPrompt:
         later = bisect_right(ends, marker)
         position = ends[later] + 1 if later < len(ends) else len(ids)
         messages.append(_message(ids[start:position]))
-    generation_prompt = show(ids[position:])
+    generation_prompt = format_ids(ids[position:])
     return ParsedPrompt(messages=tuple(messages), generation_prompt=generation_prompt, unparsed_tokens=tuple(unparsed))
 
 
@@ -131,18 +131,18 @@ def read_message(prompt: Sequence[int], start: int = 0) -> PromptMessage:
     return _message(prompt[start : stop + closed])
 
 
-def show(ids: Sequence[int]) -> str:
+def format_ids(ids: Sequence[int]) -> str:
     """Return any ids as text, each special token as ⟦name⟧."""
-    return "".join(f"⟦{text[2:-2]}⟧" if is_special else text for text, is_special in pieces(ids))
+    return "".join(f"⟦{text[2:-2]}⟧" if is_special else text for text, is_special in text_pieces(ids))
 
 
-def pieces(ids: Sequence[int]) -> Iterator[tuple[str, bool]]:
+def text_pieces(ids: Sequence[int]) -> Iterator[tuple[str, bool]]:
     """Yield the texts of ids, each with True for a special token; consecutive ordinary tokens are one text."""
-    for run, is_special in runs(ids):
+    for run, is_special in token_runs(ids):
         yield tokens.decode(run) if tokens.is_known(run[0]) else f"<|unknown {run[0]}|>", is_special
 
 
-def runs(ids: Sequence[int]) -> Iterator[tuple[Sequence[int], bool]]:
+def token_runs(ids: Sequence[int]) -> Iterator[tuple[Sequence[int], bool]]:
     """Yield runs of ids in order: each special or unknown token alone with True, consecutive ordinary ones with False."""
     begin = 0
     first = tokens.FIRST_SPECIAL
@@ -161,7 +161,7 @@ def shorten(value: str, most: int = 80) -> str:
     return value if len(value) <= most else f"{value[:half]}…({len(value) - 2 * half} characters)…{value[-half:]}"
 
 
-def quoted(text: str) -> str:
+def quote_shortened(text: str) -> str:
     """Return the text in quotes; cut the end off a long one."""
     return repr(text if len(text) <= _LONGEST_QUOTED else f"{text[:_LONGEST_QUOTED]}…")
 
@@ -189,7 +189,7 @@ def _read(ids: tuple[int, ...]) -> PromptMessage:
     header_ids = ids[1 : stop if marker is None else marker]
     content_ids = None if marker is None else ids[marker + 1 : stop]
     has_specials = bool(content_ids) and max(content_ids or ()) >= tokens.FIRST_SPECIAL
-    header = show(header_ids)
+    header = format_ids(header_ids)
     channel = _CHANNEL.search(header)
     author, *role_words = _words(header[: channel.start()] if channel else header) or [""]
     words = [(word, RecipientPosition.ROLE) for word in role_words]
@@ -203,8 +203,8 @@ def _read(ids: tuple[int, ...]) -> PromptMessage:
         content_ids=content_ids,
         end=end,
         header=header,
-        content=show(content_ids or ()),
-        specials=sum(map(tokens.is_special, content_ids or ())) if has_specials else 0,
+        content=format_ids(content_ids or ()),
+        special_count=sum(map(tokens.is_special, content_ids or ())) if has_specials else 0,
         author=author,
         role=role if role in _ROLES else "tool",
         name=(name or None) if role in _ROLES else author,

@@ -14,14 +14,14 @@ from harmony_ref.lenient.header_words import (
     CHANNELS,
     CONTENT_TYPES,
     LEXEME,
-    NAMED,
+    MISSPELT_ROLE,
+    NAMED_AUTHOR,
     ROLES,
-    SPELLING,
     Lexeme,
     LexemeKind,
     is_author,
     lexemes_of,
-    value_of,
+    marker_value,
 )
 from harmony_ref.messages.header import CONSTRAIN_MARKER, RECIPIENT_PREFIX, Header
 from harmony_ref.messages.message_types import Author, Role
@@ -45,13 +45,13 @@ class HeaderReading:
     Attributes:
         header: The fields. The content type has its `<|constrain|>`, without a blank after it.
         is_understood: True if any word was understood.
-        stop: The length of the header, in characters, or in tokens when traced.
+        length: The length of the header, in characters, or in tokens when traced.
         faults: The broken rules, in no order; when traced, by token.
     """
 
     header: Header
     is_understood: bool
-    stop: int
+    length: int
     faults: Sequence[Fault]
 
 
@@ -87,25 +87,25 @@ class HeaderReader:
         for step in (self._take_recipient, self._take_known_words, self._take_bare_words):
             rest = step(rest)
         for word in rest:
-            self._fault(RecoveryRule.EXTRA_WORDS, word.start, word.end)
+            self._add_fault(RecoveryRule.EXTRA_WORDS, word.start, word.end)
         if self.content_type is not None:
             if self.recipient is None:
-                self._fault(RecoveryRule.LONE_CONTENT_TYPE, self.type_start, self.type_end)
+                self._add_fault(RecoveryRule.LONE_CONTENT_TYPE, self.type_start, self.type_end)
             if words and words[-1].start > self.type_start:
-                self._fault(RecoveryRule.CONTENT_TYPE_NOT_LAST, self.type_start, self.type_end)
+                self._add_fault(RecoveryRule.CONTENT_TYPE_NOT_LAST, self.type_start, self.type_end)
         if tool is not None and self.recipient is None and not tool.name == words[0].text == Role.TOOL.value:
-            self._fault(RecoveryRule.TOOL_ALONE, words[0].start, words[0].end)
+            self._add_fault(RecoveryRule.TOOL_ALONE, words[0].start, words[0].end)
         author = self.author or (None if self.role is None else Author(role=self.role)) or self.fallback
         channel = None if self.channel is None else self.channel.text
         fields = (self.recipient, channel, self.content_type)
         return HeaderReading(
             header=Header(author=author, recipient=self.recipient, channel=channel, content_type=self.content_type),
             is_understood=has_author or any(field is not None for field in fields),
-            stop=len(self.text),
+            length=len(self.text),
             faults=tuple(self.faults),
         )
 
-    def _fault(self, rule: RecoveryRule, start: int, end: int) -> None:
+    def _add_fault(self, rule: RecoveryRule, start: int, end: int) -> None:
         self.faults.append(Fault(rule=rule, start=start, end=end))
 
     def _check_separators(self) -> None:
@@ -113,9 +113,9 @@ class HeaderReader:
         for index, match in enumerate(matches):
             inner = 0 < index < len(matches) - 1
             if match.lastgroup == "stray":
-                self._fault(RecoveryRule.STRAY_IN_HEADER, match.start(), match.end())
+                self._add_fault(RecoveryRule.STRAY_IN_HEADER, match.start(), match.end())
             elif match.lastgroup == "space" and inner and not _SEPARATOR.fullmatch(match.group()):
-                self._fault(RecoveryRule.ODD_WHITE_SPACE, match.start(), match.end())
+                self._add_fault(RecoveryRule.ODD_WHITE_SPACE, match.start(), match.end())
 
     def _take_marked(self, lexemes: Sequence[Lexeme]) -> list[Lexeme]:
         """Consume the channel and the constrained content type, which have markers."""
@@ -129,7 +129,7 @@ class HeaderReader:
                 continue
             take = self._take_channel if lexeme.kind is LexemeKind.CHANNEL else self._take_constrained
             following = lexemes[index] if index < len(lexemes) else None
-            value = value_of(lexeme, following, is_guessed=self.is_guessed)
+            value = marker_value(lexeme, following, is_guessed=self.is_guessed)
             take(lexeme, value)
             if value is not None and following is not None:
                 index += 1
@@ -140,24 +140,24 @@ class HeaderReader:
 
     def _take_channel(self, marker: Lexeme, value: Lexeme | None) -> None:
         if value is None:
-            self._fault(RecoveryRule.NO_CHANNEL, marker.start, marker.end)
+            self._add_fault(RecoveryRule.NO_CHANNEL, marker.start, marker.end)
             return
         if value.start > marker.end:
-            self._fault(RecoveryRule.SPACED_CHANNEL, marker.start, value.end)
+            self._add_fault(RecoveryRule.SPACED_CHANNEL, marker.start, value.end)
         channel = Lexeme(LexemeKind.CHANNEL, value.text, marker.start, value.end)
         rejected = self.channel
         if rejected is not None and (rejected.text in CHANNELS or channel.text not in CHANNELS):
             rejected, channel = channel, rejected
         if rejected is not None:
-            self._fault(RecoveryRule.DOUBLED_CHANNEL, rejected.start, rejected.end)
+            self._add_fault(RecoveryRule.DOUBLED_CHANNEL, rejected.start, rejected.end)
         self.channel = channel
 
     def _take_constrained(self, marker: Lexeme, value: Lexeme | None) -> None:
         end = marker.end if value is None else value.end
         if value is not None and value.start > marker.end:
-            self._fault(RecoveryRule.SPACED_CONSTRAIN, marker.start, end)
+            self._add_fault(RecoveryRule.SPACED_CONSTRAIN, marker.start, end)
         if self.content_type is not None:
-            self._fault(RecoveryRule.DOUBLED_CONTENT_TYPE, marker.start, end)
+            self._add_fault(RecoveryRule.DOUBLED_CONTENT_TYPE, marker.start, end)
             return
         self.content_type = CONSTRAIN_MARKER if value is None else CONSTRAIN_MARKER + value.text
         self.type_start, self.type_end = marker.start, end
@@ -165,11 +165,11 @@ class HeaderReader:
     def _take_author(self, words: list[Lexeme], lexemes: Sequence[Lexeme]) -> list[Lexeme]:
         used = self._author_words(words, lexemes)
         if self.author is None and self.role is None:
-            self._fault(RecoveryRule.MISSING_ROLE, 0, 0)
+            self._add_fault(RecoveryRule.MISSING_ROLE, 0, 0)
         role = self.role if self.author is None else self.author.role
         repeated = words[used] if used and used < len(words) else None
         if repeated is not None and role is not None and repeated.text == role.value and role is not Role.TOOL:
-            self._fault(RecoveryRule.ROLE_SPELLING, words[0].start, repeated.end)
+            self._add_fault(RecoveryRule.ROLE_SPELLING, words[0].start, repeated.end)
             used += 1
         return words[used:]
 
@@ -179,15 +179,15 @@ class HeaderReader:
             return 0
         first = words[0]
         expected = ROLES if self.role is None else {self.role.value: self.role}
-        named = NAMED.fullmatch(first.text)
+        named = NAMED_AUTHOR.fullmatch(first.text)
         if named is not None and named["role"] in expected:
-            self._fault(RecoveryRule.NAMED_AUTHOR, first.start, first.end)
+            self._add_fault(RecoveryRule.NAMED_AUTHOR, first.start, first.end)
             self.author = Author(role=expected[named["role"]], name=named["name"])
             return 1
-        spelling = SPELLING.fullmatch(first.text)
+        spelling = MISSPELT_ROLE.fullmatch(first.text)
         if spelling is not None and spelling["role"].lower() in expected:
             if first.text not in expected:
-                self._fault(RecoveryRule.ROLE_SPELLING, first.start, first.end)
+                self._add_fault(RecoveryRule.ROLE_SPELLING, first.start, first.end)
             role = expected[spelling["role"].lower()]
             self.author = Author(role=role, name=role.value if role is Role.TOOL and self.role is None else None)
             if spelling["channel"] and self.channel is None:
@@ -233,10 +233,10 @@ class HeaderReader:
             used = 2
         end = words[used - 1].end
         if self.recipient is not None:
-            self._fault(RecoveryRule.DOUBLED_RECIPIENT, first.start, end)
+            self._add_fault(RecoveryRule.DOUBLED_RECIPIENT, first.start, end)
             return used
         if used > 1:
-            self._fault(RecoveryRule.SPLIT_RECIPIENT, first.start, end)
+            self._add_fault(RecoveryRule.SPLIT_RECIPIENT, first.start, end)
         self.recipient = value
         self.recipient_start = first.start
         return used
@@ -246,14 +246,14 @@ class HeaderReader:
         rest: list[Lexeme] = []
         for word in words:
             if word.text in CHANNELS and self.channel is None:
-                self._fault(RecoveryRule.UNMARKED_CHANNEL, word.start, word.end)
+                self._add_fault(RecoveryRule.UNMARKED_CHANNEL, word.start, word.end)
                 self.channel = word
             elif word.text in CHANNELS:
-                self._fault(RecoveryRule.DOUBLED_CHANNEL, word.start, word.end)
+                self._add_fault(RecoveryRule.DOUBLED_CHANNEL, word.start, word.end)
             elif word.text in CONTENT_TYPES and self.content_type is None:
                 self._take_bare_type(word)
             elif word.text in CONTENT_TYPES:
-                self._fault(RecoveryRule.DOUBLED_CONTENT_TYPE, word.start, word.end)
+                self._add_fault(RecoveryRule.DOUBLED_CONTENT_TYPE, word.start, word.end)
             else:
                 rest.append(word)
         return rest
@@ -267,7 +267,7 @@ class HeaderReader:
         is_before_type = self.content_type is None or words[0].start < self.type_start
         if self.recipient is None and len(words) <= most and is_before_type:
             bare = names.pop(0)
-            self._fault(RecoveryRule.BARE_RECIPIENT, bare.start, bare.end)
+            self._add_fault(RecoveryRule.BARE_RECIPIENT, bare.start, bare.end)
             self.recipient, self.recipient_start = bare.text, bare.start
         if self.content_type is None and len(names) == 1 and names[0].start > self.recipient_start:
             self._take_bare_type(names.pop())

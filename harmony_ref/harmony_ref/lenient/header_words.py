@@ -17,12 +17,12 @@ CONTENT_TYPES: Final = frozenset({"json", "code"})
 
 ROLES: Final = {role.value: role for role in Role}
 
-SPELLING: Final = re.compile(
+MISSPELT_ROLE: Final = re.compile(
     f"(?P<role>{'|'.join(ROLES)})(?P=role)*(?P<channel>{'|'.join(sorted(CHANNELS))})?", re.IGNORECASE
 )
 """A role as models misspell it."""
 
-NAMED: Final = re.compile("(?P<role>user|assistant|system|developer):(?P<name>.*)", re.DOTALL)
+NAMED_AUTHOR: Final = re.compile("(?P<role>user|assistant|system|developer):(?P<name>.*)", re.DOTALL)
 """A role with a name, which may be empty. A tool's name has no role before it."""
 
 TOOL_NAME: Final = re.compile(r"[\w-]+(?:[.:][\w-]+)+")
@@ -92,7 +92,7 @@ def _length_of_words(lexemes: Sequence[Lexeme], role: Role | None, begins_token:
         index += 1
         if lexeme.kind is not LexemeKind.WORD:
             length = lexeme.end
-            value = value_of(lexeme, lexemes[index] if index < len(lexemes) else None, is_guessed=True)
+            value = marker_value(lexeme, lexemes[index] if index < len(lexemes) else None, is_guessed=True)
             if value is not None:
                 length = value.start + _length_of_value(lexeme, value, begins_token)
                 index += 1
@@ -120,14 +120,14 @@ def _before_json(word: str) -> str:
 
 def _author_before_text(word: Lexeme, begins_token: Callable[[int], bool]) -> int:
     """Return where an assistant role that text follows without a blank ends; 0 without such a role."""
-    match = SPELLING.match(word.text) if word.kind is LexemeKind.WORD else None
+    match = MISSPELT_ROLE.match(word.text) if word.kind is LexemeKind.WORD else None
     if match is None or match["role"] != Role.ASSISTANT or word.text[match.end() : match.end() + 1] in _IN_NAMES:
         return 0
     end = word.start + match.end()
     return end if begins_token(end) else 0
 
 
-def value_of(marker: Lexeme, word: Lexeme | None, *, is_guessed: bool) -> Lexeme | None:
+def marker_value(marker: Lexeme, word: Lexeme | None, *, is_guessed: bool) -> Lexeme | None:
     """Return the part of the next word that is a marker's value; after a blank only if nothing else is possible."""
     if word is None or word.kind is not LexemeKind.WORD:
         return None
@@ -146,8 +146,8 @@ def is_author(lexemes: Sequence[Lexeme], role: Role | None) -> bool:
         return False
     if role is not None:
         return first.text == role.value
-    spelling = SPELLING.fullmatch(first.text)
-    if (spelling is not None and spelling["role"] in ROLES) or NAMED.fullmatch(first.text):
+    spelling = MISSPELT_ROLE.fullmatch(first.text)
+    if (spelling is not None and spelling["role"] in ROLES) or NAMED_AUTHOR.fullmatch(first.text):
         return True
     if TOOL_NAME.fullmatch(first.text) is None:
         return False

@@ -41,7 +41,7 @@ entry of `golden/defects.json` (`V04`). A rule without a source follows from str
 
 The caller's role counts for the first header only. Input that ends after `<|start|>` and a role is a prompt: its open
 turn is the remainder, without an error. Input that ends inside content is not an error either, because servers strip
-the last stop token. That message is the remainder, and the last of `LenientParse.closed`.
+the last stop token. That message is the remainder, and the last of `LenientParse.closed_messages`.
 """
 
 from bisect import bisect_left
@@ -125,7 +125,7 @@ class _Reader:
             self._error(RecoveryRule.MISSING_START, 0, 0)
             at = self._read_header(_Opening(begin=0, start=0, role=Role.ASSISTANT))
         while at < len(self._ids):
-            at = self._read_between(at)
+            at = self._read_next_message(at)
         self._errors.sort(key=lambda error: error.position)
         return LenientParse(
             messages=tuple(self._messages),
@@ -153,7 +153,7 @@ class _Reader:
             return False
         return bool(text_of_tokens([token for token in head if 0 <= token < tokens.FIRST_SPECIAL]).strip())
 
-    def _read_between(self, begin: int) -> int:
+    def _read_next_message(self, begin: int) -> int:
         """Read up to and including the next message; return the index after it."""
         at = begin
         while True:
@@ -262,19 +262,19 @@ class _Reader:
         run = self._ids[opening.start : end]
         read, text = read_header_and_text(run, role=opening.role, fallback=self._fallback, is_cut=token is None)
         if token is None:
-            self._cut(opening, read, text)
+            self._finish_cut_header(opening, read, text)
             return end
         if not text and (token == tokens.START or not read.is_understood):
-            return self._abandon(opening, end)
+            return self._skip_header(opening, end)
         self._header_errors(read.faults, opening)
-        self._error(RecoveryRule.MISSING_MESSAGE, opening.start + read.stop, end)
-        self._content_text(opening.start + read.stop, end)
+        self._error(RecoveryRule.MISSING_MESSAGE, opening.start + read.length, end)
+        self._content_text(opening.start + read.length, end)
         self._segment(SegmentKind.START, opening.begin, opening.start)
         self._header_segments(read, opening.start)
-        self._segment(SegmentKind.CONTENT, opening.start + read.stop, end)
+        self._segment(SegmentKind.CONTENT, opening.start + read.length, end)
         return self._finish_message(read.header, text, end)
 
-    def _abandon(self, opening: _Opening, end: int) -> int:
+    def _skip_header(self, opening: _Opening, end: int) -> int:
         """Skip a header without a message; return the index after it."""
         begin = opening.begin
         if self._token(end) in tokens.STOP_TOKENS:
@@ -291,23 +291,23 @@ class _Reader:
             self._junk(RecoveryRule.DOUBLED_START, begin, end)
         return end
 
-    def _cut(self, opening: _Opening, read: HeaderReading, text: str) -> None:
+    def _finish_cut_header(self, opening: _Opening, read: HeaderReading, text: str) -> None:
         begin, start, end = opening.begin, opening.start, len(self._ids)
         words = text_of_tokens(self._ids[start:]).strip()
         is_open_turn = words in _ROLES if opening.role is None else words in {"", opening.role.value}
         if not is_open_turn:
             # Faults that further words could have corrected are not reported.
             faults = [
-                fault for fault in read.faults if fault.end < read.stop and fault.rule is not RecoveryRule.TOOL_ALONE
+                fault for fault in read.faults if fault.end < read.length and fault.rule is not RecoveryRule.TOOL_ALONE
             ]
             self._header_errors(faults, opening)
             self._errors.append(
                 RULES[RecoveryRule.CUT_HEADER].kind(rule=RecoveryRule.CUT_HEADER, span=(begin, end), position=end)
             )
-        self._content_text(start + read.stop, end)
+        self._content_text(start + read.length, end)
         self._segment(SegmentKind.START, begin, start)
-        self._segment(SegmentKind.HEADER, start, start + read.stop)
-        self._segment(SegmentKind.CONTENT, start + read.stop, end)
+        self._segment(SegmentKind.HEADER, start, start + read.length)
+        self._segment(SegmentKind.CONTENT, start + read.length, end)
         is_known = opening.role is not None or read.is_understood or text != ""
         self._remainder = Remainder(
             state=StreamState.HEADER,
@@ -331,7 +331,7 @@ class _Reader:
                 self._segment(SegmentKind.HEADER, at, first)
                 self._segment(SegmentKind.JUNK, first, start + fault.end)
                 at = start + fault.end
-        self._segment(SegmentKind.HEADER, at, start + read.stop)
+        self._segment(SegmentKind.HEADER, at, start + read.length)
 
     def _junk(self, rule: RecoveryRule, start: int, end: int) -> None:
         if start < end:

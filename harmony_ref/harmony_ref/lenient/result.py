@@ -91,7 +91,7 @@ class LenientParse:
     segments: Sequence[Segment]
 
     @property
-    def closed(self) -> Sequence[Message]:
+    def closed_messages(self) -> Sequence[Message]:
         """The messages if the end of the input finishes the last one, as it does for strict parsers."""
         open_message = None if self.remainder is None else self.remainder.message
         return self.messages if open_message is None else (*self.messages, open_message)

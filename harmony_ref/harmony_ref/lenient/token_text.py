@@ -67,8 +67,8 @@ def _trace(reading: HeaderReading, traced: "TracedText", *, length: int, stop: i
     faults = [
         Fault(
             rule=fault.rule,
-            start=traced.token_with(fault.start) if fault.end else 0,
-            end=traced.token_with(fault.end - 1) + 1 if fault.end else 0,
+            start=traced.token_at(fault.start) if fault.end else 0,
+            end=traced.token_at(fault.end - 1) + 1 if fault.end else 0,
         )
         for fault in reading.faults
     ]
@@ -82,7 +82,7 @@ def _trace(reading: HeaderReading, traced: "TracedText", *, length: int, stop: i
             content_type=_clean_optional(header.content_type),
         ),
         is_understood=reading.is_understood,
-        stop=stop,
+        length=stop,
         faults=tuple(sorted(_join(faults), key=lambda fault: fault.start)),
     )
 
@@ -103,7 +103,7 @@ def _clean_optional(text: str | None) -> str | None:
     return None if text is None else replace_invalid(text)
 
 
-def bytes_of(run: Sequence[int]) -> bytes:
+def lossy_bytes(run: Sequence[int]) -> bytes:
     """Return the bytes of the tokens; an unknown id gives one U+FFFD."""
     try:
         return tokens.decode_bytes(run)
@@ -113,7 +113,7 @@ def bytes_of(run: Sequence[int]) -> bytes:
 
 def text_of_tokens(run: Sequence[int]) -> str:
     """Return the text of the tokens, with U+FFFD for unknown ids and maximal invalid parts."""
-    return bytes_of(run).decode("utf-8", "replace")
+    return lossy_bytes(run).decode("utf-8", "replace")
 
 
 def find_recipient(run: Sequence[int]) -> int:
@@ -126,7 +126,7 @@ def find_recipient(run: Sequence[int]) -> int:
         return len(run)
     before = traced.text[:start].rstrip()
     name = "".join(before.rsplit(maxsplit=1)[-1:])
-    return traced.token_with(len(before) - (len(name) if TOOL_NAME.fullmatch(name) else 0))
+    return traced.token_at(len(before) - (len(name) if TOOL_NAME.fullmatch(name) else 0))
 
 
 def _bytes_of_one(token: int) -> bytes:
@@ -142,7 +142,7 @@ class TracedText:
 
     def __init__(self, run: Sequence[int]) -> None:
         self._run = run
-        self.text = bytes_of(run).decode("utf-8", "surrogateescape")
+        self.text = lossy_bytes(run).decode("utf-8", "surrogateescape")
 
     @cached_property
     def _token_ends(self) -> list[int]:
@@ -169,7 +169,7 @@ class TracedText:
                 end -= _unfinished_length(match.group())
             if end == match.start():
                 continue
-            first, after = self.token_with(match.start()), self.token_with(end - 1) + 1
+            first, after = self.token_at(match.start()), self.token_at(end - 1) + 1
             if last is not None and first > last[1]:
                 yield last
                 last = None
@@ -182,7 +182,7 @@ class TracedText:
         known = all(map(tokens.is_known, self._run[: self.token_from(length)]))
         return known and (self.text.isascii() or replace_invalid(self.text[:length]) == self.text[:length])
 
-    def token_with(self, character: int) -> int:
+    def token_at(self, character: int) -> int:
         """Return the index of the token that holds the character; for the end, the number of tokens."""
         return bisect_right(self._token_ends, self._byte_offsets[character])
 
@@ -193,12 +193,12 @@ class TracedText:
 
     def begins_token(self, character: int) -> bool:
         """Return True if a token begins at the character."""
-        index = self.token_with(character)
+        index = self.token_at(character)
         return (self._token_ends[index - 1] if index else 0) == self._byte_offsets[character]
 
     def is_special_at(self, character: int) -> bool:
         """Return True if a special token begins at the character, not ordinary text that looks like one."""
-        index = self.token_with(character)
+        index = self.token_at(character)
         return self.begins_token(character) and index < len(self._run) and tokens.is_special(self._run[index])
 
 

@@ -20,7 +20,7 @@ from harmony_ref.tokenizer import tokens
 CHANNEL_MARKER: Final = "<|channel|>"
 CONSTRAIN_MARKER: Final = "<|constrain|>"
 RECIPIENT_PREFIX: Final = "to="
-EVERYONE: Final = "all"
+RECIPIENT_ALL: Final = "all"
 """The recipient that is not written."""
 
 _WHITE_SPACE: Final = (
@@ -88,7 +88,7 @@ def write_header(header: Header) -> list[int]:
         written += encode_field(author.role.value)
         if author.name is not None:
             written += encode_field(f":{author.name}")
-    if header.recipient is not None and header.recipient != EVERYONE:
+    if header.recipient is not None and header.recipient != RECIPIENT_ALL:
         written += encode_field(f" {RECIPIENT_PREFIX}{header.recipient}")
     if header.channel is not None:
         written.append(tokens.CHANNEL)

@@ -256,7 +256,7 @@ class Conversation:
 
 
 def _text_from_dict(data: Json) -> TextContent:
-    fields = wire_form.tagged(data, "Content")
+    fields = wire_form.tagged_object(data, "Content")
     return TextContent(text=wire_form.string(wire_form.required(fields, "text")))
 
 
@@ -268,7 +268,7 @@ _CONTENT_READERS: Mapping[str, Callable[[Json], Content]] = {
 
 
 def _content_from_dict(data: Json) -> Content:
-    fields = wire_form.tagged(data, "Content")
+    fields = wire_form.tagged_object(data, "Content")
     return _CONTENT_READERS[wire_form.tag(wire_form.required(fields, "type"), _CONTENT_READERS)](data)
 
 
@@ -276,7 +276,7 @@ def _message_from_dict(data: Json) -> Message:
     fields = wire_form.struct(data, "Message")
     raw = wire_form.required(fields, "content")
     if not isinstance(raw, str | list | tuple):
-        raise ShapeError(f"invalid type: {wire_form.described(raw)}, expected string or list of content")
+        raise ShapeError(f"invalid type: {wire_form.describe(raw)}, expected string or list of content")
     role = wire_form.variant(Role, wire_form.required(fields, "role"))
     return Message(
         author=Author(role=role, name=wire_form.optional_string(fields.get("name"))),

@@ -26,7 +26,7 @@ def struct(data: Json, name: str) -> Mapping[str, Json]:
     return _object(data, f"struct {name}")
 
 
-def tagged(data: Json, name: str) -> Mapping[str, Json]:
+def tagged_object(data: Json, name: str) -> Mapping[str, Json]:
     """Return the object of one variant of the named structure."""
     return _object(data, f"internally tagged enum {name}")
 
@@ -40,14 +40,14 @@ def sequence(data: Json) -> Sequence[Json]:
     """Return an array."""
     if isinstance(data, list | tuple):
         return data
-    raise ShapeError(f"invalid type: {described(data)}, expected a sequence")
+    raise ShapeError(f"invalid type: {describe(data)}, expected a sequence")
 
 
 def string(data: Json) -> str:
     """Return a string."""
     if isinstance(data, str):
         return data
-    raise ShapeError(f"invalid type: {described(data)}, expected a string")
+    raise ShapeError(f"invalid type: {describe(data)}, expected a string")
 
 
 def optional_string(data: Json) -> str | None:
@@ -59,7 +59,7 @@ def boolean(data: Json) -> bool:
     """Return a boolean."""
     if isinstance(data, bool):
         return data
-    raise ShapeError(f"invalid type: {described(data)}, expected a boolean")
+    raise ShapeError(f"invalid type: {describe(data)}, expected a boolean")
 
 
 def required(fields: Mapping[str, Json], name: str) -> Json:
@@ -81,7 +81,7 @@ def tag(data: Json, names: Iterable[str]) -> str:
     """Return the `type` of a structure with several variants."""
     if isinstance(data, str):
         return one_of(names, data)
-    raise ShapeError(f"invalid type: {described(data)}, expected variant identifier")
+    raise ShapeError(f"invalid type: {describe(data)}, expected variant identifier")
 
 
 def variant(kind: type[_Variant], data: Json) -> _Variant:
@@ -90,14 +90,14 @@ def variant(kind: type[_Variant], data: Json) -> _Variant:
     if isinstance(data, str):
         return kind(one_of(names, data))
     if not isinstance(data, Mapping):
-        raise ShapeError(f"invalid type: {described(data)}, expected string or map")
+        raise ShapeError(f"invalid type: {describe(data)}, expected string or map")
     if len(data) != 1:
         raise ShapeError("invalid value: map, expected map with a single key")
     ((name, value),) = data.items()
     member = kind(one_of(names, name))
     if value is None or (isinstance(value, Mapping) and not value):
         return member
-    raise ShapeError(f"invalid type: {described(value)}, expected unit")
+    raise ShapeError(f"invalid type: {describe(value)}, expected unit")
 
 
 def without_none(fields: Mapping[str, Json]) -> dict[str, Json]:
@@ -105,7 +105,7 @@ def without_none(fields: Mapping[str, Json]) -> dict[str, Json]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def described(data: Json) -> str:
+def describe(data: Json) -> str:
     """Return the value as serde names it in an error."""
     if data is None:
         return "null"
@@ -124,4 +124,4 @@ def described(data: Json) -> str:
 def _object(data: Json, expected: str) -> Mapping[str, Json]:
     if isinstance(data, Mapping):
         return data
-    raise ShapeError(f"invalid type: {described(data)}, expected {expected}")
+    raise ShapeError(f"invalid type: {describe(data)}, expected {expected}")

@@ -126,7 +126,7 @@ class StreamParser(StreamMachine):
             UnexpectedEndError: the input ended inside a header.
         """
         self._events = []
-        self._end()
+        self._read_end()
         return self._events
 
     @property
@@ -141,7 +141,7 @@ class StreamParser(StreamMachine):
         `{"state"}`, and `header_tokens`, or `header` and `content_tokens`. As in the library, the latter are the ids of
         the text that each token completed, not the tokens themselves.
         """
-        return self._described()
+        return self._describe_state()
 
     @property
     def current_role(self) -> Role | None:

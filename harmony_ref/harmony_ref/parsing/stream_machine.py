@@ -121,7 +121,7 @@ class StreamMachine:
     def _known_role(self) -> Role | None:
         return self._next_role if self._header is None else self._header.author.role
 
-    def _described(self) -> Mapping[str, Json]:
+    def _describe_state(self) -> Mapping[str, Json]:
         """Return the library's description of the state."""
         match self._state:
             case StreamState.EXPECT_START:
@@ -259,7 +259,7 @@ class StreamMachine:
         newest = self._decoder.push(run[-1])
         return earlier + newest, newest
 
-    def _end(self) -> None:
+    def _read_end(self) -> None:
         """Read the end of the input."""
         self._delta = None
         if self._state is StreamState.HEADER:

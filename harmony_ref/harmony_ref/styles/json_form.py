@@ -39,7 +39,7 @@ class _Number:
 _Value = str | bool | None | _Number | list["_Value"] | dict[str, "_Value"]
 
 
-def respelled(text: str, form: JsonForm) -> str:
+def respell_json(text: str, form: JsonForm) -> str:
     """Return the same JSON object in another spelling; the text unchanged if it is not one or would lose something."""
     if form is JsonForm.AS_GIVEN:
         return text

@@ -6,10 +6,10 @@ from enum import StrEnum
 from typing import Final
 
 from harmony_ref.memo import Memo
-from harmony_ref.messages.header import CONSTRAIN_MARKER, EVERYONE, Header, encode_field, write_header
+from harmony_ref.messages.header import CONSTRAIN_MARKER, RECIPIENT_ALL, Header, encode_field, write_header
 from harmony_ref.messages.message_types import Content, DeveloperContent, Message, Role, SystemContent, TextContent
 from harmony_ref.rendering.render import render, system_text
-from harmony_ref.styles.json_form import JsonForm, respelled
+from harmony_ref.styles.json_form import JsonForm, respell_json
 from harmony_ref.styles.style import ContentTypeForm, RecipientPlace, ResultChannel, Style
 from harmony_ref.tokenizer import tokens
 
@@ -46,7 +46,7 @@ def message_pieces(message: Message, style: Style, *, conversation_has_function_
         RenderError: a tool without a name, or content in a role that may not carry it.
         MessageError: a string or number that JSON cannot represent.
     """
-    form = header_form(message, style)
+    form = styled_message(message, style)
     pieces = [
         Piece(part=MessagePart.START, ids=(tokens.START,)),
         # The first and the last token of a header are markers.
@@ -70,7 +70,7 @@ def message_pieces(message: Message, style: Style, *, conversation_has_function_
     ]
 
 
-def header_form(message: Message, style: Style) -> Message:
+def styled_message(message: Message, style: Style) -> Message:
     """Return the message with the channel, the content type and the arguments that the style writes."""
     is_omitted = message.author.role is Role.TOOL and style.result_channel is ResultChannel.OMITTED
     channel = None if is_omitted else message.channel
@@ -80,12 +80,12 @@ def header_form(message: Message, style: Style) -> Message:
         return form
     match message.content:
         case (TextContent(text=text),):
-            return replace(form, content=(TextContent(text=respelled(text, style.arguments)),))
+            return replace(form, content=(TextContent(text=respell_json(text, style.arguments)),))
         case _:
             return form
 
 
-def stands_after_channel(message: Message, style: Style) -> bool:
+def has_recipient_after_channel(message: Message, style: Style) -> bool:
     """Return True if the style writes the recipient of this message after its channel."""
     match style.recipient:
         case RecipientPlace.ROLE:
@@ -98,11 +98,11 @@ def stands_after_channel(message: Message, style: Style) -> bool:
 
 def _recipient_and_channel(message: Message, style: Style) -> list[Piece]:
     pieces: list[Piece] = []
-    if message.recipient is not None and message.recipient != EVERYONE:
+    if message.recipient is not None and message.recipient != RECIPIENT_ALL:
         pieces.append(Piece(part=MessagePart.RECIPIENT, ids=encode_field(f" to={message.recipient}")))
     if message.channel is not None:
         pieces.append(Piece(part=MessagePart.CHANNEL, ids=(tokens.CHANNEL, *encode_field(message.channel))))
-    return pieces[::-1] if stands_after_channel(message, style) else pieces
+    return pieces[::-1] if has_recipient_after_channel(message, style) else pieces
 
 
 def _content_type(message: Message, style: Style) -> str | None:

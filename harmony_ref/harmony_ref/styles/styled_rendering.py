@@ -43,8 +43,8 @@ class Rendering:
     histories: tuple[History, ...]
     ids: tuple[int, ...]
     messages: Sequence[RenderedMessage]
-    dropped: Sequence[RenderedMessage]
-    disputed: frozenset[int]
+    dropped_messages: Sequence[RenderedMessage]
+    disputed_indices: frozenset[int]
 
     @property
     def text(self) -> str:
@@ -52,7 +52,7 @@ class Rendering:
         return tokens.decode(self.ids)
 
     @property
-    def starts(self) -> list[int]:
+    def message_starts(self) -> list[int]:
         """Index of the first token of each message, and of the open header at the end."""
         return list(accumulate((len(message.ids) for message in self.messages), initial=0))
 
@@ -113,8 +113,8 @@ def accepted_renderings(
                     histories=(history,),
                     ids=ids,
                     messages=[rendered[index] for index in indices],
-                    dropped=[rendered[index] for index in sorted(set(range(len(rendered))) - set(indices))],
-                    disputed=disputed,
+                    dropped_messages=[rendered[index] for index in sorted(set(range(len(rendered))) - set(indices))],
+                    disputed_indices=disputed,
                 )
                 continue
             of_first = (history,) if style.name == first.styles[0] else ()

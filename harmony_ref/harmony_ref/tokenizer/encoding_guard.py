@@ -21,7 +21,7 @@ class EncodingError(HarmonyError):
         self.reason = reason
 
 
-def raise_if_given_up(error: BaseException) -> None:
+def raise_encoding_error(error: BaseException) -> None:
     """Raise EncodingError if the error is a failure of tiktoken; return for any other error."""
     kind = type(error)
     panicked = (kind.__module__, kind.__qualname__) == _PANIC

@@ -19,7 +19,7 @@ import tiktoken
 
 from harmony_ref.errors import InvalidUtf8Error, MessageError, UnknownTokenError
 from harmony_ref.tokenizer import vocabulary
-from harmony_ref.tokenizer.encoding_guard import raise_if_given_up
+from harmony_ref.tokenizer.encoding_guard import raise_encoding_error
 from harmony_ref.tokenizer.whitespace_runs import LONGEST_RUN, encode_around_runs
 
 STARTOFTEXT: Final = 199998
@@ -96,7 +96,7 @@ def encode(text: str) -> list[int]:
             return _encode_ordinary()(text)
         return encode_around_runs(text, _encode_ordinary(), longest=LONGEST_RUN)
     except BaseException as error:
-        raise_if_given_up(error)
+        raise_encoding_error(error)
         raise
 
 
@@ -112,7 +112,7 @@ def encode_text(text: str) -> list[int]:
             return _encode_ordinary()(text)
         return encode_around_runs(text, _encode_ordinary(), longest=LONGEST_RUN)
     except BaseException as error:
-        raise_if_given_up(error)
+        raise_encoding_error(error)
         raise
 
 
@@ -131,7 +131,7 @@ def encode_with_special_tokens(text: str, *, allowed: AbstractSet[str] | Literal
             return encode_marked(text)
         return encode_around_runs(text, encode_marked, breaks_before=special_at, longest=LONGEST_RUN)
     except BaseException as error:
-        raise_if_given_up(error)
+        raise_encoding_error(error)
         raise
 
 
@@ -142,7 +142,7 @@ def decode_bytes(tokens: Sequence[int]) -> bytes:
     except (KeyError, OverflowError):
         raise UnknownTokenError(next(token for token in tokens if not is_known(token))) from None
     except BaseException as error:
-        raise_if_given_up(error)
+        raise_encoding_error(error)
         raise
 
 

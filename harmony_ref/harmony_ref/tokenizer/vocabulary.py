@@ -33,7 +33,7 @@ class VocabularyError(ImportError):
         self.actual = actual
 
 
-def unpacked() -> bytes:
+def read_vocabulary_file() -> bytes:
     """Return the vocabulary file as published: one line `base64(token) rank` per token.
 
     Raises:
@@ -55,5 +55,5 @@ def unpacked() -> bytes:
 def ranks() -> dict[bytes, int]:
     """Return the id of each ordinary token by its bytes. The result is shared; do not change it."""
     # In the file with this digest, the rank is the line number; parsing the ranks would take longer than the rest.
-    tokens = unpacked().split()[::2]
+    tokens = read_vocabulary_file().split()[::2]
     return dict(zip(map(a2b_base64, tokens), range(SIZE), strict=True))

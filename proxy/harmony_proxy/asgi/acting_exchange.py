@@ -15,7 +15,7 @@ class BlockedError(OSError):
     """Raised if the application continues a blocked response: the same type as for a client that has left."""
 
 
-class ActingExchange:
+class InterceptedExchange:
     """One exchange that may be repaired or blocked. State: progress of the response, and whether it counts as held."""
 
     def __init__(self, guard: Guard, receive: Receive, send: Send, clock: Clock, gauges: Gauges) -> None:
@@ -23,17 +23,17 @@ class ActingExchange:
         self._guard, self._gauges = guard, gauges
         self._receive, self._send, self._clock = receive, send, clock
         self._is_over = self._has_left = self._is_started = self._is_held = self._is_own_answer = False
-        self._reported: tuple[End, str] | None = None
-        self._stopped = asyncio.Event()
+        self._reported_end: tuple[End, str] | None = None
+        self._stop_event = asyncio.Event()
         self._start: Message = {"type": "http.response.start"}
-        self.started, self._begun = time.time(), clock()
+        self.started_at, self._begun = time.time(), clock()
 
     async def receive(self) -> Message:
         """Receive a message for the application; a disconnect once its response is blocked."""
-        message_task, stop = asyncio.ensure_future(self._receive()), asyncio.ensure_future(self._stopped.wait())
+        message_task, stop = asyncio.ensure_future(self._receive()), asyncio.ensure_future(self._stop_event.wait())
         try:
             await asyncio.wait((message_task, stop), return_when=asyncio.FIRST_COMPLETED)
-            if self._stopped.is_set():
+            if self._stop_event.is_set():
                 return {"type": "http.disconnect"}
             message = message_task.result()
         finally:
@@ -48,7 +48,7 @@ class ActingExchange:
 
     async def send(self, message: Message) -> None:
         """Pass a message of the application through the guard."""
-        if self._stopped.is_set():
+        if self._stop_event.is_set():
             raise BlockedError("the answer was blocked")
         begun = self._now()
         match message["type"]:
@@ -57,8 +57,8 @@ class ActingExchange:
             case "http.response.start":
                 self._start = message
                 self._guard.response_head(message["status"], message.get("headers", ()))
-                self._count_held(self._guard.is_holding)
-                self.recorder.added += self._now() - begun
+                self._count_held(self._guard.is_buffering)
+                self.recorder.added_seconds += self._now() - begun
                 await self._send_head()
             case "http.response.body":
                 out = self._guard.feed(message.get("body", b""), begun)
@@ -68,18 +68,18 @@ class ActingExchange:
                     if self._has_left:  # an application may end its response even after a disconnect
                         self.recorder.abort(End.CLIENT_LEFT, "", begun)
                     out = [*out, *self._guard.close(begun).body]
-                self.recorder.added += self._now() - begun
+                self.recorder.added_seconds += self._now() - begun
                 await self._send_body(out, is_last=is_last or self._guard.must_stop)
             case _:
                 await self._send(message)
-        if self._guard.must_stop and not self._stopped.is_set():
+        if self._guard.must_stop and not self._stop_event.is_set():
             self.recorder.abort(End.BLOCKED, "", self._now())
             self._is_over = True
-            self._stopped.set()
+            self._stop_event.set()
 
-    def ended(self, end: End, detail: str) -> None:
+    def report_end(self, end: End, detail: str) -> None:
         """Record the end that the application reports. It sends its own response if the server has not begun one."""
-        self._reported = end, detail
+        self._reported_end = end, detail
         self._is_own_answer = not self.recorder.has_status
 
     async def finish(self) -> None:
@@ -91,14 +91,14 @@ class ActingExchange:
         if closing.body:
             await self._send_body(closing.body, is_last=closing.head is not None)
 
-    def broke_off(self) -> None:
+    def record_end(self) -> None:
         """Record the end after the application returned. Only the first end counts."""
         self._count_held(False)
         self.recorder.abort(*self._end(), self._now())
 
     def _end(self) -> tuple[End, str]:
-        if self._reported is not None:
-            return self._reported
+        if self._reported_end is not None:
+            return self._reported_end
         if self._has_left:
             return End.CLIENT_LEFT, ""
         return (End.CUT if self.recorder.has_status else End.RESET), ""
@@ -122,4 +122,4 @@ class ActingExchange:
     def _count_held(self, is_held: bool) -> None:
         if is_held is not self._is_held:
             self._is_held = is_held
-            self._gauges.held += 1 if is_held else -1
+            self._gauges.responses_buffered += 1 if is_held else -1

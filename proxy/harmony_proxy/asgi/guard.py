@@ -17,17 +17,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harmony_proxy.asgi.acting_exchange import ActingExchange
+from harmony_proxy.asgi.acting_exchange import InterceptedExchange
 from harmony_proxy.capture.observation import (
-    ENDED,
+    END_CALLBACK_KEY,
     App,
     Clock,
     Message,
     Observer,
+    ObserverSettings,
     Receive,
     Scope,
     Send,
-    Terms,
     close_note,
     end_callback,
     note_start,
@@ -36,7 +36,7 @@ from harmony_proxy.capture.recorder import HEADER_COST, LIMIT, End, Recorder
 from harmony_proxy.capture.routes import api_of
 from harmony_proxy.configuration import Rules, from_environment, load_rules
 from harmony_proxy.guard.guard import Guard
-from harmony_proxy.guard.response_head import ResponseHeads
+from harmony_proxy.guard.response_head import HeadTiming
 from harmony_proxy.judging.counters import Gauges
 from harmony_proxy.judging.judge_queue import LARGE_BYTES, JudgeQueue
 
@@ -55,7 +55,7 @@ class HarmonyGuard:
         log: The outcome log; default: none.
         excerpts: Traffic quoted in the log: `none`, `redacted`, `full`.
         capture: Samples of failing exchanges in the log: `none`, `redacted`, `full`.
-        handing: The queue for finished exchanges; default: one with a judge process.
+        queue: The queue for finished exchanges; default: one with a judge process.
         limit: Memory limit for one exchange, in bytes.
         clock: Returns seconds; one other than `time.perf_counter` requires a custom reader of the queue.
 
@@ -71,7 +71,7 @@ class HarmonyGuard:
         log: str | Path | None = None,
         excerpts: str | None = None,
         capture: str | None = None,
-        handing: JudgeQueue | None = None,
+        queue: JudgeQueue | None = None,
         limit: int = LIMIT,
         clock: Clock = time.perf_counter,
     ) -> None:
@@ -87,18 +87,18 @@ class HarmonyGuard:
             "capture": capture,
         }
         changes = {name: value for name, value in options.items() if value is not None}
-        self._queue = handing or JudgeQueue(replace(environment.judging, **changes))
+        self._queue = queue or JudgeQueue(replace(environment.judging, **changes))
         self._run = os.urandom(4).hex()
         self._app_reports_end = getattr(app, "reports_end", False)
         self._starts: dict[str, bytes] = {}  # first value of a note, by path; only observed paths of a supported API
-        self._due = 1  # number of ended exchanges at which to pack the queue
-        self._terms = Terms(clock, limit, self._queue.problem)
+        self._next_pack_at = 1  # number of ended exchanges at which to pack the queue
+        self._terms = ObserverSettings(clock, limit, self._queue.count_problem)
         self.gauges = Gauges()
         self._metrics = environment.metrics
         self._is_started = False
 
     @property
-    def handing(self) -> JudgeQueue:
+    def queue(self) -> JudgeQueue:
         """The queue for finished exchanges."""
         return self._queue
 
@@ -113,15 +113,15 @@ class HarmonyGuard:
             await self._serve_uncached(scope, receive, send)
             return
         observer = Observer()
-        observer.asked = receive
-        observer.sent = send
+        observer.server_receive = receive
+        observer.server_send = send
         observer.terms = self._terms
-        observer.used = HEADER_COST
+        observer.used_bytes = HEADER_COST
         clock, gauges = self._clock, self.gauges
-        gauges.begun = number = gauges.begun + 1
+        gauges.exchanges_started = number = gauges.exchanges_started + 1
         observer.note = note = [start + b"?" + query if query else start, number, scope["headers"], clock()]
         if self._app_reports_end:
-            scope[ENDED] = end_callback(note, clock)
+            scope[END_CALLBACK_KEY] = end_callback(note, clock)
         app = self._app
         try:
             await app(scope, observer.receive, observer.send)
@@ -129,15 +129,17 @@ class HarmonyGuard:
             end_callback(note, clock)(End.SHUT_DOWN, "")
             raise
         finally:
-            gauges.ended = ended = gauges.ended + 1
+            gauges.exchanges_ended = ended = gauges.exchanges_ended + 1
             if note[-1] is not None:
                 close_note(note, clock)
             queue = self._queue
-            queue.over.append(note)
-            if ended >= self._due or observer.used >= LARGE_BYTES:
-                self._due = ended + queue.pack()
+            queue.finished_exchanges.append(note)
+            if ended >= self._next_pack_at or observer.used_bytes >= LARGE_BYTES:
+                self._next_pack_at = ended + queue.pack()
             if self._app_reports_end:
-                scope.pop(ENDED, None)  # it references the note, and servers retain a scope until the next request
+                scope.pop(
+                    END_CALLBACK_KEY, None
+                )  # it references the note, and servers retain a scope until the next request
 
     async def _serve_uncached(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a scope that is not observed, or the first one on an observed path."""
@@ -148,7 +150,7 @@ class HarmonyGuard:
         if not self._is_started:
             self.start()
         if not self._observes:
-            await self._serve_acting(scope, receive, send)
+            await self._serve_intercepted(scope, receive, send)
             return
         if len(self._starts) >= _PATHS:
             self._starts.clear()
@@ -165,26 +167,26 @@ class HarmonyGuard:
 
             serve_metrics(self._metrics, self._queue, self.gauges)
 
-    async def _serve_acting(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve_intercepted(self, scope: Scope, receive: Receive, send: Send) -> None:
         name = self._next_id()
         guard = Guard(
             self._rules.policy,
             request_id=name,
             limit=self._limit,
-            actors=self._rules.handlers,
-            heads=ResponseHeads.WITH_BYTES,
+            handlers=self._rules.handlers,
+            head_timing=HeadTiming.WITH_BYTES,
         )
         query: bytes = scope.get("query_string") or b""  # it may contain a key that the server echoes
         path: str = f"{scope['path']}?{query.decode('latin-1')}" if query else scope["path"]
         headers = list(guard.request_head(scope["method"], path, scope["headers"]))
-        acting = ActingExchange(guard, receive, send, self._clock, self.gauges)
-        inner = {**scope, "headers": headers, ENDED: acting.ended}
+        acting = InterceptedExchange(guard, receive, send, self._clock, self.gauges)
+        inner = {**scope, "headers": headers, END_CALLBACK_KEY: acting.report_end}
         extensions: dict[str, object] = scope.get("extensions") or {}
         inner["extensions"] = {name: value for name, value in extensions.items() if name not in _BYPASSES}
         try:
             await self._app(inner, acting.receive, acting.send)
         except asyncio.CancelledError:
-            acting.ended(End.SHUT_DOWN, "")
+            acting.report_end(End.SHUT_DOWN, "")
             raise
         except Exception:
             if not guard.must_stop:
@@ -193,24 +195,24 @@ class HarmonyGuard:
         else:
             await acting.finish()
         finally:
-            self.gauges.ended += 1
-            acting.broke_off()
+            self.gauges.exchanges_ended += 1
+            acting.record_end()
             for _ in range(guard.problems):
-                self._queue.problem()
+                self._queue.count_problem()
             recorder = acting.recorder
-            self._queue.hand_over(recorder.packed(name, acting.started), recorder.cost)
+            self._queue.enqueue(recorder.pack(name, acting.started_at), recorder.cost)
 
     def refused(self, status: int, end: End, why: str) -> None:
         """Count and log a request that the standalone server refused before it reached the guard."""
         recorder = Recorder()
         recorder.response_head(status, ())
         recorder.abort(end, why, 0.0)
-        self._queue.hand_over(recorder.packed(self._next_id(), time.time()), recorder.cost)
-        self.gauges.ended += 1
+        self._queue.enqueue(recorder.pack(self._next_id(), time.time()), recorder.cost)
+        self.gauges.exchanges_ended += 1
 
     def _next_id(self) -> str:
-        self.gauges.begun += 1
-        return f"{self._run}-{self.gauges.begun}"
+        self.gauges.exchanges_started += 1
+        return f"{self._run}-{self.gauges.exchanges_started}"
 
     def _close_at_shutdown(self, send: Send) -> Send:
         async def send_and_close(message: Message) -> None:

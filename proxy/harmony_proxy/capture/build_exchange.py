@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import at, text
-from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, Request, Response
-from harmony_conformance.transport.redaction import Mask, cookie_secrets, query_secrets, request_secrets, secrets
+from harmony_conformance.json_value import text, value_at
 from harmony_conformance.transport.content_coding import ContentDecodingError, decode_chunks
+from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, Request, Response
+from harmony_conformance.transport.redaction import Mask, cookie_secrets, header_secrets, query_secrets, request_secrets
 from harmony_proxy.capture.recorder import End, Headers, RecordedExchange
-from harmony_proxy.capture.routes import api_as_asked, api_of
+from harmony_proxy.capture.routes import api_of, refine_api
 
 _RETAINED_HEADERS = frozenset(
     {
@@ -38,11 +38,11 @@ _FAILURES = {
 class BuiltExchange:
     """A recorded exchange, prepared for judging."""
 
-    kept: RecordedExchange
+    record: RecordedExchange
     end: End
     request_id: str  # `x-request-id` of the server or the client
     exchange: Exchange | None
-    unjudged: str  # the reason if there is no exchange
+    unjudged_reason: str  # the reason if there is no exchange
 
 
 def build_exchange(kept: RecordedExchange, *, engine: str = "openai") -> BuiltExchange:
@@ -51,7 +51,7 @@ def build_exchange(kept: RecordedExchange, *, engine: str = "openai") -> BuiltEx
     joined: dict[str, str] = {}
     for name, value in request_headers:
         joined[name] = f"{joined[name]} {value}" if name in joined else value
-    words = (*secrets(None, joined), *query_secrets(kept.query), *cookie_secrets(response_headers))
+    words = (*header_secrets(None, joined), *query_secrets(kept.query), *cookie_secrets(response_headers))
     exchange: Exchange | None = None
     end, unjudged = End(kept.end), _reason_not_to_judge(kept)
     if not unjudged:
@@ -70,15 +70,15 @@ def build_exchange(kept: RecordedExchange, *, engine: str = "openai") -> BuiltEx
         headers = exchange.request.headers, exchange.response.headers if exchange.response is not None else {}
     request_id = _mask(headers[1].get("x-request-id") or headers[0].get("x-request-id") or "", words)
     return BuiltExchange(
-        kept=kept,
+        record=kept,
         end=end,
         request_id="".join(char for char in request_id if char.isprintable())[:_ID_LENGTH],
         exchange=exchange,
-        unjudged=unjudged,
+        unjudged_reason=unjudged,
     )
 
 
-def is_unread(x: Exchange) -> bool:
+def is_unreadable(x: Exchange) -> bool:
     """Return True if the response is successful, but neither events nor a JSON value of its API."""
     response = x.response
     is_read = x.events is not None or isinstance(x.response_json, dict | list)
@@ -116,7 +116,7 @@ def _has_final_event(x: Exchange) -> bool:
     if x.events is None or not x.events.events:
         return False
     last = x.events.events[-1]
-    return last.is_done or at(last.value, "done") is True or text(at(last.value, "type")) in _FINAL_EVENTS
+    return last.is_done or value_at(last.value, "done") is True or text(value_at(last.value, "type")) in _FINAL_EVENTS
 
 
 def _exchange(
@@ -128,25 +128,25 @@ def _exchange(
 ) -> Exchange:
     end = End(record.end)
     failure = Failure(kind=_FAILURES[end], detail=record.detail) if end in _FAILURES else None
-    compressed = (Chunk(at=0.0, data=record.request_body),)
+    compressed = (Chunk(arrival_time=0.0, data=record.request_body),)
     chunks = decode_chunks(compressed, _encoding(request_headers), limit=record.limit)
     headers, body = _retained(request_headers, words), b"".join(chunk.data for chunk in chunks)
     request = Request(method=record.method, path=record.path, headers=headers, body=body)
     if in_body := request_secrets(request.json):
         words = (*words, *in_body)
-        body = b"".join(chunk.data for chunk in Mask(in_body).chunks(chunks))
+        body = b"".join(chunk.data for chunk in Mask(in_body).mask_chunks(chunks))
         request = replace(request, headers=_retained(request_headers, words), body=body)
     response: Response | None = None
     if record.status is not None:
         chunks = decode_chunks(_chunks(record), _encoding(response_headers), limit=record.limit)
         headers = _retained(response_headers, words)
-        response = Response(status=record.status, headers=headers, chunks=Mask(words).chunks(chunks))
+        response = Response(status=record.status, headers=headers, chunks=Mask(words).mask_chunks(chunks))
     return Exchange(
         id=record.id,
         request=request,
         response=response,
         failure=failure,
-        api=api_as_asked(api_of(record.path), request.json),
+        api=refine_api(api_of(record.path), request.json),
         engine=engine,
     )
 
@@ -154,7 +154,7 @@ def _exchange(
 def _chunks(record: RecordedExchange) -> Iterator[Chunk]:
     start = 0
     for arrival, size in zip(record.times, record.sizes, strict=True):
-        yield Chunk(at=arrival, data=record.response_body[start : start + size])
+        yield Chunk(arrival_time=arrival, data=record.response_body[start : start + size])
         start += size
 
 
@@ -172,4 +172,4 @@ def _retained(headers: Sequence[_Header], words: tuple[str, ...]) -> dict[str, s
 
 def _mask(value: str, words: tuple[str, ...]) -> str:
     """Mask secrets in the value of a header. Few values contain any, so this is tested first."""
-    return Mask(words).text(value) if any(word in value for word in words) else value
+    return Mask(words).mask_text(value) if any(word in value for word in words) else value

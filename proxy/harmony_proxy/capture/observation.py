@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import Any, NamedTuple, Protocol
 
-from harmony_proxy.capture.recorder import CHUNK_COST, ENDS, LIMIT, End, RecordedExchange, early, kept
+from harmony_proxy.capture.recorder import CHUNK_COST, ENDS, LIMIT, End, RecordedExchange, decode_packed, early_end
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -30,13 +30,13 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-ENDED = "harmony_guard.ended"
+END_CALLBACK_KEY = "harmony_guard.ended"
 """Key in the scope, if the application has a true `reports_end`: a callback for the end of its response.
 
 Its arguments are an `End` and a detail. Messages after the call are the application's own, not the server's.
 """
 
-LEFT = "harmony_guard.left"
+CONNECTION_KEY = "harmony_guard.left"
 """Key in the scope, if the server is the standalone proxy: the `ClientConnection`."""
 
 
@@ -64,31 +64,33 @@ _BYTES = frozenset({bytes, bytearray, memoryview})  # types of a request's body 
 _SMALL_BYTES = 1024  # largest last part of a request or response that is not counted: `HEADER_COST` includes it
 
 
-class Terms:
+class ObserverSettings:
     """Parameters of all exchanges: the clock, the memory limit in bytes, and the callback for internal errors."""
 
-    __slots__ = ("clock", "limit", "problem")
+    __slots__ = ("clock", "count_problem", "limit")
 
     def __init__(self, clock: Clock, limit: int, problem: Callable[[], None]) -> None:
-        self.clock, self.limit, self.problem = clock, limit, problem
+        self.clock, self.limit, self.count_problem = clock, limit, problem
 
 
 class Observer:
     """Records the messages between an application and its server. The caller sets the attributes: `__init__` is slower.
 
-    `asked` and `sent` are the server's `receive` and `send`; `used` is the approximate memory in bytes.
+    `server_receive` and `server_send` are the server's `receive` and `send`; `used_bytes` is the approximate memory in bytes.
     """
 
-    __slots__ = ("asked", "note", "sent", "terms", "used")
-    asked: Receive
-    sent: Send
+    __slots__ = ("note", "server_receive", "server_send", "terms", "used_bytes")
+    server_receive: Receive
+    server_send: Send
     note: Note
-    terms: Terms
-    used: int
+    terms: ObserverSettings
+    used_bytes: int
 
     async def receive(self) -> Message:
         """Receive a message for the application, and record it."""
-        receive = self.asked  # a local variable, here and below: `self.asked()` would look up a method
+        receive = (
+            self.server_receive
+        )  # a local variable, here and below: `self.server_receive()` would look up a method
         message = await receive()
         try:
             try:
@@ -103,7 +105,7 @@ class Observer:
                 elif len(body) > _SMALL_BYTES:
                     self._count(len(body))
         except Exception:  # noqa: BLE001 - an internal error must not affect the traffic
-            self.terms.problem()
+            self.terms.count_problem()
         return message
 
     def send(self, message: Message) -> Awaitable[None]:
@@ -118,7 +120,7 @@ class Observer:
                 note.append(clock())
                 note.append(body)
                 if "more_body" in message and message["more_body"]:  # noqa: RUF019 - `get` takes longer
-                    self.used = used = self.used + len(body) + CHUNK_COST
+                    self.used_bytes = used = self.used_bytes + len(body) + CHUNK_COST
                     if used > self.terms.limit:
                         self._sum_up()
                 else:
@@ -142,8 +144,8 @@ class Observer:
                 if not message.get("more_body", False):
                     self.note.append(None)
         except Exception:  # noqa: BLE001 - as above
-            self.terms.problem()
-        send = self.sent
+            self.terms.count_problem()
+        send = self.server_send
         return send(message)
 
     def _record_partial(self, message: Message) -> None:
@@ -156,8 +158,8 @@ class Observer:
         self._count(len(body))
 
     def _count(self, size: int) -> None:
-        self.used += size + CHUNK_COST
-        if self.used > self.terms.limit:
+        self.used_bytes += size + CHUNK_COST
+        if self.used_bytes > self.terms.limit:
             self._sum_up()
 
     def _sum_up(self) -> None:
@@ -167,7 +169,7 @@ class Observer:
         flags = (*((...,) if parsed.is_partial else ()), *((False,) if parsed.has_left else ()))
         head = () if parsed.status is None else (parsed.status, *parsed.headers)
         self.note[_HEAD:] = [{"limit": limit, **_totals(parsed)._asdict()}, *head, *flags, *parsed.ending]
-        self.used = limit - _AGAIN_BYTES
+        self.used_bytes = limit - _AGAIN_BYTES
 
 
 def end_callback(note: Note, clock: Clock) -> Callable[[End, str], None]:
@@ -200,10 +202,10 @@ def read_note(note: Note, epoch: float) -> RecordedExchange:
     totals = _totals(parsed) if parsed.totals is not None else None
     request, parts, times = (parsed.request, parsed.parts, parsed.times) if totals is None else ([], [], [])
     end, detail = parsed.end
-    return kept(
+    return decode_packed(
         (
             *(f"{run}-{number}", epoch + begun, "POST", path, request_headers, request),
-            *(parsed.status, parsed.headers, parts, times, begun, parsed.over, ENDS.index(end), parsed.limit),
+            *(parsed.status, parsed.headers, parts, times, begun, parsed.end_time, ENDS.index(end), parsed.limit),
             (detail, totals and totals[:4], dict[str, int](), (), dict[str, str](), 0.0),
         )
     )
@@ -248,10 +250,10 @@ class _ParsedNote(NamedTuple):
                 end = End(word)
             case _:
                 return End.SHUT_DOWN, ""
-        return early(end, detail) if self.is_partial else (end, detail)
+        return early_end(end, detail) if self.is_partial else (end, detail)
 
     @property
-    def over(self) -> float:
+    def end_time(self) -> float:
         """The time of the end."""
         return float(self.ending[-1]) if self.ending and self.ending[-1] is not None else self.last
 

@@ -42,7 +42,7 @@ _SHUT_DOWN = ENDS.index(End.SHUT_DOWN)
 _NO_SERVER_FAULT = frozenset({End.CLIENT_LEFT, End.BLOCKED, End.REFUSED, End.SHUT_DOWN, End.MALFORMED})
 
 
-def early(end: End, detail: str) -> tuple[End, str]:
+def early_end(end: End, detail: str) -> tuple[End, str]:
     """Return the end of an exchange whose server did not get the whole request: not evidence about the server."""
     return (end, detail) if end in _NO_SERVER_FAULT else (End.EARLY, f"{end.value} {detail}".rstrip())
 
@@ -71,35 +71,35 @@ class RecordedExchange(NamedTuple):
     detail: str
     is_whole: bool  # the bodies are retained
     limit: int
-    repaired: dict[str, int]
-    blocked: tuple[str, ...]
-    left: dict[str, str]
-    added: float
+    repair_counts: dict[str, int]
+    blocked_checks: tuple[str, ...]
+    unrepaired_reasons: dict[str, str]
+    added_seconds: float
 
 
-Gone = tuple[int, int, int, float | None]
+OversizeTotals = tuple[int, int, int, float | None]
 """Totals of an exchange that was too large: bytes of request and response, chunks, time of the first byte."""
 
-Further = tuple[str, Gone | None, dict[str, int], tuple[str, ...], dict[str, str], float]
+EndDetails = tuple[str, OversizeTotals | None, dict[str, int], tuple[str, ...], dict[str, str], float]
 """Detail of the end, totals, and actions: repaired, blocked, left, seconds added."""
 
 _Request = tuple[str, str, Headers, list[bytes]]  # method, path, headers and body
 _Response = tuple[int | None, Headers, list[bytes], list[float]]  # status, headers, chunks and their times
 
-Packed = tuple[str, float, *_Request, *_Response, float, float, int, int, Further]
+PackedExchange = tuple[str, float, *_Request, *_Response, float, float, int, int, EndDetails]
 """An exchange for the queue, built without copying: id, start, request, response, and the zero of the times.
 
-Then the time of the end, the end (an index of `ENDS`), the limit, and `Further`.
+Then the time of the end, the end (an index of `ENDS`), the limit, and `EndDetails`.
 """
 
 
 class Recorder:
-    """State: the recorded bytes, the free memory, and the end. The guard sets `repaired`, `blocked`, `left` and `added`."""
+    """State: the recorded bytes, the free memory, and the end. The guard sets `repair_counts`, `blocked_checks`, `unrepaired_reasons` and `added_seconds`."""
 
-    added = 0.0
-    repaired: Mapping[str, int] = MappingProxyType({})
-    blocked: tuple[str, ...] = ()
-    left: Mapping[str, str] = MappingProxyType({})
+    added_seconds = 0.0
+    repair_counts: Mapping[str, int] = MappingProxyType({})
+    blocked_checks: tuple[str, ...] = ()
+    unrepaired_reasons: Mapping[str, str] = MappingProxyType({})
     is_partial = False  # true while more of the request is to come
 
     def __init__(self, limit: int = LIMIT) -> None:
@@ -172,13 +172,13 @@ class Recorder:
         self.abort(End.COMPLETE, "", at)
 
     def abort(self, end: End, detail: str, at: float) -> None:
-        """Record the end of a truncated exchange. Only the first end counts; while the request is partial, see `early`."""
+        """Record the end of a truncated exchange. Only the first end counts; while the request is partial, see `early_end`."""
         if self._end is None:
             if self.is_partial:
-                end, detail = early(end, detail)
+                end, detail = early_end(end, detail)
             self._end, self._detail, self._ended_at = ENDS.index(end), detail, at
 
-    def packed(self, name: str, started: float) -> Packed:
+    def pack(self, name: str, started: float) -> PackedExchange:
         """Return the record for the queue. `name` is the id of the exchange, `started` a Unix time in seconds."""
         totals = self._totals
         return (
@@ -199,16 +199,16 @@ class Recorder:
             (
                 self._detail,
                 astuple(totals) if totals else None,
-                dict(self.repaired),
-                tuple(self.blocked),
-                dict(self.left),
-                self.added,
+                dict(self.repair_counts),
+                tuple(self.blocked_checks),
+                dict(self.unrepaired_reasons),
+                self.added_seconds,
             ),
         )
 
-    def kept(self, name: str, started: float) -> RecordedExchange:
+    def to_record(self, name: str, started: float) -> RecordedExchange:
         """Return the decoded record."""
-        return kept(self.packed(name, started))
+        return decode_packed(self.pack(name, started))
 
     def _past_limit(self) -> _Totals:
         if self._totals is None:
@@ -236,7 +236,7 @@ class _Totals:
         self.chunks += 1
 
 
-def kept(packed: Packed) -> RecordedExchange:
+def decode_packed(packed: PackedExchange) -> RecordedExchange:
     """Decode a packed exchange, which may come from another process."""
     name, started, method, path, headers, request, status, fields, parts, times, begun, over, end, limit, more = packed
     detail, totals, repaired, blocked, left, added = more
@@ -267,8 +267,8 @@ def kept(packed: Packed) -> RecordedExchange:
         detail=detail,
         is_whole=totals is None,
         limit=limit,
-        repaired=repaired,
-        blocked=tuple(blocked),
-        left=left,
-        added=added,
+        repair_counts=repaired,
+        blocked_checks=tuple(blocked),
+        unrepaired_reasons=left,
+        added_seconds=added,
     )

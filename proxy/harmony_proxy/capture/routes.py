@@ -9,7 +9,7 @@ from types import MappingProxyType
 from urllib.parse import unquote
 
 from harmony_conformance.apis import registry
-from harmony_conformance.json_value import Json, at
+from harmony_conformance.json_value import Json, value_at
 
 _ENDINGS: Mapping[tuple[str, str], str] = MappingProxyType(
     {
@@ -33,7 +33,7 @@ _ENDINGS: Mapping[tuple[str, str], str] = MappingProxyType(
 _TGI_CHAT = "/tgi/v1/chat/completions"
 
 
-def plain(path: str) -> str:
+def normalize_path(path: str) -> str:
     """Normalize a path as servers may before routing: no escapes, empty segments, `.`, `..` or trailing slash."""
     if "%" in path:
         path = unquote(path)
@@ -43,14 +43,18 @@ def plain(path: str) -> str:
 @lru_cache(maxsize=64)  # called for each request, before anything is sent on
 def api_of(path: str) -> str:
     """Return the name of the API at a path without query; empty for any other path."""
-    path = plain(path)
+    path = normalize_path(path)
     head, _, last = path.rpartition("/")
     name = _ENDINGS.get((head.rpartition("/")[2], last), "")
     return registry.TGI.name if name == registry.CHAT_COMPLETIONS.name and path.endswith(_TGI_CHAT) else name
 
 
-def api_as_asked(name: str, request: Json) -> str:
+def refine_api(name: str, request: Json) -> str:
     """Refine the name of the API by the request: Ollama's `raw` mode, and SGLang's names for prompts, unlike TGI's."""
-    if name == registry.TGI_GENERATE.name and any(at(request, prompt) is not None for prompt in ("text", "input_ids")):
+    if name == registry.TGI_GENERATE.name and any(
+        value_at(request, prompt) is not None for prompt in ("text", "input_ids")
+    ):
         return registry.SGLANG_GENERATE.name
-    return registry.OLLAMA_RAW.name if name == registry.OLLAMA_GENERATE.name and at(request, "raw") is True else name
+    return (
+        registry.OLLAMA_RAW.name if name == registry.OLLAMA_GENERATE.name and value_at(request, "raw") is True else name
+    )

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harmony_conformance.apis.api import Framing
-from harmony_conformance.apis.registry import CHAT_COMPLETIONS, COMPLETIONS, RESPONSES, api_named
+from harmony_conformance.apis.registry import CHAT_COMPLETIONS, COMPLETIONS, RESPONSES, find_api
 from harmony_conformance.json_value import dumps
-from harmony_proxy.guard.response_head import Closing, ResponseHead, named
+from harmony_proxy.guard.response_head import Closing, ResponseHead, with_request_id
 
 BLOCKED = "blocked_by_policy"
 BROKEN_OFF = "upstream_broke_off"
@@ -19,16 +19,20 @@ _BAD_GATEWAY = 502
 _OPENAI = frozenset({CHAT_COMPLETIONS.name, RESPONSES.name, COMPLETIONS.name, ""})
 
 
-def refused(api: str, code: str, message: str, request_id: str, verdict: str = "blocked") -> Closing:
+def bad_gateway_response(api: str, code: str, message: str, request_id: str, verdict: str = "blocked") -> Closing:
     """Return a 502 response in the format of the API."""
     body = error_body(api, code, message)
     headers = ((b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)))
-    return Closing(head=named(ResponseHead(status=_BAD_GATEWAY, headers=headers), request_id, verdict), body=[body])
+    return Closing(
+        head=with_request_id(ResponseHead(status=_BAD_GATEWAY, headers=headers), request_id, verdict), body=[body]
+    )
 
 
-def blocked(api: str, checks: Sequence[str], request_id: str) -> Closing:
+def blocked_response(api: str, checks: Sequence[str], request_id: str) -> Closing:
     """Return a 502 response for a response that failed these checks; for no checks, one that could not be examined."""
-    return refused(api, BLOCKED if checks else NOT_EXAMINED, blocked_message(checks, request_id), request_id)
+    return bad_gateway_response(
+        api, BLOCKED if checks else NOT_EXAMINED, blocked_message(checks, request_id), request_id
+    )
 
 
 def blocked_message(checks: Sequence[str], request_id: str) -> str:
@@ -51,7 +55,7 @@ def error_body(api: str, code: str, message: str) -> bytes:
 
 def error_event(api: str, code: str, message: str, *, number: int = 0) -> bytes:
     """Return the last bytes of a stream: an error, and the end marker of the API. `number`: of the event (Responses API)."""
-    if api_named(api).framing is Framing.LINES:
+    if find_api(api).framing is Framing.LINES:
         return error_body(api, code, message) + b"\n"
     if api == RESPONSES.name:
         event = dumps({"type": "error", "code": code, "message": message, "param": None, "sequence_number": number})

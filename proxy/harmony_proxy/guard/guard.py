@@ -12,32 +12,32 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from enum import Enum, auto
 
-from harmony_conformance.transport.messages import NO_HEADERS, Request, Response
-from harmony_proxy.capture.build_exchange import build_exchange, is_unread
 from harmony_conformance.transport.content_coding import BodyDecoder, ContentDecodingError
+from harmony_conformance.transport.messages import NO_HEADERS, Request, Response
+from harmony_proxy.capture.build_exchange import build_exchange, is_unreadable
 from harmony_proxy.capture.recorder import LIMIT, End, Headers, Recorder
-from harmony_proxy.capture.routes import api_as_asked, api_of, plain
+from harmony_proxy.capture.routes import api_of, normalize_path, refine_api
 from harmony_proxy.guard.error_responses import (
     BROKEN_OFF,
     NOT_EXAMINED,
-    blocked,
+    bad_gateway_response,
+    blocked_response,
     error_event,
-    refused,
     unexamined_message,
 )
 from harmony_proxy.guard.response_head import (
     Closing,
+    HeadTiming,
     ResponseHead,
-    ResponseHeads,
     is_stream,
-    named,
     values_of,
     verdict_of,
     with_body,
+    with_request_id,
     without_body,
 )
 from harmony_proxy.policy.actions import Actions, Handlers, StreamRepair
-from harmony_proxy.policy.policy import OBSERVING, FailMode, Policy, Route
+from harmony_proxy.policy.policy import OBSERVE_ROUTE, FailMode, Policy, Route
 
 _FIRST_ERROR = 400
 _NO_BODY = (204, 304)
@@ -47,7 +47,7 @@ class _Mode(Enum):
     PASSING = auto()
     STREAMING = auto()
     UNPACKED = auto()
-    HELD = auto()
+    BUFFERING = auto()
     REFUSING = auto()
     STOPPED = auto()
 
@@ -75,16 +75,16 @@ class Guard:
         *,
         request_id: str,
         limit: int = LIMIT,
-        actors: Handlers | None = None,
-        heads: ResponseHeads = ResponseHeads.AT_ONCE,
+        handlers: Handlers | None = None,
+        head_timing: HeadTiming = HeadTiming.AT_ONCE,
     ) -> None:
         self.recorder = Recorder(limit=limit)
         self.observes = True
         self.head: ResponseHead | None = None
         self.must_stop, self.problems = False, 0
         self._policy, self._request_id, self._limit = policy, request_id, limit
-        self._actors, self._heads = actors, heads
-        self._route: Route = OBSERVING
+        self._handlers, self._head_timing = handlers, head_timing
+        self._route: Route = OBSERVE_ROUTE
         self._api, self._mode = "", _Mode.PASSING
         self._server_head: ResponseHead | None = None
         self._pending_head: ResponseHead | None = None  # of a stream, until its first bytes
@@ -94,17 +94,17 @@ class Guard:
         self._unsent, self._is_unchanged = bytearray(), True
 
     @property
-    def is_holding(self) -> bool:
+    def is_buffering(self) -> bool:
         """True while a response is buffered until it is complete."""
-        return self._mode is _Mode.HELD
+        return self._mode is _Mode.BUFFERING
 
     def request_head(self, method: str, path: str, headers: Headers) -> Headers:
         """Start the request; return the headers to send on: unchanged, or if the route acts, without compression."""
         with self._counting_problems():
             self.recorder.request_head(method, path, headers)
             route_path = path.partition("?")[0]
-            route = self._policy.route(plain(route_path))
-            if not route.observes and self._actors is not None and method == "POST":
+            route = self._policy.route(normalize_path(route_path))
+            if not route.observes and self._handlers is not None and method == "POST":
                 self._api = api_of(route_path)
                 if self._api:
                     self._route, self.observes = route, False
@@ -130,18 +130,18 @@ class Guard:
             self._count_problem(error)
             self._give_up("the answer could not be read")
         if self._mode is _Mode.PASSING and self._server_head is not None:
-            self.head = self._server_head if self.observes else named(self._server_head, self._request_id)
+            self.head = self._server_head if self.observes else with_request_id(self._server_head, self._request_id)
         return self.head
 
     def feed(self, data: bytes, at: float) -> list[bytes]:
         """Add a chunk that came `at` seconds after the request was sent; return the bytes to send now, after `head`."""
         try:
-            if self._mode is _Mode.HELD:
+            if self._mode is _Mode.BUFFERING:
                 return self._buffer(data, at)
             self.recorder.feed(data, at)
         except BaseException as error:  # noqa: BLE001 - as above
             self._count_problem(error)
-            if self._mode is _Mode.HELD:
+            if self._mode is _Mode.BUFFERING:
                 buffered = self.recorder.response_body
                 self._give_up("an internal error")
                 return self._release(buffered + data)
@@ -167,7 +167,7 @@ class Guard:
                 return Closing(head=None, body=self._guarded(lambda: self._end_stream(is_complete=True)))
             case _Mode.REFUSING:
                 return self._unexamined()
-            case _Mode.HELD:
+            case _Mode.BUFFERING:
                 with self._counting_problems():
                     return self._repair_whole()
                 self._give_up("an internal error")
@@ -184,10 +184,10 @@ class Guard:
             # Without a client too: this records the actions for the log.
             body = self._guarded(lambda: self._end_stream(is_complete=False))
             return Closing(head=None, body=body if is_listening else [])
-        if is_listening and self._mode in (_Mode.HELD, _Mode.REFUSING):
+        if is_listening and self._mode in (_Mode.BUFFERING, _Mode.REFUSING):
             self._mode = _Mode.STOPPED
             message = f"The server broke off its answer (request {self._request_id})"
-            return self._end_with(refused(self._api, BROKEN_OFF, message, self._request_id, "broken_off"))
+            return self._end_with(bad_gateway_response(self._api, BROKEN_OFF, message, self._request_id, "broken_off"))
         return Closing(head=None, body=[])
 
     def _begin(self, head: ResponseHead) -> None:
@@ -204,13 +204,13 @@ class Guard:
             self._give_up(str(problem))
             return
         if not is_stream(headers):
-            self._mode = _Mode.HELD
+            self._mode = _Mode.BUFFERING
             return
-        if self._actors is not None:
-            record = self.recorder.kept(self._request_id, 0.0)
+        if self._handlers is not None:
+            record = self.recorder.to_record(self._request_id, 0.0)
             request = Request(path=record.path, body=record.request_body, method=record.method)
-            self._api = api_as_asked(self._api, request.json)
-            self._stream = self._actors.stream(
+            self._api = refine_api(self._api, request.json)
+            self._stream = self._handlers.open_stream(
                 request,
                 Response(status=head.status, chunks=(), headers=headers or NO_HEADERS),
                 self._api,
@@ -221,8 +221,8 @@ class Guard:
                 fail=self._route.fail,
             )
             self._mode = _Mode.STREAMING
-            self._pending_head = named(without_body(head), self._request_id)
-            if self._heads is ResponseHeads.AT_ONCE:
+            self._pending_head = with_request_id(without_body(head), self._request_id)
+            if self._head_timing is HeadTiming.AT_ONCE:
                 self._release_head()
 
     def _buffer(self, data: bytes, at: float) -> list[bytes]:
@@ -238,7 +238,7 @@ class Guard:
         """Pass the buffered bytes, or refuse them."""
         if self._mode is _Mode.REFUSING:
             return self._refuse_now()
-        self.head = named(self._server_head, self._request_id) if self._server_head is not None else None
+        self.head = with_request_id(self._server_head, self._request_id) if self._server_head is not None else None
         return [data]
 
     def _refuse_now(self) -> list[bytes]:
@@ -261,12 +261,12 @@ class Guard:
         else:
             self._is_unchanged = False
             self._unsent.clear()
-        if self._stream is not None and self._stream.is_over:
+        if self._stream is not None and self._stream.is_terminated:
             self._record_actions(self._stream.actions)
             self._mode, self.must_stop = _Mode.STOPPED, True
             if self._pending_head is not None:
                 self._pending_head = None
-                return self._block(self.recorder.blocked).body
+                return self._block(self.recorder.blocked_checks).body
         if emitted:
             self._release_head()
         return out
@@ -313,42 +313,42 @@ class Guard:
         return [error_event(self._api, NOT_EXAMINED, unexamined_message(self._request_id))]
 
     def _repair_whole(self) -> Closing:
-        built = build_exchange(self.recorder.kept(self._request_id, 0.0))
-        if built.exchange is None or self._actors is None or self._server_head is None:
-            self._give_up(built.unjudged)
+        built = build_exchange(self.recorder.to_record(self._request_id, 0.0))
+        if built.exchange is None or self._handlers is None or self._server_head is None:
+            self._give_up(built.unjudged_reason)
             return self._unexamined()
-        answer = self._actors.whole(built.exchange, self._route.actions, fallback=self._route.fallback)
+        answer = self._handlers.repair_answer(built.exchange, self._route.actions, fallback=self._route.fallback)
         self._record_actions(answer.actions)
         self._mode = _Mode.PASSING
-        if answer.actions.blocked:
-            return self._block(answer.actions.blocked)
+        if answer.actions.blocked_checks:
+            return self._block(answer.actions.blocked_checks)
         verdict = verdict_of(answer.actions, answer.results)
-        if answer.body is None and is_unread(built.exchange):
+        if answer.body is None and is_unreadable(built.exchange):
             self._give_up("the answer is not JSON")
             return self._unexamined()
         if answer.body is None:
             head, body = self._server_head, self.recorder.response_body
         else:
             head, body = with_body(self._server_head, answer.body), answer.body
-        return self._end_with(Closing(head=named(head, self._request_id, verdict), body=[body]))
+        return self._end_with(Closing(head=with_request_id(head, self._request_id, verdict), body=[body]))
 
     def _unexamined(self) -> Closing:
         if self._mode is _Mode.REFUSING or self._server_head is None:
             return self._block(())
-        head = named(self._server_head, self._request_id, "unexamined")
+        head = with_request_id(self._server_head, self._request_id, "unexamined")
         return self._end_with(Closing(head=head, body=[self.recorder.response_body]))
 
     def _block(self, checks: Sequence[str]) -> Closing:
-        return self._end_with(blocked(self._api, checks, self._request_id))
+        return self._end_with(blocked_response(self._api, checks, self._request_id))
 
     def _end_with(self, closing: Closing) -> Closing:
         self.head = closing.head
         return closing
 
     def _record_actions(self, actions: Actions) -> None:
-        self.recorder.repaired = dict(actions.repaired)
-        self.recorder.blocked = tuple(actions.blocked)
-        self.recorder.left = dict(actions.left)
+        self.recorder.repair_counts = dict(actions.repair_counts)
+        self.recorder.blocked_checks = tuple(actions.blocked_checks)
+        self.recorder.unrepaired_reasons = dict(actions.unrepaired_reasons)
 
     def _give_up(self, why: str) -> None:
         """Pass or refuse the unexaminable response, as the policy says."""
@@ -358,7 +358,7 @@ class Guard:
         self._mode = _Mode.PASSING if self._route.fail is FailMode.OPEN else _Mode.REFUSING
 
     def _note_left(self, why: str) -> None:
-        self.recorder.left = {**self.recorder.left, "*": why}
+        self.recorder.unrepaired_reasons = {**self.recorder.unrepaired_reasons, "*": why}
 
     @contextmanager
     def _counting_problems(self) -> Generator[None]:

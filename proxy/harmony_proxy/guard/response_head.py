@@ -37,7 +37,7 @@ class Closing:
     body: list[bytes]
 
 
-class ResponseHeads(Enum):
+class HeadTiming(Enum):
     """The time to send the head of a stream."""
 
     AT_ONCE = auto()
@@ -58,7 +58,7 @@ def is_stream(headers: Mapping[str, str]) -> bool:
     return headers.get("content-type", "").partition(";")[0].strip().lower() in _STREAMS
 
 
-def named(head: ResponseHead, request_id: str, verdict: str = "") -> ResponseHead:
+def with_request_id(head: ResponseHead, request_id: str, verdict: str = "") -> ResponseHead:
     """Return the head with the id of the request, and with the verdict unless it is empty."""
     added = ((REQUEST_ID, request_id), *([(VERDICT, verdict)] if verdict else ()))
     others = [pair for pair in head.headers if pair[0].lower() not in (REQUEST_ID, VERDICT)]
@@ -77,7 +77,7 @@ def with_body(head: ResponseHead, body: bytes) -> ResponseHead:
 
 def verdict_of(actions: Actions, results: Iterable[Result]) -> str:
     """Return the value of `x-harmony-verdict` for a response that was sent."""
-    if actions.repaired:
-        return "repaired; " + ", ".join(sorted(actions.repaired))
+    if actions.repair_counts:
+        return "repaired; " + ", ".join(sorted(actions.repair_counts))
     failed = sorted({one.check for one in results if one.outcome is Outcome.FAIL and one.severity is Severity.MUST})
     return "fail; " + ", ".join(failed) if failed else "pass"

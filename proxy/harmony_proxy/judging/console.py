@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line and flush it."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
@@ -13,4 +13,4 @@ def say(line: str) -> None:
 
 def announce(host: str, port: int, upstream: str) -> None:
     """Print the address of the proxy, which listens from now on."""
-    say(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}, forwarding to {upstream}")
+    print_line(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}, forwarding to {upstream}")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import Json, at, items, number, text
+from harmony_conformance.json_value import Json, integer, items, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.judge.judge import Result
 from harmony_proxy.capture.build_exchange import BuiltExchange
@@ -27,36 +27,36 @@ Tally = Counter[tuple[str, ...]]
 class Gauges:
     """Exchanges that have begun and that have ended, and responses that are buffered until they are complete."""
 
-    begun: int = 0
-    ended: int = 0
-    held: int = 0
+    exchanges_started: int = 0
+    exchanges_ended: int = 0
+    responses_buffered: int = 0
 
     @property
-    def open(self) -> int:
+    def exchanges_open(self) -> int:
         """The number of exchanges that have begun and not ended."""
-        return self.begun - self.ended
+        return self.exchanges_started - self.exchanges_ended
 
 
 BUCKETS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the buckets of every histogram, in seconds; the last bucket, +Inf, is implied."""
 
-TTFT, ANSWER_TTFT, GAP, ADDED = "ttft", "answer_ttft", "gap", "added"
-HISTOGRAMS = (TTFT, ANSWER_TTFT, GAP, ADDED)
+TTFT, ANSWER_TTFT, GAP, ADDED_LATENCY = "ttft", "answer_ttft", "gap", "added"
+HISTOGRAMS = (TTFT, ANSWER_TTFT, GAP, ADDED_LATENCY)
 _MICROSECONDS = 1_000_000
 _BUCKET_NAMES = tuple(str(index) for index in range(len(BUCKETS) + 1))
 
 
-def count(counts: Tally, built: BuiltExchange, applied: Sequence[Result], not_applicable: int) -> None:
+def count_exchange(counts: Tally, built: BuiltExchange, applied: Sequence[Result], not_applicable: int) -> None:
     """Count one exchange: its times, the results of the checks that applied, and how many did not apply."""
-    record = built.kept
+    record = built.record
     if built.exchange is not None:
         _count_times(counts, built.exchange, record.times)  # first, because it may fail: nothing is counted twice
         counts["judged",] += 1
     counts["exchanges", api_of(record.path), built.end] += 1
     if record.first_byte is not None:
         _observe(counts, TTFT, (record.first_byte,))
-    if record.added:
-        _observe(counts, ADDED, (record.added,))
+    if record.added_seconds:
+        _observe(counts, ADDED_LATENCY, (record.added_seconds,))
     if not_applicable:
         counts["outcomes", Outcome.NOT_APPLICABLE] += not_applicable
     counts.update([("verdicts", result.check, result.outcome) for result in applied])
@@ -66,9 +66,9 @@ def count(counts: Tally, built: BuiltExchange, applied: Sequence[Result], not_ap
     counts.update([("outcomes", result.outcome) for result in others])
     if any(result.outcome is Outcome.FAIL and result.severity is Severity.MUST for result in others):
         counts["failing",] += 1
-    for check, times in record.repaired.items():
+    for check, times in record.repair_counts.items():
         counts["acted", check, "repaired"] += times
-    for action, checks in (("blocked", record.blocked), ("left", record.left)):
+    for action, checks in (("blocked", record.blocked_checks), ("left", record.unrepaired_reasons)):
         for check in checks:
             counts["acted", check, action] += 1
 
@@ -82,12 +82,12 @@ def from_json(value: Json) -> Tally:
     """Parse the result of `to_json`, without entries that are not counts."""
     counts: Tally = Counter()
     for entry in items(value):
-        name = tuple(text(part) for part in items(at(entry, 0)))
-        counts[name] += number(at(entry, 1)) or 0
+        name = tuple(text(part) for part in items(value_at(entry, 0)))
+        counts[name] += integer(value_at(entry, 1)) or 0
     return counts
 
 
-def sentence(counts: Tally) -> str:
+def summary_line(counts: Tally) -> str:
     """Return the one-line summary that is printed at the end."""
     exchanges = sum(times for name, times in counts.items() if name[0] == "exchanges")
     parts = [f"{exchanges} exchanges", f"{counts['judged',]} judged", f"{counts['failing',]} failed a MUST check"]
@@ -109,8 +109,8 @@ def _count_times(counts: Tally, x: Exchange, times: Sequence[float]) -> None:
         return
     _observe(counts, GAP, [later - earlier for earlier, later in pairwise(times)])
     for event in x.stream.events:
-        if any(text(at(choice, "delta", "content")) for choice in items(at(event.value, "choices"))):
-            _observe(counts, ANSWER_TTFT, (event.at,))
+        if any(text(value_at(choice, "delta", "content")) for choice in items(value_at(event.value, "choices"))):
+            _observe(counts, ANSWER_TTFT, (event.arrival_time,))
             return
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 FEW_CORES = 4  # machines with more cores are not throttled
 SHARE = 0.25
-BUSY = 0.5  # share of one CPU from which on the parent counts as busy
-LOOK_SECONDS = 0.05
+BUSY_SHARE = 0.5  # share of one CPU from which on the parent counts as busy
+POLL_SECONDS = 0.05
 WORK_SECONDS = 0.01  # CPU time between two pauses
 LONGEST_SECONDS = 0.2
 
@@ -31,13 +31,13 @@ class CpuThrottle:
         self._used, self._done, self._looked = traffic(), own(), clock()
         self._is_busy = False
 
-    def rest(self) -> float:
+    def pause_seconds(self) -> float:
         """Return the seconds to wait before the next exchange. Called after each exchange."""
         now = self._clock()
         since = now - self._looked
-        if since >= LOOK_SECONDS:
+        if since >= POLL_SECONDS:
             used = self._traffic()
-            is_busy = used - self._used >= BUSY * since
+            is_busy = used - self._used >= BUSY_SHARE * since
             if is_busy and not self._is_busy:
                 self._done = self._own()
             self._is_busy, self._used, self._looked = is_busy, used, now

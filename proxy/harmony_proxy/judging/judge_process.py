@@ -29,16 +29,16 @@ from harmony_conformance.judge.check import Check, Comparison
 from harmony_conformance.judge.judge import Result, judge_split
 from harmony_proxy.capture.build_exchange import BuiltExchange, build_exchange
 from harmony_proxy.capture.recorder import RecordedExchange
-from harmony_proxy.judging.counters import Tally, count, to_json
+from harmony_proxy.judging.counters import Tally, count_exchange, to_json
 from harmony_proxy.judging.cpu_throttle import cpu_throttle
 from harmony_proxy.judging.judge_settings import LENGTH_BYTES, LOW, TOTALS, JudgeSettings, read_settings
 from harmony_proxy.judging.log_file import LogFile
 from harmony_proxy.judging.outcome_log import Samples, log_line
-from harmony_proxy.judging.queue_codec import unframed
+from harmony_proxy.judging.queue_codec import decode_frame
 
 DRAIN_SECONDS = 10.0
 EXCHANGE_SECONDS = 30.0
-_LOOK_SECONDS = 5.0
+_POLL_SECONDS = 5.0
 _REPORT_SECONDS = 0.2
 _NICE = 10
 
@@ -71,7 +71,7 @@ class ExchangeJudge:
                 built, line, applied, not_applicable = self._judge(record)
             finally:
                 self._since = None
-            count(counts, built, applied, not_applicable)
+            count_exchange(counts, built, applied, not_applicable)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException:  # noqa: BLE001 - an internal error on one exchange must not end the judging of others
@@ -83,7 +83,7 @@ class ExchangeJudge:
         except Exception:  # noqa: BLE001 - as above: the log is not writable, or the line is nested too deeply
             counts["problems",] += 1
 
-    def look_up(self, *_: object) -> None:
+    def check_time_limit(self, *_: object) -> None:
         """Abort an exchange that takes too long. For a periodic timer: one per exchange would cost more than a check."""
         if self._since is not None and time.monotonic() - self._since > EXCHANGE_SECONDS:
             raise _TimeLimitError
@@ -98,7 +98,7 @@ class ExchangeJudge:
         second = int(record.started)
         started = f"{_format_second(second)}.{int((record.started - second) * 1000):03d}+00:00"
         line = log_line(built, started, applied, not_applicable, self._excerpts)
-        if built.exchange is not None and (sample := self._samples.take(built.exchange, applied)) is not None:
+        if built.exchange is not None and (sample := self._samples.select_sample(built.exchange, applied)) is not None:
             line["sample"] = sample
         return built, line, applied, not_applicable
 
@@ -122,7 +122,7 @@ class _Frames:
 
     def __iter__(self) -> Iterator[list[RecordedExchange | None]]:
         while (head := self._read(LENGTH_BYTES)) and (body := self._read(int.from_bytes(head))):
-            yield unframed(body)
+            yield decode_frame(body)
 
     def _read(self, size: int) -> bytes:
         """Return exactly `size` bytes, or none at the end of the input."""
@@ -137,7 +137,7 @@ class _Frames:
     def _is_ready(self) -> bool:
         wait = _REPORT_SECONDS
         while True:
-            remaining = _LOOK_SECONDS if self._deadline is None else self._deadline - time.monotonic()
+            remaining = _POLL_SECONDS if self._deadline is None else self._deadline - time.monotonic()
             if remaining <= 0:
                 return False
             if select.select([self._file], [], [], min(remaining, wait))[0]:
@@ -145,7 +145,7 @@ class _Frames:
             if os.getppid() != self._parent:
                 return False
             self._idle()
-            wait = _LOOK_SECONDS
+            wait = _POLL_SECONDS
 
 
 def main(argument: str) -> int:
@@ -180,8 +180,8 @@ def main(argument: str) -> int:
             with suppress(OSError):
                 os.nice(_NICE)
     judge = ExchangeJudge(settings, write, CHECKS)
-    signal.signal(signal.SIGALRM, judge.look_up)
-    signal.setitimer(signal.ITIMER_REAL, _LOOK_SECONDS, _LOOK_SECONDS)
+    signal.signal(signal.SIGALRM, judge.check_time_limit)
+    signal.setitimer(signal.ITIMER_REAL, _POLL_SECONDS, _POLL_SECONDS)
     gc.collect()
     gc.freeze()  # the loaded modules stay: exclude them from garbage collections
     throttle = cpu_throttle() if is_low else None
@@ -189,7 +189,7 @@ def main(argument: str) -> int:
         for record in batch:
             judge.judge(record, totals.counts)
             totals.count_one()
-            if throttle is not None and not frames.is_stopping and (seconds := throttle.rest()):
+            if throttle is not None and not frames.is_stopping and (seconds := throttle.pause_seconds()):
                 time.sleep(seconds)
     totals.report()
     signal.setitimer(signal.ITIMER_REAL, 0)  # a signal while the interpreter ends would kill it

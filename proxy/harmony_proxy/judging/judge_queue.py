@@ -17,15 +17,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from threading import Event, Lock, Thread
 
-from harmony_conformance.json_value import InvalidJsonError, at, loads, number, text
+from harmony_conformance.json_value import InvalidJsonError, integer, loads, text, value_at
 from harmony_proxy.judging.counters import Tally, from_json
 from harmony_proxy.judging.judge_settings import LENGTH_BYTES, TOTALS, JudgeSettings
-from harmony_proxy.judging.queue_codec import Handed, framed, packed
+from harmony_proxy.judging.queue_codec import QueuedExchange, encode_exchanges, encode_frame
 
 QUEUED_EXCHANGES = 10_000
 QUEUED_BYTES = 64 * 1024 * 1024
 RESTARTS = 5
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 _BATCH_EXCHANGES = 32
 """Exchanges per batch: enough to keep the packing code in the CPU caches, few enough for the garbage collector."""
 LARGE_BYTES = 16 * 1024
@@ -39,27 +39,27 @@ _Batch = tuple[bytes, int]  # the body of a frame, and its number of exchanges
 
 
 class JudgeQueue:
-    """The queue, its thread and the judge process. `say` gets messages of the process: lines without content.
+    """The queue, its thread and the judge process. `on_message` gets messages of the process: lines without content.
 
-    `over` has the finished exchanges that are not packed yet. A caller with many small exchanges appends to it and calls
-    `pack` at intervals: `hand_over` for each costs half as much as recording an answer. Removing requires `_taking`.
+    `finished_exchanges` has the finished exchanges that are not packed yet. A caller with many small exchanges appends to it and calls
+    `pack` at intervals: `enqueue` for each costs half as much as recording an answer. Removing requires `_packing_lock`.
     """
 
     def __init__(
         self,
         settings: JudgeSettings,
         *,
-        say: Callable[[str], object] = lambda _line: None,
+        on_message: Callable[[str], object] = lambda _line: None,
         queued_exchanges: int = QUEUED_EXCHANGES,
         queued_bytes: int = QUEUED_BYTES,
     ) -> None:
         self._settings = settings
-        self._report = say
-        self.over: list[Handed] = []
+        self._on_message = on_message
+        self.finished_exchanges: list[QueuedExchange] = []
         self._batch = min(_BATCH_EXCHANGES, queued_exchanges)
         self._large = min(LARGE_BYTES, queued_bytes)
         self._packed: deque[_Batch] = deque()
-        self._taking = Lock()
+        self._packing_lock = Lock()
         self._most_exchanges, self._most_bytes = queued_exchanges, queued_bytes
         # A full queue drops this many at a time: dropping one by one would take as long as packing.
         self._drop_batch = 1 + queued_exchanges // 64
@@ -86,9 +86,9 @@ class JudgeQueue:
         return counts
 
     @property
-    def queued(self) -> int:
+    def queue_length(self) -> int:
         """The number of exchanges in the queue."""
-        return len(self.over) + self._put - self._taken
+        return len(self.finished_exchanges) + self._put - self._taken
 
     @property
     def process_id(self) -> int | None:
@@ -102,13 +102,13 @@ class JudgeQueue:
             self._thread.start()
             atexit.register(self.close)
 
-    def hand_over(self, exchange: Handed, size: int) -> None:
+    def enqueue(self, exchange: QueuedExchange, size: int) -> None:
         """Enqueue a finished exchange of about `size` bytes, or count it as dropped if the queue is full. Never blocks.
 
         Called only by the thread of the traffic.
         """
-        self.over.append(exchange)
-        if size >= self._large or len(self.over) >= self._batch:
+        self.finished_exchanges.append(exchange)
+        if size >= self._large or len(self.finished_exchanges) >= self._batch:
             self.pack()
 
     def pack(self) -> int:
@@ -117,10 +117,10 @@ class JudgeQueue:
         Return the number of exchanges after which to call this again; an exchange of `LARGE_BYTES` calls for it at once.
         Called only by the thread of the traffic.
         """
-        if not self._taking.acquire(blocking=False):
+        if not self._packing_lock.acquire(blocking=False):
             return self._batch  # the other thread is packing them
         try:
-            exchanges = self._take_over()
+            exchanges = self._remove_finished()
             room = self._most_exchanges - self._put + self._taken
             if self._put_bytes >= self._taken_bytes + self._most_bytes or self._is_given_up:
                 room = 0
@@ -135,11 +135,11 @@ class JudgeQueue:
                 self._put_bytes += len(body)
             self._batch = min(_BATCH_EXCHANGES, max(room - count, self._drop_batch))
         finally:
-            self._taking.release()
+            self._packing_lock.release()
         self._count(("dropped",), dropped)
         return self._batch
 
-    def problem(self) -> None:
+    def count_problem(self) -> None:
         """Count an internal error that did not affect the traffic."""
         self._count(("problems",), 1)
 
@@ -158,41 +158,41 @@ class JudgeQueue:
     def _run(self) -> None:
         self._start_process()
         while True:
-            if batches := self._take():
+            if batches := self._dequeue_batches():
                 self._send(batches)
             elif self._closing.is_set():
                 break
             else:
-                self._closing.wait(_LOOK_SECONDS)
+                self._closing.wait(_POLL_SECONDS)
                 if self._process is not None and self._process.poll() is not None:
                     self._restart_process()
         self._end_process(_CLOSE_SECONDS)
 
-    def _take(self) -> deque[_Batch]:
+    def _dequeue_batches(self) -> deque[_Batch]:
         """Remove the oldest batches, about as much as one write takes."""
         batches: deque[_Batch] = deque()
         size = 0
-        with self._taking:
+        with self._packing_lock:
             while self._packed and size < _WRITE_BYTES:
                 body, count = self._packed.popleft()
                 self._taken += count
                 self._taken_bytes += len(body)
                 size += len(body)
                 batches.append((body, count))
-            exchanges = self._take_over() if not batches else []
+            exchanges = self._remove_finished() if not batches else []
         if exchanges:
             batches.append(self._as_frame(exchanges))
         return batches
 
-    def _take_over(self) -> list[Handed]:
-        exchanges = self.over[:]
-        del self.over[: len(exchanges)]  # without those that the data path appends meanwhile
+    def _remove_finished(self) -> list[QueuedExchange]:
+        exchanges = self.finished_exchanges[:]
+        del self.finished_exchanges[: len(exchanges)]  # without those that the data path appends meanwhile
         return exchanges
 
-    def _as_frame(self, exchanges: list[Handed]) -> _Batch:
+    def _as_frame(self, exchanges: list[QueuedExchange]) -> _Batch:
         """Pack exchanges, and count those that cannot be packed as problems."""
         try:
-            body, count = packed(exchanges)
+            body, count = encode_exchanges(exchanges)
         except Exception:  # noqa: BLE001 - no internal error may reach the traffic
             body, count = b"", 0
         self._count(("problems",), len(exchanges) - count)
@@ -216,7 +216,7 @@ class JudgeQueue:
             raise BrokenPipeError
         pipe, offset = process.stdin.fileno(), 0
         while batches:
-            pieces = [piece for body, _ in batches for piece in framed(body)]
+            pieces = [piece for body, _ in batches for piece in encode_frame(body)]
             pieces[:2] = [b"".join(pieces[:2])[offset:]]
             try:
                 offset += os.writev(pipe, pieces[:_PIECES])
@@ -255,10 +255,10 @@ class JudgeQueue:
             return
         if self._starts > RESTARTS:
             self._is_given_up = True
-            self._report(f"the judge process ended {self._starts} times; exchanges pass but are no longer judged")
+            self._on_message(f"the judge process ended {self._starts} times; exchanges pass but are no longer judged")
             return
         self._count(("restarts",), 1)
-        self._report("the judge process ended and is restarted")
+        self._on_message("the judge process ended and is restarted")
         self._closing.wait(0.1 * 2**self._starts)
         self._start_process()
 
@@ -294,7 +294,7 @@ class JudgeQueue:
                         self._total = line.removeprefix(TOTALS)  # parsed on demand, not in the process of the traffic
                     continue
                 try:
-                    self._report(text(loads(line)))
+                    self._on_message(text(loads(line)))
                 except InvalidJsonError:
                     self._count(("problems",), 1)
 
@@ -310,4 +310,4 @@ def _parse(total: bytes) -> tuple[Tally, int]:
         report = loads(total) if total else None
     except InvalidJsonError:  # truncated when the process ended
         return Counter(), 0
-    return from_json(at(report, "counts")), number(at(report, "exchanges")) or 0
+    return from_json(value_at(report, "counts")), integer(value_at(report, "exchanges")) or 0

@@ -15,7 +15,7 @@ TOTALS = b"totals "
 
 LOW, NORMAL = "low", "normal"
 NONE = "none"
-QUOTING = ("redacted", "full", NONE)
+EXCERPT_MODES = ("redacted", "full", NONE)
 """Values of `audit.redaction.Excerpts`, repeated here because that module imports all checks."""
 
 
@@ -24,8 +24,8 @@ class JudgeSettings:
     """Settings of the judge process. Without a log, failing exchanges are reported to the parent."""
 
     log: Path | None = None
-    excerpts: str = NONE  # of `QUOTING`, for findings
-    capture: str = NONE  # of `QUOTING`, for samples
+    excerpts: str = NONE  # of `EXCERPT_MODES`, for findings
+    capture: str = NONE  # of `EXCERPT_MODES`, for samples
     engine: str = "openai"
     priority: str = LOW
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def problem_of(log: Path | None) -> str:
+def append_error(log: Path | None) -> str:
     """Return the reason why lines cannot be appended to the log; empty if they can."""
     try:
         if log is not None:

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from harmony_proxy.judging.counters import ADDED, ANSWER_TTFT, BUCKETS, GAP, TTFT, Gauges, Tally
+from harmony_proxy.judging.counters import ADDED_LATENCY, ANSWER_TTFT, BUCKETS, GAP, TTFT, Gauges, Tally
 from harmony_proxy.judging.judge_queue import JudgeQueue
 
 _MICROSECONDS = 1_000_000
@@ -31,7 +31,7 @@ _HISTOGRAMS: Mapping[str, tuple[str, str]] = MappingProxyType(
         TTFT: ("harmony_guard_time_to_first_byte_seconds", "Time to the first byte of a response."),
         ANSWER_TTFT: ("harmony_guard_time_to_first_answer_seconds", "Time to the first content other than reasoning."),
         GAP: ("harmony_guard_gap_seconds", "Time between two chunks of a stream."),
-        ADDED: ("harmony_guard_added_seconds", "Time spent on repairs and blocks; zero when observing."),
+        ADDED_LATENCY: ("harmony_guard_added_seconds", "Time spent on repairs and blocks; zero when observing."),
     }
 )
 
@@ -57,9 +57,9 @@ class GuardCollector(Collector):
         for kind, (name, description) in _HISTOGRAMS.items():
             yield _histogram(name, description, counts, kind)
         for name, description, value in (
-            ("harmony_guard_open", "Open exchanges.", self._gauges.open),
-            ("harmony_guard_held", "Responses buffered until they are complete.", self._gauges.held),
-            ("harmony_guard_queued", "Exchanges in the queue of the judge.", self._queue.queued),
+            ("harmony_guard_open", "Open exchanges.", self._gauges.exchanges_open),
+            ("harmony_guard_held", "Responses buffered until they are complete.", self._gauges.responses_buffered),
+            ("harmony_guard_queued", "Exchanges in the queue of the judge.", self._queue.queue_length),
         ):
             yield GaugeMetricFamily(name, description, value=value)
 

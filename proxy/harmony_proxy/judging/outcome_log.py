@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from harmony_conformance.audit.redaction import Excerpts, apply_excerpts, names_in, redact
+from harmony_conformance.audit.redaction import Excerpts, apply_excerpts, function_names, redact
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.recording import write_exchange
 from harmony_conformance.json_value import Json, JsonObject
@@ -36,7 +36,7 @@ def log_line(
     built: BuiltExchange, started: str, applied: Sequence[Result], not_applicable: int, excerpts: Excerpts
 ) -> JsonObject:
     """Return the line of one exchange: with the results of the checks that applied, and how many did not apply."""
-    record = built.kept
+    record = built.record
     line: JsonObject = {
         "kind": "exchange",
         "id": record.id,
@@ -54,10 +54,14 @@ def log_line(
         "seconds": round(record.seconds, 6),
         "judged": built.exchange is not None,
     }
-    if record.repaired or record.blocked or record.left:
-        line["acted"] = {"repaired": {**record.repaired}, "blocked": [*record.blocked], "left": {**record.left}}
+    if record.repair_counts or record.blocked_checks or record.unrepaired_reasons:
+        line["acted"] = {
+            "repaired": {**record.repair_counts},
+            "blocked": [*record.blocked_checks],
+            "left": {**record.unrepaired_reasons},
+        }
     if built.exchange is None:
-        return {**line, "unjudged": built.unjudged}
+        return {**line, "unjudged": built.unjudged_reason}
     others = [result for result in applied if result.outcome is not Outcome.PASS]
     counts = Counter([result.outcome for result in others])
     counts[Outcome.PASS], counts[Outcome.NOT_APPLICABLE] = len(applied) - len(others), not_applicable
@@ -79,7 +83,7 @@ class Samples:
         self._capture = capture
         self._taken: Counter[str] = Counter()
 
-    def take(self, x: Exchange, results: Sequence[Result]) -> JsonObject | None:
+    def select_sample(self, x: Exchange, results: Sequence[Result]) -> JsonObject | None:
         """Return a sample: the recorded exchange without credentials, or its redacted form; None if no sample is needed."""
         failed = [one.check for one in results if one.outcome is Outcome.FAIL and self._taken[one.check] < SAMPLES]
         if self._capture is Excerpts.NONE or not failed:
@@ -116,7 +120,7 @@ def _checks(results: Sequence[Result], outcome: Outcome) -> list[Json]:
 
 def _findings(x: Exchange, results: Sequence[Result], excerpts: Excerpts) -> list[Json]:
     reported = [result for result in results if result.outcome in _REPORTED]
-    names = names_in(x) if reported else frozenset[str]()
+    names = function_names(x) if reported else frozenset[str]()
     return [
         {"check": result.check, **finding_json(apply_excerpts(finding, excerpts, names))}
         for result in reported

@@ -13,16 +13,16 @@ from contextlib import suppress
 from types import EllipsisType
 
 from harmony_proxy.capture.observation import Note, read_note
-from harmony_proxy.capture.recorder import Packed, RecordedExchange, kept
+from harmony_proxy.capture.recorder import PackedExchange, RecordedExchange, decode_packed
 from harmony_proxy.judging.judge_settings import LENGTH_BYTES
 
-Handed = Packed | Note
+QueuedExchange = PackedExchange | Note
 """A finished exchange: from a recorder, or a note of the observer."""
 
 _VERSION = 2  # the version without references to repeated objects: detecting these takes longer than writing them twice
 
 
-def packed(exchanges: Sequence[Handed]) -> tuple[bytes, int]:
+def encode_exchanges(exchanges: Sequence[QueuedExchange]) -> tuple[bytes, int]:
     """Return exchanges as the body of a frame, and their number, without those that cannot be packed."""
     epoch = time.time() - time.perf_counter()
     try:
@@ -32,30 +32,30 @@ def packed(exchanges: Sequence[Handed]) -> tuple[bytes, int]:
         return marshal.dumps((epoch, plain), _VERSION), len(plain)  # pyright: ignore[reportArgumentType]
 
 
-def framed(body: bytes) -> tuple[bytes, bytes]:
+def encode_frame(body: bytes) -> tuple[bytes, bytes]:
     """Return a frame: its length, and its body."""
     return len(body).to_bytes(LENGTH_BYTES), body
 
 
-def unframed(body: bytes) -> list[RecordedExchange | None]:
+def decode_frame(body: bytes) -> list[RecordedExchange | None]:
     """Return the exchanges of a frame body; None for one that cannot be read, such as one with a three-part header."""
     epoch, exchanges = marshal.loads(body)  # noqa: S302 - from the parent process, over a private pipe
     return [_read_or_none(exchange, epoch) for exchange in exchanges]
 
 
-def read(exchange: Handed, epoch: float = 0.0) -> RecordedExchange:
+def decode_exchange(exchange: QueuedExchange, epoch: float = 0.0) -> RecordedExchange:
     """Decode one exchange. `epoch` is the Unix time, in seconds, at which `time.perf_counter` was 0."""
-    return read_note(exchange, epoch) if isinstance(exchange, list) else kept(exchange)
+    return read_note(exchange, epoch) if isinstance(exchange, list) else decode_packed(exchange)
 
 
-def _read_or_none(exchange: Handed, epoch: float) -> RecordedExchange | None:
+def _read_or_none(exchange: QueuedExchange, epoch: float) -> RecordedExchange | None:
     try:
-        return read(exchange, epoch)
+        return decode_exchange(exchange, epoch)
     except Exception:  # noqa: BLE001 - one malformed exchange must not end the judging of others
         return None
 
 
-def _packable(exchange: Handed) -> object | None:
+def _packable(exchange: QueuedExchange) -> object | None:
     with suppress(ValueError):
         plain = _plain(exchange)
         marshal.dumps(plain, _VERSION)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

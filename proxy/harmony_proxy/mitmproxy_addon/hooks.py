@@ -42,24 +42,24 @@ _clock = time.perf_counter
 class _FlowState:
     """The guard of a flow, and the time at which its request was sent."""
 
-    __slots__ = ("guard", "id", "is_closed", "is_ended", "is_held", "is_stopped", "sent", "started")
+    __slots__ = ("guard", "id", "is_buffered", "is_closed", "is_ended", "is_stopped", "sent_at", "started_at")
 
     def __init__(self, guard: Guard, name: str) -> None:
         self.guard, self.id = guard, name
-        self.started, self.sent = time.time(), _clock()
-        self.is_held = self.is_closed = self.is_stopped = self.is_ended = False
+        self.started_at, self.sent_at = time.time(), _clock()
+        self.is_buffered = self.is_closed = self.is_stopped = self.is_ended = False
 
     def now(self) -> float:
         """Return the seconds since the request was sent."""
-        return _clock() - self.sent
+        return _clock() - self.sent_at
 
-    def finish_held(self, body: bytes) -> tuple[ResponseHead | None, bytes]:
+    def finish_buffered(self, body: bytes) -> tuple[ResponseHead | None, bytes]:
         """Return the head and body for the client of a response that was buffered until it was complete."""
         begun = self.now()
         out = self.guard.feed(body, begun) if body else []
         if not self.guard.must_stop:
             out = [*out, *self.guard.close(begun).body]
-        self.guard.recorder.added += self.now() - begun
+        self.guard.recorder.added_seconds += self.now() - begun
         return self.guard.head, b"".join(out)
 
 
@@ -78,7 +78,7 @@ class ConformanceAddon:
         try:
             yield
         except Exception:  # noqa: BLE001 - as above
-            self._queue.problem()
+            self._queue.count_problem()
 
     def __len__(self) -> int:
         return len(self._flows)
@@ -91,7 +91,7 @@ class ConformanceAddon:
         with self._counting_problems():
             self._number += 1
             name = f"{self._run}-{self._number}"
-            guard = Guard(self.rules.policy, request_id=name, actors=self.rules.handlers)
+            guard = Guard(self.rules.policy, request_id=name, handlers=self.rules.handlers)
             state = self._flows[flow.id] = _FlowState(guard, name)
             fields = request.headers.fields
             headers = tuple(guard.request_head(request.method, path, fields))
@@ -109,7 +109,7 @@ class ConformanceAddon:
         """Record the request, which is complete and about to be sent."""
         if (state := self._flows.get(flow.id)) is None:
             return
-        state.sent = _clock()
+        state.sent_at = _clock()
         if not flow.request.stream:
             state.guard.request_body(flow.request.raw_content or b"")
 
@@ -127,14 +127,14 @@ class ConformanceAddon:
         try:
             self._begin(flow, response, state)
         except Exception:  # noqa: BLE001 - as above
-            self._queue.problem()
+            self._queue.count_problem()
             response.stream = self._tee(state)
 
     def response(self, flow: HTTPFlow) -> Awaitable[None] | None:
         """Finish a response that is complete: sent, or buffered."""
         if (state := self._flows.get(flow.id)) is None:
             return None
-        if state.is_held:
+        if state.is_buffered:
             return self._release(flow, state)
         if not state.is_closed:
             state.guard.close(state.now())
@@ -156,7 +156,7 @@ class ConformanceAddon:
         """Enqueue the exchanges that are still open."""
         for state in tuple(self._flows.values()):
             state.guard.abort(End.SHUT_DOWN, "", state.now())
-            self._hand_over(state)
+            self._enqueue(state)
         self._flows.clear()
 
     def _begin(self, flow: HTTPFlow, response: Response, state: _FlowState) -> None:
@@ -167,7 +167,7 @@ class ConformanceAddon:
         if guard.observes:
             response.stream = self._tee(state)
             return
-        state.is_held = head is None
+        state.is_buffered = head is None
         if head is None:
             response.stream = False
             return
@@ -175,10 +175,10 @@ class ConformanceAddon:
         if flow.request.http_version in _HTTP_1:
             # A block closes both connections: without this header the client may send its next request on a closing one.
             response.headers["connection"] = "close"
-        response.stream = self._acting(flow, state)
+        response.stream = self._stream_callback(flow, state)
 
     def _tee(self, state: _FlowState) -> Callable[[bytes], bytes | list[bytes]]:
-        recorder, sent, problem = state.guard.recorder, state.sent, self._queue.problem
+        recorder, sent, problem = state.guard.recorder, state.sent_at, self._queue.count_problem
 
         def tee(data: bytes) -> bytes | list[bytes]:
             try:
@@ -189,7 +189,7 @@ class ConformanceAddon:
 
         return tee
 
-    def _acting(self, flow: HTTPFlow, state: _FlowState) -> Callable[[bytes], list[bytes]]:
+    def _stream_callback(self, flow: HTTPFlow, state: _FlowState) -> Callable[[bytes], list[bytes]]:
         guard = state.guard
 
         def act(data: bytes) -> list[bytes]:
@@ -200,10 +200,10 @@ class ConformanceAddon:
             try:
                 pieces = guard.feed(data, begun) if data else guard.close(begun).body
             except Exception:  # noqa: BLE001 - as above; the guard itself never raises
-                self._queue.problem()
+                self._queue.count_problem()
                 return [data] if data else []
             out = [piece for piece in pieces if piece]
-            guard.recorder.added += state.now() - begun
+            guard.recorder.added_seconds += state.now() - begun
             if guard.must_stop and not state.is_stopped:
                 state.is_stopped = True
                 guard.recorder.abort(End.BLOCKED, "", begun)
@@ -224,7 +224,7 @@ class ConformanceAddon:
         try:
             with self._counting_problems():
                 if response is not None:
-                    head, body = await asyncio.to_thread(state.finish_held, response.raw_content or b"")
+                    head, body = await asyncio.to_thread(state.finish_buffered, response.raw_content or b"")
                     if head is not None:
                         _set_head(flow, response, head)
                         response.raw_content = body
@@ -233,14 +233,14 @@ class ConformanceAddon:
 
     def _finish(self, flow: HTTPFlow) -> None:
         if (state := self._flows.pop(flow.id, None)) is not None:
-            self._hand_over(state)
+            self._enqueue(state)
 
-    def _hand_over(self, state: _FlowState) -> None:
+    def _enqueue(self, state: _FlowState) -> None:
         with self._counting_problems():
             for _ in range(state.guard.problems):
-                self._queue.problem()
+                self._queue.count_problem()
             recorder = state.guard.recorder
-            self._queue.hand_over(recorder.packed(state.id, state.started), recorder.cost)
+            self._queue.enqueue(recorder.pack(state.id, state.started_at), recorder.cost)
 
 
 def abort_server(flow: HTTPFlow) -> bool:

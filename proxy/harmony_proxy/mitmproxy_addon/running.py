@@ -14,19 +14,19 @@ from mitmproxy.tools.dump import DumpMaster
 
 from harmony_conformance.errors import Exit, UsageError
 from harmony_proxy.configuration import Rules
-from harmony_proxy.judging.console import announce, say
-from harmony_proxy.judging.counters import sentence
+from harmony_proxy.judging.console import announce, print_line
+from harmony_proxy.judging.counters import summary_line
 from harmony_proxy.judging.judge_queue import JudgeQueue
 from harmony_proxy.judging.judge_settings import JudgeSettings
 from harmony_proxy.mitmproxy_addon.hooks import ConformanceAddon
 
 
-def watch(upstream: str, host: str, port: int, settings: JudgeSettings, rules: Rules | None = None) -> int:
+def run_mitmproxy(upstream: str, host: str, port: int, settings: JudgeSettings, rules: Rules | None = None) -> int:
     """Run until SIGINT or SIGTERM; then judge the queue, close the log, print the summary."""
     logging.getLogger("mitmproxy").setLevel(logging.CRITICAL)
     split = urlsplit(upstream)
     with tempfile.TemporaryDirectory(prefix="harmony-proxy-") as folder:
-        queue = JudgeQueue(settings, say=say)
+        queue = JudgeQueue(settings, on_message=print_line)
         addon = ConformanceAddon(queue, rules=rules, prefix=split.path)
         queue.start()
         try:
@@ -36,7 +36,7 @@ def watch(upstream: str, host: str, port: int, settings: JudgeSettings, rules: R
         finally:
             addon.shut_down()
             queue.close()
-    say(sentence(queue.tally))
+    print_line(summary_line(queue.tally))
     return Exit.CONFORMS
 
 

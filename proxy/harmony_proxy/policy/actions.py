@@ -17,15 +17,15 @@ from harmony_proxy.policy.policy import Action, FailMode
 class Actions:
     """Actions taken on one response, by check id."""
 
-    repaired: Mapping[str, int] = field(default_factory=lambda: MappingProxyType(dict[str, int]()))
-    blocked: tuple[str, ...] = ()
-    left: Mapping[str, str] = field(default_factory=lambda: MappingProxyType(dict[str, str]()))  # reasons
+    repair_counts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType(dict[str, int]()))
+    blocked_checks: tuple[str, ...] = ()
+    unrepaired_reasons: Mapping[str, str] = field(default_factory=lambda: MappingProxyType(dict[str, str]()))  # reasons
 
     def __bool__(self) -> bool:
-        return bool(self.repaired or self.blocked or self.left)
+        return bool(self.repair_counts or self.blocked_checks or self.unrepaired_reasons)
 
 
-NOTHING_DONE = Actions()
+NO_ACTIONS = Actions()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class RepairedAnswer:
     """Result of repairing a non-streaming response."""
 
     body: bytes | None = None  # decoded; None: unchanged
-    actions: Actions = NOTHING_DONE
+    actions: Actions = NO_ACTIONS
     results: tuple[Result, ...] = ()
 
 
@@ -53,7 +53,7 @@ class StreamRepair(Protocol):
         ...
 
     @property
-    def is_over(self) -> bool:
+    def is_terminated(self) -> bool:
         """True if the response was blocked: nothing more may be sent to the client."""
         ...
 
@@ -63,7 +63,7 @@ class StreamRepair(Protocol):
         ...
 
 
-class OpenStreamRepair(Protocol):
+class StreamRepairFactory(Protocol):
     """Factory of stream repairs."""
 
     def __call__(  # noqa: PLR0913 - the full context of a stream
@@ -82,7 +82,7 @@ class OpenStreamRepair(Protocol):
         ...
 
 
-class RepairAnswer(Protocol):
+class AnswerRepairer(Protocol):
     """Repair of a non-streaming response."""
 
     def __call__(self, x: Exchange, actions: Mapping[str, Action], *, fallback: Action) -> RepairedAnswer:
@@ -94,6 +94,6 @@ class RepairAnswer(Protocol):
 class Handlers:
     """The handlers of streaming and of non-streaming responses, and the ids of the checks that they can repair."""
 
-    stream: OpenStreamRepair
-    whole: RepairAnswer
-    repairs: frozenset[str]
+    open_stream: StreamRepairFactory
+    repair_answer: AnswerRepairer
+    repairable_checks: frozenset[str]

@@ -69,18 +69,20 @@ class Route:
         return not self.actions
 
 
-OBSERVING = Route()
+OBSERVE_ROUTE = Route()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
     """The routes, in order of precedence. A path that matches no route is observed."""
 
-    routes: tuple[Route, ...] = (OBSERVING,)
+    routes: tuple[Route, ...] = (OBSERVE_ROUTE,)
 
     def route(self, path: str) -> Route:
         """Return the first route that matches the path."""
-        return next((route for route in self.routes if route.path == "*" or fnmatchcase(path, route.path)), OBSERVING)
+        return next(
+            (route for route in self.routes if route.path == "*" or fnmatchcase(path, route.path)), OBSERVE_ROUTE
+        )
 
     @property
     def observes(self) -> bool:
@@ -88,7 +90,7 @@ class Policy:
         return all(route.observes for route in self.routes)
 
 
-OBSERVE = Policy()
+OBSERVE_POLICY = Policy()
 
 
 def read_policy(value: Json, *, musts: Collection[str], repairable: Collection[str]) -> Policy:

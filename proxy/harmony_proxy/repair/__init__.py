@@ -11,9 +11,9 @@ from harmony_proxy.repair.stream_repairer import StreamRepairer
 def handlers(*, reasoning_field: str | None = None) -> Handlers:
     """Return the handlers that repair and block. `reasoning_field`: the client's name for the reasoning (`reasoning`, `reasoning_content`); None: unchanged."""
     return Handlers(
-        stream=partial(StreamRepairer, reasoning_field=reasoning_field),
-        whole=partial(repair_answer, reasoning_field=reasoning_field),
-        repairs=frozenset(REPAIRS),
+        open_stream=partial(StreamRepairer, reasoning_field=reasoning_field),
+        repair_answer=partial(repair_answer, reasoning_field=reasoning_field),
+        repairable_checks=frozenset(REPAIRS),
     )
 
 

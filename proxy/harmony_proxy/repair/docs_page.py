@@ -9,11 +9,11 @@ from harmony_proxy.repair.answer.repair_table import REPAIRS
 
 def page() -> str:
     """Return the descriptions of all repairs and the list of unrepairable examples as Markdown tables."""
-    descriptions = [f"| `{check}` | {repair.does} |" for check, repair in REPAIRS.items()]
+    descriptions = [f"| `{check}` | {repair.description} |" for check, repair in REPAIRS.items()]
     exceptions = [
         f"| `{check}` | {name} | {reason} |"
         for check, repair in REPAIRS.items()
-        for name, reason in repair.cannot.items()
+        for name, reason in repair.unrepairable_examples.items()
     ]
     return "\n".join(
         [

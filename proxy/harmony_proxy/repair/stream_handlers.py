@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harmony_conformance.apis.registry import RESPONSES
-from harmony_conformance.checks.responses.views import ENDS
+from harmony_conformance.checks.responses.views import STATUS_BY_FINAL_EVENT
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import Json, at, items, text
+from harmony_conformance.json_value import Json, items, text, value_at
 from harmony_proxy.policy.policy import Action
 from harmony_proxy.repair.answer.action_notes import ActionNotes
-from harmony_proxy.repair.answer.fixes import declared_by
+from harmony_proxy.repair.answer.fixes import declared_functions
 from harmony_proxy.repair.answer.repair_table import REPAIRS
 from harmony_proxy.repair.chat.chat_stream import ChatStream
-from harmony_proxy.repair.responses.responses_stream import STATUS, ResponsesStream
-from harmony_proxy.repair.stream_parts.repair_accounting import FINISH
+from harmony_proxy.repair.responses.responses_stream import STATUS_CHECK, ResponsesStream
+from harmony_proxy.repair.stream_parts.repair_accounting import FINISH_CHECK
 from harmony_proxy.repair.stream_parts.rewriter import StreamRewriter
 from harmony_proxy.repair.stream_parts.stream_judge import StreamJudge
 from harmony_proxy.repair.text.api_dialects import DIALECTS
 
 
-def stream_of(  # noqa: PLR0913 - the settings of a stream
+def create_rewriter(  # noqa: PLR0913 - the settings of a stream
     x: Exchange,
     actions: Mapping[str, Action],
     asking: StreamJudge,
@@ -35,11 +35,11 @@ def stream_of(  # noqa: PLR0913 - the settings of a stream
     repairs = actions.keys() & REPAIRS.keys()
     if x.api == RESPONSES.name and repairs:
         return ResponsesStream(
-            declared_by(x),
+            declared_functions(x),
             asking,
             notes,
             body=x.request.body,
-            mends_status=actions.get(STATUS) is Action.REPAIR,
+            repairs_status=actions.get(STATUS_CHECK) is Action.REPAIR,
             keeps_bytes=keeps_bytes,
         )
     dialect = DIALECTS.get(x.api)
@@ -47,18 +47,18 @@ def stream_of(  # noqa: PLR0913 - the settings of a stream
         return None
     return ChatStream(
         dialect,
-        declared_by(x),
+        declared_functions(x),
         asking,
         notes,
         body=x.request.body,
         reasoning_field=reasoning_field,
-        mends_finish=actions.get(FINISH) is Action.REPAIR,
+        repairs_finish=actions.get(FINISH_CHECK) is Action.REPAIR,
         keeps_bytes=keeps_bytes,
     )
 
 
-def says_it_ends(value: Json) -> bool:
+def is_final_event(value: Json) -> bool:
     """Return True if this event completes the answer, for APIs whose answers are only blocked."""
-    is_last = at(value, "generated_text") is not None or at(value, "done") is True
-    has_reason = any(at(choice, "finish_reason") is not None for choice in items(at(value, "choices")))
-    return is_last or has_reason or text(at(value, "type")) in ENDS
+    is_last = value_at(value, "generated_text") is not None or value_at(value, "done") is True
+    has_reason = any(value_at(choice, "finish_reason") is not None for choice in items(value_at(value, "choices")))
+    return is_last or has_reason or text(value_at(value, "type")) in STATUS_BY_FINAL_EVENT

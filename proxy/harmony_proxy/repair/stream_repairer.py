@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 
 from harmony_conformance.apis.api import Framing
-from harmony_conformance.apis.registry import api_named
+from harmony_conformance.apis.registry import find_api
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.transport.messages import Request, Response
 from harmony_proxy.guard.error_responses import (
@@ -26,19 +26,19 @@ from harmony_proxy.policy.actions import Actions
 from harmony_proxy.policy.policy import Action, FailMode
 from harmony_proxy.repair.answer.action_notes import ActionNotes
 from harmony_proxy.repair.answer.repair_table import NO_REPAIR, REPAIRS
-from harmony_proxy.repair.responses.repeated_texts import stand_beside
-from harmony_proxy.repair.stream_handlers import says_it_ends, stream_of
+from harmony_proxy.repair.responses.repeated_texts import has_permanent_finding
+from harmony_proxy.repair.stream_handlers import create_rewriter, is_final_event
 from harmony_proxy.repair.stream_parts.emitted_history import EmittedHistory
 from harmony_proxy.repair.stream_parts.event_splitter import LineSplitter, RawEvent, Splitter, SseSplitter
 from harmony_proxy.repair.stream_parts.event_templates import EventTemplates
 from harmony_proxy.repair.stream_parts.hold_buffer import HOLD_LIMIT, HoldBuffer, joined
-from harmony_proxy.repair.stream_parts.repair_accounting import FINISH, TOO_LATE, RepairAccount
-from harmony_proxy.repair.stream_parts.rewriter import Place, StreamRewriter
+from harmony_proxy.repair.stream_parts.repair_accounting import FINISH_CHECK, TOO_LATE, RepairAccount
+from harmony_proxy.repair.stream_parts.rewriter import StreamRewriter, TextKey
 from harmony_proxy.repair.stream_parts.stream_judge import PROBES, StreamJudge
 from harmony_proxy.repair.stream_parts.text_tracker import Status
 from harmony_proxy.repair.text.leaked_text_parser import NoDestinationError
 
-TEXTS = frozenset(
+STREAM_CHECKS = frozenset(
     {
         "channels.no_marker_leak",
         "channels.no_channel_words",
@@ -67,33 +67,35 @@ class StreamRepairer:
         fail: FailMode = FailMode.OPEN,
         reasoning_field: str | None = None,
     ) -> None:
-        self.is_over = False
+        self.is_terminated = False
         x = Exchange(id=request_id, request=request, response=response, api=api)
         active = {check for check, action in actions.items() if action is not Action.OBSERVE}
         self._api, self._id = api, request_id
-        self._is_closed = fail is FailMode.CLOSED
+        self._is_fail_closed = fail is FailMode.CLOSED
         self._drops_unexamined = False
         self._is_answer = response.is_success
         self._actions, self._fallback, self._limit = actions, fallback, limit
-        self._is_lines = api_named(api).framing is Framing.LINES and response.is_line_stream
+        self._is_lines = find_api(api).framing is Framing.LINES and response.is_line_stream
         self._splitter: Splitter = LineSplitter(limit=limit) if self._is_lines else SseSplitter(limit=limit)
-        self._stream_checks = active & TEXTS
-        self._blocking = frozenset(one for one in active if Action.BLOCK in (fallback, actions[one]))
+        self._stream_checks = active & STREAM_CHECKS
+        self._blockable_checks = frozenset(one for one in active if Action.BLOCK in (fallback, actions[one]))
         self._judge = StreamJudge(x, is_lines=self._is_lines)
         self._notes = ActionNotes()
         self._templates = EventTemplates()
         repairable = {check for check in active & REPAIRS.keys() if actions[check] is Action.REPAIR}
         self._accounting = RepairAccount(self._judge, self._notes, repairable)
-        self._handler = stream_of(
+        self._handler = create_rewriter(
             x,
             {check: actions[check] for check in active},
             self._judge,
             self._notes,
-            keeps_bytes=bool(self._blocking),
+            keeps_bytes=bool(self._blockable_checks),
             reasoning_field=reasoning_field,
         )
-        self._unrepaired = repairable & {FINISH} if self._handler is None and response.is_success else frozenset[str]()
-        self._history = EmittedHistory(None, keeps_bytes=bool(self._blocking or self._unrepaired))
+        self._unrepairable_checks = (
+            repairable & {FINISH_CHECK} if self._handler is None and response.is_success else frozenset[str]()
+        )
+        self._history = EmittedHistory(None, keeps_bytes=bool(self._blockable_checks or self._unrepairable_checks))
         self._buffered = HoldBuffer(limit=limit)
         self._size = 0
         self._choices: set[int] = set()
@@ -104,7 +106,7 @@ class StreamRepairer:
     @property
     def actions(self) -> Actions:
         """Return the actions so far."""
-        return self._notes.acted(self._blocking_checks)
+        return self._notes.to_actions(self._blocking_checks)
 
     @property
     def _number(self) -> int:
@@ -112,21 +114,21 @@ class StreamRepairer:
 
     def feed(self, data: bytes) -> list[bytes]:
         """Process more bytes of the body, and return the bytes to send now."""
-        if self.is_over or not data:
+        if self.is_terminated or not data:
             return []
         if self._passes_all:
             return [data]
         self._size += len(data)
-        if self._splitter.is_between and self._size <= self._limit and self._matches_template(data):
+        if self._splitter.is_at_boundary and self._size <= self._limit and self._matches_template(data):
             return [data]
         out = [one for piece in self._splitter.feed(data) for one in self._take(piece)]
-        if self._splitter.is_lost or self._size > self._limit:
+        if self._splitter.is_over_limit or self._size > self._limit:
             out += self._give_up(f"the answer is larger than the limit of {self._limit} bytes")
         return joined(out)
 
     def close(self) -> list[bytes]:
         """Process the end of the answer, and return the remaining bytes to send."""
-        if self.is_over or self._passes_all:
+        if self.is_terminated or self._passes_all:
             return []
         last, rest = self._splitter.last(), self._splitter.rest()
         is_read = last is not None and (last.value is not None or last.is_done)
@@ -137,7 +139,7 @@ class StreamRepairer:
             out = self._reject_unreadable(last)
         out += [*self._finish(), *self._flush()]
         self._record_unrepaired()
-        if self.is_over:
+        if self.is_terminated:
             return joined(out)
         data = b"".join([*out, self._splitter.rest()])
         is_open = is_read and (self._is_lines or data.endswith(rest + self._splitter.end))
@@ -148,12 +150,12 @@ class StreamRepairer:
 
         Buffered events are emitted, rewritten where they leak, or withheld, as `fail` requires. An incomplete event is dropped.
         """
-        if self.is_over:
+        if self.is_terminated:
             return []
-        self._drops_unexamined = self._is_closed
+        self._drops_unexamined = self._is_fail_closed
         out = [] if self._passes_all else [*self._resolve(is_last=True), *self._flush()]
         self._record_unrepaired()
-        if not self.is_over:
+        if not self.is_terminated:
             message = f"The server broke off its answer (request {self._id})"
             out.append(error_event(self._api, BROKEN_OFF, message, number=self._number))
         return joined(out)
@@ -161,8 +163,8 @@ class StreamRepairer:
     # buffering
 
     def _take(self, piece: RawEvent) -> list[bytes]:
-        if self.is_over or self._passes_all:
-            return [] if self.is_over else [piece.raw]
+        if self.is_terminated or self._passes_all:
+            return [] if self.is_terminated else [piece.raw]
         handler = self._handler
         if handler is not None and self._matches_template(piece.raw):
             return [piece.raw]
@@ -172,7 +174,7 @@ class StreamRepairer:
             return self._take_plain(piece)
         piece.parts = handler.parts(piece)
         if not self._buffered.pieces and not piece.is_done and self._passes(handler, piece):
-            handler.passed(piece)
+            handler.record_emitted(piece)
             if len(piece.parts) == 1:
                 handler.learn(piece, self._templates)
             return [piece.raw]
@@ -188,23 +190,23 @@ class StreamRepairer:
         if handler.announces(piece) and not self._buffered.is_full:
             return []
         is_complete = bool(self._choices) and self._choices == self._finished_choices
-        waits = handler.ends_with_choices and self._blocking and is_complete
+        waits = handler.ends_with_choices and self._blockable_checks and is_complete
         return [] if waits else self._resolve(is_last=False)
 
     def _matches_template(self, raw: bytes) -> bool:
         """Record an event as emitted, and return True, if it matches the template of an earlier event and its text is safe."""
         handler = self._handler
-        if handler is None or self._buffered.pieces or handler.is_at_work:
+        if handler is None or self._buffered.pieces or handler.is_rewriting:
             return False
         fit = self._templates.fit(raw)
-        if fit is None or not fit[0].tracked.passes(fit[1]):
+        if fit is None or not fit[0].tracker.pass_if_safe(fit[1]):
             return False
         handler.grow(raw, fit[0].key, fit[1], fit[2])
         return True
 
     def _take_plain(self, piece: RawEvent) -> list[bytes]:
         """Process an event of an answer that is only blocked. Its last event is buffered until the whole answer was judged."""
-        if not (piece.is_done or self._buffered.pieces or (self._blocking and says_it_ends(piece.value))):
+        if not (piece.is_done or self._buffered.pieces or (self._blockable_checks and is_final_event(piece.value))):
             self._history.add(piece.raw, ())
             return [piece.raw]
         self._buffer_event(piece)
@@ -214,24 +216,25 @@ class StreamRepairer:
 
     def _reject_unreadable(self, piece: RawEvent) -> list[bytes]:
         """End the answer at an unreadable event, if the policy says `fail = "closed"`."""
-        if not (piece.is_unread and self._is_answer):
+        if not (piece.is_unreadable and self._is_answer):
             return []
-        self._notes.leave(("*",), "an event that is not a JSON object")
-        return self._unexamined() if self._is_closed else []
+        self._notes.record_unrepaired(("*",), "an event that is not a JSON object")
+        return self._unexamined() if self._is_fail_closed else []
 
     def _buffer_event(self, piece: RawEvent) -> None:
-        self._accounting.came(piece)
+        self._accounting.record_event(piece)
         handler = self._handler
-        is_suspect = handler is not None and handler.is_suspect(piece)
-        is_odd = handler.is_odd if handler is not None and handler.declared else None
-        self._buffered.add(piece, is_odd, is_suspect=is_suspect)
+        is_suspect = handler is not None and handler.must_be_judged(piece)
+        is_odd = handler.is_unexpected_call if handler is not None and handler.declared_functions else None
+        self._buffered.add(piece, is_odd, must_be_judged=is_suspect)
 
     def _passes(self, handler: StreamRewriter, piece: RawEvent) -> bool:
         """Return True if an event has only text that cannot be part of a leak."""
-        if handler.is_at_work or handler.announces(piece) or handler.is_end(piece) or handler.is_suspect(piece):
+        if handler.is_rewriting or handler.announces(piece) or handler.is_end(piece) or handler.must_be_judged(piece):
             return False
         return all(
-            handler.is_plain(part) and all(tracked.passes(fragment) for tracked, fragment in handler.texts_of(part))
+            handler.is_plain(part)
+            and all(tracked.pass_if_safe(fragment) for tracked, fragment in handler.texts_of(part))
             for part in piece.parts
         )
 
@@ -242,39 +245,42 @@ class StreamRepairer:
             return self._release_or_drop()
         statuses = {place: tracked.status() for place, tracked in handler.texts.items()}
         unclear = [place for place, status in statuses.items() if status is not Status.CLEAR]
-        is_odd = self._buffered.is_odd and not handler.cleans_names
-        if not is_odd and not unclear and not self._buffered.is_suspect:
+        is_odd = self._buffered.has_unexpected_call and not handler.cleans_names
+        if not is_odd and not unclear and not self._buffered.must_be_judged:
             return self._release()
         is_over = not all(map(self._may_grow, unclear))
-        if is_odd or is_last or is_over or self._buffered.is_suspect or Status.READY in statuses.values():
-            if not (is_last or self._judge.may_ask(self._size)):
+        if is_odd or is_last or is_over or self._buffered.must_be_judged or Status.READY in statuses.values():
+            if not (is_last or self._judge.may_read_again(self._size)):
                 return self._no_verdict() if self._buffered.is_full else []
-            findings = self._judge.fails(handler.went, self._buffered.pieces, self._stream_checks)
+            findings = self._judge.find_failures(handler.emission, self._buffered.pieces, self._stream_checks)
             growing = (tracked for place, tracked in handler.texts.items() if self._may_grow(place))
-            undecided = (tracked for tracked in growing if not tracked.is_read and tracked.unsent)
-            if not findings and (is_last or not any(tracked.goes_on for tracked in undecided)):
+            undecided = (tracked for tracked in growing if not tracked.is_resolved and tracked.pending)
+            if not findings and (is_last or not any(tracked.can_become_leak for tracked in undecided)):
                 return self._release_or_drop()
-            if not (is_odd := is_odd or (self._buffered.is_suspect and stand_beside(findings))) and not unclear:
+            if (
+                not (is_odd := is_odd or (self._buffered.must_be_judged and has_permanent_finding(findings)))
+                and not unclear
+            ):
                 return self._release()
             ready = (place for place, status in statuses.items() if status is Status.READY and self._may_grow(place))
             more = (handler.probe(place, fragment) for place in ready for fragment in PROBES)
-            probes = chain(handler.further() if is_over else (), more)
+            probes = chain(handler.next_text_events() if is_over else (), more)
             if not (is_last or is_odd):
-                findings = self._judge.final(findings, handler.went, self._buffered.pieces, probes)
+                findings = self._judge.filter_final(findings, handler.emission, self._buffered.pieces, probes)
             if findings:
-                return self._act(handler, findings, handler.concerned(statuses, findings), is_last=is_last)
+                return self._act(handler, findings, handler.restrict_to_findings(statuses, findings), is_last=is_last)
         return self._no_verdict() if self._buffered.is_full else []
 
-    def _may_grow(self, place: Place) -> bool:
+    def _may_grow(self, place: TextKey) -> bool:
         return place[0] not in self._finished_choices
 
     def _no_verdict(self) -> list[bytes]:
         """Emit the buffered events and stop tracking their texts; end the answer if the policy says `fail = "closed"`."""
-        self._notes.leave(self._stream_checks, f"no verdict within {HOLD_LIMIT} bytes")
-        if self._is_closed:
+        self._notes.record_unrepaired(self._stream_checks, f"no verdict within {HOLD_LIMIT} bytes")
+        if self._is_fail_closed:
             return self._unexamined()
         for tracked in self._handler.texts.values() if self._handler is not None else ():
-            tracked.is_given_up = tracked.is_given_up or (tracked.reader is None and bool(tracked.unsent))
+            tracked.is_ignored = tracked.is_ignored or (tracked.parser is None and bool(tracked.pending))
         return self._release()
 
     def _release_or_drop(self) -> list[bytes]:
@@ -282,21 +288,21 @@ class StreamRepairer:
         if not (self._drops_unexamined and self._buffered.pieces):
             return self._release()
         self._buffered.take()
-        self._notes.leave(("*",), "the answer broke off before it was examined completely")
+        self._notes.record_unrepaired(("*",), "the answer broke off before it was examined completely")
         return []
 
     # output
 
     def _act(
-        self, handler: StreamRewriter, findings: Collection[str], statuses: Mapping[Place, Status], *, is_last: bool
+        self, handler: StreamRewriter, findings: Collection[str], statuses: Mapping[TextKey, Status], *, is_last: bool
     ) -> list[bytes]:
         """Repair or block failures. A repair is judged before it is emitted."""
         if blocking := [check for check in findings if self._actions[check] is Action.BLOCK]:
             return self._block(blocking)
-        pieces, roll_back, repaired = self._buffered.pieces, handler.saved(), dict(self._notes.repaired)
+        pieces, roll_back, repaired = self._buffered.pieces, handler.create_rollback(), dict(self._notes.repair_counts)
         errors = [piece for piece in pieces if piece.is_error]  # errors are not rewritten
-        snapshot = self._accounting.before(handler.went, pieces)
-        handler.is_trying = True
+        snapshot = self._accounting.snapshot(handler.emission, pieces)
+        handler.can_roll_back = True
         try:
             handler.begin(statuses)
             is_all = is_last and not self._drops_unexamined
@@ -307,20 +313,20 @@ class StreamRepairer:
             unrepaired = NO_REPAIR if b"".join(out) == b"".join(piece.raw for piece in pieces) else TOO_LATE
             reason = handler.problem or (unrepaired if Status.READY in statuses.values() or errors else _NO_NAME)
             is_blocked = handler.problem and self._fallback is Action.BLOCK
-            if not is_blocked and not self._judge.fails(handler.went, errors, findings):
+            if not is_blocked and not self._judge.find_failures(handler.emission, errors, findings):
                 self._notes.count(findings)
-                self._accounting.begin(snapshot)
+                self._accounting.start(snapshot)
                 return out
         finally:
-            handler.is_trying = False
-        self._notes.repaired = repaired
+            handler.can_roll_back = False
+        self._notes.repair_counts = repaired
         self._buffered.put_back(pieces)
         roll_back()
         handler.forget(statuses)
-        self._notes.leave(findings, reason)
+        self._notes.record_unrepaired(findings, reason)
         return self._block(findings) if self._fallback is Action.BLOCK else self._release()
 
-    def _waiting_choices(self, handler: StreamRewriter, statuses: Mapping[Place, Status]) -> frozenset[int]:
+    def _waiting_choices(self, handler: StreamRewriter, statuses: Mapping[TextKey, Status]) -> frozenset[int]:
         """Return the choices without a verdict: they stay buffered while another choice is rewritten."""
         choices = {status: {place[0] for place, one in statuses.items() if one is status} for status in Status}
         waiting = choices[Status.OPEN] - choices[Status.READY] - self._finished_choices
@@ -333,64 +339,67 @@ class StreamRepairer:
             for piece in pieces:
                 self._history.add(piece.raw, ())
             return [piece.raw for piece in pieces]
-        out = [one for piece in pieces for one in handler.tell(piece)]
+        out = [one for piece in pieces for one in handler.rewrite_event(piece)]
         for place, tracked in handler.texts.items():
-            if tracked.unsent and place[0] not in waiting:
-                tracked.settle()
-        return out if not handler.problem or handler.is_trying else self._with_problem(handler, out)
+            if tracked.pending and place[0] not in waiting:
+                tracked.mark_emitted()
+        return out if not handler.problem or handler.can_roll_back else self._with_problem(handler, out)
 
     def _with_problem(self, handler: StreamRewriter, out: list[bytes]) -> list[bytes]:
         """Return `out`, in which text after a leak could not be rewritten, or block the answer."""
-        self._notes.leave(self._stream_checks, handler.problem)
+        self._notes.record_unrepaired(self._stream_checks, handler.problem)
         if self._fallback is not Action.BLOCK:
             return out
-        failing = self._judge.fails(handler.went, (), self._stream_checks)
-        return self._block(failing or self._notes.repaired.keys() & self._stream_checks)
+        failing = self._judge.find_failures(handler.emission, (), self._stream_checks)
+        return self._block(failing or self._notes.repair_counts.keys() & self._stream_checks)
 
     def _finish(self) -> list[bytes]:
         """Judge the complete answer, and emit or block its end."""
         number, out = self._number, self._resolve(is_last=True)  # number of the next event if the buffer is dropped
-        if self.is_over or not self._blocking:
+        if self.is_terminated or not self._blockable_checks:
             return out
-        emission = self._history if self._handler is None else self._handler.went
-        failing = self._judge.fails_whole(emission, self._buffered.pieces, self._blocking)
+        emission = self._history if self._handler is None else self._handler.emission
+        failing = self._judge.failing_checks_of_stream(emission, self._buffered.pieces, self._blockable_checks)
         return self._block(failing, number) if failing else out
 
     def _record_unrepaired(self) -> None:
         """Record the repairable checks that still fail."""
-        if self.is_over or self._passes_all:
+        if self.is_terminated or self._passes_all:
             return
         if self._handler is not None:
             self._accounting.close(self._handler)
-        elif self._unrepaired:
+        elif self._unrepairable_checks:
             reason = f"answers of the API {self._api} are not repaired"
-            self._notes.leave(self._judge.fails_whole(self._history, self._buffered.pieces, self._unrepaired), reason)
+            self._notes.record_unrepaired(
+                self._judge.failing_checks_of_stream(self._history, self._buffered.pieces, self._unrepairable_checks),
+                reason,
+            )
 
     def _flush(self) -> Iterable[bytes]:
         """Return the text that parsers still buffer if the stream ends without a finish reason."""
-        if self._handler is None or self.is_over:
+        if self._handler is None or self.is_terminated:
             return ()
         rest = self._handler.rest()
         return self._with_problem(self._handler, rest) if self._handler.problem else rest
 
     def _block(self, checks: Collection[str], number: int | None = None) -> list[bytes]:
         self._blocking_checks = tuple(sorted(checks))
-        self.is_over = True
+        self.is_terminated = True
         self._buffered.take()
         message = blocked_message(self._blocking_checks, self._id)
         return [error_event(self._api, BLOCKED, message, number=self._number if number is None else number)]
 
     def _unexamined(self) -> list[bytes]:
-        self.is_over = True
+        self.is_terminated = True
         self._buffered.take()
         return [error_event(self._api, NOT_EXAMINED, unexamined_message(self._id), number=self._number)]
 
     def _give_up(self, reason: str) -> list[bytes]:
         """Stop examining: emit the buffered events, and pass all further bytes."""
-        if self.is_over:
+        if self.is_terminated:
             return []
-        self._notes.leave(self._stream_checks | self._blocking, reason)
-        if self._is_closed:
+        self._notes.record_unrepaired(self._stream_checks | self._blockable_checks, reason)
+        if self._is_fail_closed:
             return self._unexamined()
         out = [*self._release(), *self._flush(), self._splitter.rest()]
         self._passes_all = True

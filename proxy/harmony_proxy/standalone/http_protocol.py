@@ -12,9 +12,9 @@ import httptools
 from uvicorn.protocols.http.flow_control import service_unavailable
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from harmony_proxy.capture.observation import LEFT, Message
+from harmony_proxy.capture.observation import CONNECTION_KEY, Message
 from harmony_proxy.capture.recorder import End
-from harmony_proxy.standalone.request_body import LOOK_SECONDS
+from harmony_proxy.standalone.request_body import DISCONNECT_POLL_SECONDS
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
@@ -34,7 +34,7 @@ Refusing = Callable[[int, End, str], None]
 _Answer = tuple[str, bytes]  # status line and body
 
 
-class _UntilClosed(RequestResponseCycle):
+class _CloseDelimitedCycle(RequestResponseCycle):
     """A response in HTTP/1.0, which has no chunked encoding: without a length, it ends with the connection."""
 
     _is_open_ended = False
@@ -60,8 +60,8 @@ class _Connection(HttpToolsProtocol):
     _received = _size = 0
     _timer: asyncio.TimerHandle | None = None
     _look: asyncio.TimerHandle | None = None
-    _served: RequestResponseCycle | None = None
-    _last: _Answer | None = None  # ends the connection after the responses to earlier requests
+    _active_cycle: RequestResponseCycle | None = None
+    _final_answer: _Answer | None = None  # ends the connection after the responses to earlier requests
     refusing: Refusing | None = None
     fault = ""
 
@@ -73,13 +73,17 @@ class _Connection(HttpToolsProtocol):
         self._stop_waiting()
         if self._look is not None:
             self._look.cancel()
-        if self._served is not None and self._served is not self.cycle and not self._served.response_complete:
-            self._served.disconnected = True  # uvicorn reports it only to the request that came last
-            self._served.message_event.set()
+        if (
+            self._active_cycle is not None
+            and self._active_cycle is not self.cycle
+            and not self._active_cycle.response_complete
+        ):
+            self._active_cycle.disconnected = True  # uvicorn reports it only to the request that came last
+            self._active_cycle.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._last is not None:
+        if self._final_answer is not None:
             return
         self._unset_keepalive_if_required()
         try:
@@ -105,7 +109,7 @@ class _Connection(HttpToolsProtocol):
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if self._is_in_head or cycle is None or not cycle.more_body:
             self._refuse(_MALFORMED, End.MALFORMED, why)
-        elif cycle is not self._served:  # pipelined, and not passed to the application yet
+        elif cycle is not self._active_cycle:  # pipelined, and not passed to the application yet
             self.pipeline.popleft()
             self._refuse(_MALFORMED, End.MALFORMED, why)
         else:
@@ -149,16 +153,16 @@ class _Connection(HttpToolsProtocol):
         self._stop_waiting()
         if self._size > HEAD_BYTES:
             raise ValueError  # the parser wraps it: see `_refuse_unparsable`
-        cast("dict[str, object]", self.scope)[LEFT] = self
+        cast("dict[str, object]", self.scope)[CONNECTION_KEY] = self
         super().on_headers_complete()
         self._is_upgrading = self.parser.should_upgrade()
         if self.parser.get_http_version() == "1.0":
-            self.cycle.__class__ = _UntilClosed
+            self.cycle.__class__ = _CloseDelimitedCycle
         if self.pipeline and self._look is None:
             self._watch_client()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self._served = cycle
+        self._active_cycle = cycle
         if app is service_unavailable:
             self._report(503, End.REFUSED, "too many connections")
         super()._start_asgi_task(cycle, app)
@@ -166,7 +170,7 @@ class _Connection(HttpToolsProtocol):
     def _watch_client(self) -> None:
         """Poll for a disconnect: while requests are pipelined, nothing is read from the client."""
         waits = bool(self.pipeline) and not self.has_left()
-        self._look = self.loop.call_later(LOOK_SECONDS, self._watch_client) if waits else None
+        self._look = self.loop.call_later(DISCONNECT_POLL_SECONDS, self._watch_client) if waits else None
 
     def has_left(self) -> bool:
         """Return True if the client has left, and close the connection. Unread data does not hide it on Linux."""
@@ -184,8 +188,8 @@ class _Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         is_last = not self.pipeline
         super().on_response_complete()
-        if self._last is not None and is_last:
-            self._answer_and_close(self._last)
+        if self._final_answer is not None and is_last:
+            self._answer_and_close(self._final_answer)
         elif self.cycle.response_complete and self.cycle.more_body:
             # The client is still sending: unless its body is read, it may never read the response. Limited in time.
             self._timer = self.loop.call_later(LINGER_SECONDS, self._close)
@@ -218,10 +222,10 @@ class _Connection(HttpToolsProtocol):
         """Refuse a request before it reaches the application. Close the connection after the responses to earlier requests."""
         self._stop_waiting()
         self._report(int(answer[0][:3]), end, why)
-        if self._served is None or self._served.response_complete:
+        if self._active_cycle is None or self._active_cycle.response_complete:
             self._answer_and_close(answer)
         else:
-            self._last = answer
+            self._final_answer = answer
 
     def _report(self, status: int, end: End, why: str) -> None:
         if self.refusing is not None:
@@ -239,7 +243,7 @@ class _Connection(HttpToolsProtocol):
         self.transport.close()
 
 
-def connections(refusing: Refusing | None) -> type[asyncio.Protocol]:
+def connection_class(refusing: Refusing | None) -> type[asyncio.Protocol]:
     """Return the protocol class of client connections, which reports refusals to the callback."""
     callback = staticmethod(refusing) if refusing is not None else None
     return type("_ReportingConnection", (_Connection,), {"refusing": callback})

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from harmony_proxy.capture.observation import ClientConnection, Receive
 
 _ROOM = 64 * 1024  # bytes that are buffered for the upstream before no more are read from the client
-LOOK_SECONDS = 0.5
+DISCONNECT_POLL_SECONDS = 0.5
 """Interval of the checks whether a client has left from which nothing is read."""
 _MORE = 4 * 1024 * 1024  # bytes that each such check reads, out of the reserve: as many as system buffers may hold
 
@@ -45,13 +45,13 @@ class Reserve:
     def __init__(self, size: int) -> None:
         self._left = size
 
-    def lent(self, most: int) -> int:
+    def reserve(self, most: int) -> int:
         """Reserve up to `most` bytes, and return the number; 0 if the space is used up."""
         size = min(most, self._left)
         self._left -= size
         return size
 
-    def returned(self, size: int) -> None:
+    def release(self, size: int) -> None:
         """Free reserved bytes."""
         self._left += size
 
@@ -63,10 +63,10 @@ class Upload:
         self.is_whole = False  # true if the client has sent all of the body
         self.size = 0  # the number of bytes so far
         self._receive, self._limits, self._client, self._reserve = receive, limits, client, reserve
-        self._room, self._untaken = _ROOM, 0.0
+        self._room, self._stalled_seconds = _ROOM, 0.0
         self._parts: deque[bytes] = deque()
         self._waiting, self._patience = 0, limits.body_seconds
-        self._has_come = asyncio.Event()
+        self._data_arrived = asyncio.Event()
         self._has_room = asyncio.Event()
 
     async def begin(self) -> bytes | None:
@@ -94,7 +94,7 @@ class Upload:
                     await self._wait_for_room()
                 await self._take()
         finally:
-            self._reserve.returned(self._room - _ROOM)
+            self._reserve.release(self._room - _ROOM)
             self._room = _ROOM
         while (await self._receive())["type"] != "http.disconnect":
             pass
@@ -108,15 +108,15 @@ class Upload:
         while self._waiting >= self._room:
             self._has_room.clear()
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(DISCONNECT_POLL_SECONDS):
                     await self._has_room.wait()
                     continue
             if self._client.has_left():
                 raise ClientDisconnectError
-            self._untaken += LOOK_SECONDS
-            if self._untaken >= self._limits.idle_seconds:
+            self._stalled_seconds += DISCONNECT_POLL_SECONDS
+            if self._stalled_seconds >= self._limits.idle_seconds:
                 raise TimeoutError
-            self._room += self._reserve.lent(_MORE)
+            self._room += self._reserve.reserve(_MORE)
 
     async def parts(self) -> AsyncIterator[bytes]:
         """Yield the parts of the body. A truncated body never ends, so that it cannot look complete."""
@@ -124,13 +124,13 @@ class Upload:
             while self._parts:
                 part = self._parts.popleft()
                 self._waiting -= len(part)
-                self._untaken = 0.0
+                self._stalled_seconds = 0.0
                 self._has_room.set()
                 yield part
             if self.is_whole:
                 return
-            self._has_come.clear()
-            await self._has_come.wait()
+            self._data_arrived.clear()
+            await self._data_arrived.wait()
 
     async def _take(self) -> None:
         clock = asyncio.get_running_loop().time
@@ -152,7 +152,7 @@ class Upload:
             self._waiting += len(part)
         self.is_whole = not message.get("more_body", False)
         if part or self.is_whole:
-            self._has_come.set()
+            self._data_arrived.set()
 
 
 def too_large(most: int) -> UploadRefusedError:

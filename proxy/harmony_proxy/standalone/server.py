@@ -16,12 +16,12 @@ import uvicorn
 
 from harmony_conformance.errors import Exit, UsageError
 from harmony_proxy.asgi.guard import HarmonyGuard
-from harmony_proxy.configuration import Rules, listening_on
-from harmony_proxy.judging.console import announce, say
-from harmony_proxy.judging.counters import sentence
+from harmony_proxy.configuration import Rules, create_listening_socket
+from harmony_proxy.judging.console import announce, print_line
+from harmony_proxy.judging.counters import summary_line
 from harmony_proxy.judging.judge_queue import JudgeQueue
 from harmony_proxy.judging.judge_settings import JudgeSettings
-from harmony_proxy.standalone.http_protocol import connections
+from harmony_proxy.standalone.http_protocol import connection_class
 from harmony_proxy.standalone.request_body import Limits
 from harmony_proxy.standalone.upstream import Upstream
 
@@ -30,7 +30,7 @@ _KEEP_ALIVE_SECONDS = 60
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standalone:
+class StandaloneSettings:
     """Settings of the standalone proxy. `drain` is the time limit in seconds for open requests at shutdown."""
 
     upstream: str
@@ -76,15 +76,15 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-def serve(settings: Standalone) -> int:
+def serve(settings: StandaloneSettings) -> int:
     """Run until SIGINT or SIGTERM. Then stop listening, wait for open requests at most `drain` seconds, judge the queue.
 
     Raises:
         UsageError: the address cannot be listened on.
     """
-    queue = JudgeQueue(settings.judging, say=say)
-    guard = HarmonyGuard(Upstream(settings.upstream, limits=settings.limits), policy=settings.rules, handing=queue)
-    with listening_on(settings.host, settings.port) as listening:
+    queue = JudgeQueue(settings.judging, on_message=print_line)
+    guard = HarmonyGuard(Upstream(settings.upstream, limits=settings.limits), policy=settings.rules, queue=queue)
+    with create_listening_socket(settings.host, settings.port) as listening:
         stop_metrics = _metrics(settings.metrics, guard)
         host, port = listening.getsockname()[:2]
         server = _Server(config(guard, settings.drain), lambda: announce(host, port, settings.upstream))
@@ -98,7 +98,7 @@ def serve(settings: Standalone) -> int:
         finally:
             stop_metrics()
             queue.close()
-    say(sentence(queue.tally))
+    print_line(summary_line(queue.tally))
     return Exit.CONFORMS
 
 
@@ -106,7 +106,7 @@ def config(guard: HarmonyGuard, drain: float) -> uvicorn.Config:
     """Return the configuration of uvicorn. Refused requests are reported to `guard.refused`, if it exists."""
     return uvicorn.Config(
         guard,
-        http=connections(getattr(guard, "refused", None)),
+        http=connection_class(getattr(guard, "refused", None)),
         ws="none",
         lifespan="on",
         log_level="critical",
@@ -126,7 +126,7 @@ def _metrics(address: tuple[str, int] | None, guard: HarmonyGuard) -> Callable[[
     from harmony_proxy.judging.metrics import serve_metrics  # noqa: PLC0415 - only if metrics are served
 
     try:
-        return serve_metrics(address, guard.handing, guard.gauges)
+        return serve_metrics(address, guard.queue, guard.gauges)
     except OSError as problem:
         raise UsageError(f"--metrics {address[0]}:{address[1]}: {problem.strerror}") from None
 

@@ -21,7 +21,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from harmony_conformance.json_value import dumps
-from harmony_proxy.capture.observation import ENDED, LEFT, Message, Receive, Scope, Send
+from harmony_proxy.capture.observation import CONNECTION_KEY, END_CALLBACK_KEY, Message, Receive, Scope, Send
 from harmony_proxy.capture.recorder import End
 from harmony_proxy.standalone.request_body import (
     ClientDisconnectError,
@@ -105,10 +105,10 @@ class Upstream:
         if scope["path"] == HEALTH:
             await _answer(send, 200, b'{"status":"ok"}')
             return
-        ended: Callable[[End, str], None] = scope.get(ENDED) or (lambda _end, _detail: None)
-        upload = Upload(receive, self._limits, client=scope.pop(LEFT, _UNKNOWN), reserve=self._reserve)
+        ended: Callable[[End, str], None] = scope.get(END_CALLBACK_KEY) or (lambda _end, _detail: None)
+        upload = Upload(receive, self._limits, client=scope.pop(CONNECTION_KEY, _UNKNOWN), reserve=self._reserve)
         try:
-            url, headers = self._url(scope), _forwarded(scope["headers"])
+            url, headers = self._url(scope), _forwarded_headers(scope["headers"])
             declared = (value for name, value in scope["headers"] if name.lower() == b"content-length")
             length: str | None = next((value.decode("latin-1") for value in declared), None)
             if length is not None and int(length) > self._limits.body:
@@ -239,7 +239,7 @@ class _Forwarding:
             raise aiohttp.ClientPayloadError("the upstream uses an unsupported transfer coding")
         headers = _without(response.raw_headers, _HOP_BY_HOP)
         if response.status in _REDIRECTS:
-            headers = [(name, _through_us(it, self._base) if name == b"location" else it) for name, it in headers]
+            headers = [(name, _rewrite_location(it, self._base) if name == b"location" else it) for name, it in headers]
         self._is_started = True
         await self._send({"type": "http.response.start", "status": response.status, "headers": headers})
         content = response.content
@@ -272,7 +272,7 @@ def _error_body(message: str) -> bytes:
     return dumps({"error": {"message": message, "type": "proxy_error", "param": None, "code": None}}).encode()
 
 
-def _forwarded(headers: Iterable[tuple[bytes, bytes]]) -> CIMultiDict[str]:
+def _forwarded_headers(headers: Iterable[tuple[bytes, bytes]]) -> CIMultiDict[str]:
     pairs = _without(headers, _NOT_FORWARDED)
     try:
         return CIMultiDict((name.decode("latin-1"), value.decode("utf-8")) for name, value in pairs)
@@ -284,7 +284,7 @@ def _transfer_coding(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     return b",".join(value.strip().lower() for name, value in headers if name.lower() == b"transfer-encoding")
 
 
-def _through_us(location: bytes, base: URL) -> bytes:
+def _rewrite_location(location: bytes, base: URL) -> bytes:
     """Rewrite a redirect to the upstream as a path, so that the client does not bypass the proxy."""
     try:
         there = URL(location.decode("ascii"), encoded=True)

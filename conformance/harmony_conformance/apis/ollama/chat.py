@@ -6,8 +6,25 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from harmony_conformance.apis.api import Api, Framing, UnsupportedByApiError
-from harmony_conformance.apis.request_fields import failure, neutral, refuse_others, said_as_text, token_counts, without
-from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, object_in, text
+from harmony_conformance.apis.request_fields import (
+    join_text_parts,
+    neutral_values,
+    omit_members,
+    reject_unsupported,
+    token_counts,
+    translate_error,
+)
+from harmony_conformance.json_value import (
+    Json,
+    JsonObject,
+    dumps,
+    integer,
+    items,
+    members,
+    parse_object,
+    text,
+    value_at,
+)
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS
 
 SCHEMA_NAME = "answer"
@@ -24,7 +41,7 @@ _OPTIONS: Mapping[str, str] = {
 _CHAT_NAMES: Mapping[str, str] = {option: name for name, option in _OPTIONS.items()}
 """The reverse mapping. Of several names, the last one is used."""
 
-_NEUTRAL = neutral(
+_NEUTRAL = neutral_values(
     *("n", "tool_choice", "parallel_tool_calls", "logit_bias", "ignore_eos", "skip_special_tokens"),
     *("reasoning_format", "chat_template_kwargs", "functions", "function_call"),
 )
@@ -34,39 +51,39 @@ _THINK: Mapping[str | bool, str] = {True: "medium", "max": "high"}
 """Values of `think` that differ from Harmony's effort levels."""
 
 
-def spell(request: JsonObject) -> JsonObject:
+def write_request(request: JsonObject) -> JsonObject:
     """Write a chat request as a request of /api/chat. Malformed members are passed through.
 
     Raises:
         UnsupportedByApiError: The API lacks a requested feature.
     """
-    refuse_others(request, _NEUTRAL)
-    if any(at(tool, "function", "strict") is True for tool in items(request.get("tools"))):
+    reject_unsupported(request, _NEUTRAL)
+    if any(value_at(tool, "function", "strict") is True for tool in items(request.get("tools"))):
         raise UnsupportedByApiError("`strict` functions")
     moved = {*_OPTIONS, *_NEUTRAL, "stream_options", "reasoning_effort", "response_format", "messages", "tools"}
     options: JsonObject = {option: request[name] for name, option in _OPTIONS.items() if request.get(name) is not None}
     return {
-        **without(request, moved),
+        **omit_members(request, moved),
         **({"messages": _write_messages(request["messages"])} if "messages" in request else {}),
         **({"tools": request["tools"]} if "tools" in request else {}),
         "stream": request.get("stream", False),
         **({"options": options} if options else {}),
         **({"think": request["reasoning_effort"]} if request.get("reasoning_effort") is not None else {}),
-        **spelled_format(request.get("response_format")),
+        **write_format(request.get("response_format")),
     }
 
 
-def spelled_format(response_format: Json) -> JsonObject:
+def write_format(response_format: Json) -> JsonObject:
     """Return the member `format` for a `response_format`.
 
     Raises:
         UnsupportedByApiError: The type of `response_format` is unknown.
     """
-    match at(response_format, "type"):
+    match value_at(response_format, "type"):
         case "json_object":
             return {"format": "json"}
         case "json_schema":
-            return {"format": at(response_format, "json_schema", "schema")}
+            return {"format": value_at(response_format, "json_schema", "schema")}
         case "text" | None:
             return {}
         case _:
@@ -76,8 +93,8 @@ def spelled_format(response_format: Json) -> JsonObject:
 def _write_messages(messages: Json) -> Json:
     if not isinstance(messages, list):
         return messages
-    calls = (call for message in messages for call in items(at(message, "tool_calls")))
-    functions = {text(at(call, "id")): text(at(call, "function", "name")) for call in calls}
+    calls = (call for message in messages for call in items(value_at(message, "tool_calls")))
+    functions = {text(value_at(call, "id")): text(value_at(call, "function", "name")) for call in calls}
     return [_write_message(message, functions) if isinstance(message, dict) else message for message in messages]
 
 
@@ -93,9 +110,9 @@ def _write_message(message: JsonObject, functions: dict[str, str]) -> JsonObject
     thinking = [thought for name in REASONING_FIELDS if isinstance(thought := message.get(name), str)]
     calls = message.get("tool_calls")
     return {
-        **without(message, {*_MESSAGE_MEMBERS, *REASONING_FIELDS}),
+        **omit_members(message, {*_MESSAGE_MEMBERS, *REASONING_FIELDS}),
         "role": message.get("role"),
-        "content": said_as_text(message.get("content")),
+        "content": join_text_parts(message.get("content")),
         **({"thinking": thinking[0]} if thinking else {}),
         **({"tool_calls": list(map(_write_call, calls))} if isinstance(calls, list) else {}),
         **(_write_result(message, functions) if message.get("role") == "tool" else {}),
@@ -103,12 +120,12 @@ def _write_message(message: JsonObject, functions: dict[str, str]) -> JsonObject
 
 
 def _write_call(call: Json) -> Json:
-    arguments = at(call, "function", "arguments")
-    arguments = object_in(arguments) if isinstance(arguments, str) else arguments
+    arguments = value_at(call, "function", "arguments")
+    arguments = parse_object(arguments) if isinstance(arguments, str) else arguments
     if not isinstance(arguments, dict):
         raise UnsupportedByApiError("arguments that are no object")
-    function: JsonObject = {"name": at(call, "function", "name"), "arguments": arguments}
-    return {**({"id": at(call, "id")} if text(at(call, "id")) else {}), "function": function}
+    function: JsonObject = {"name": value_at(call, "function", "name"), "arguments": arguments}
+    return {**({"id": value_at(call, "id")} if text(value_at(call, "id")) else {}), "function": function}
 
 
 def _write_result(message: JsonObject, functions: dict[str, str]) -> JsonObject:
@@ -119,28 +136,28 @@ def _write_result(message: JsonObject, functions: dict[str, str]) -> JsonObject:
     return {"tool_name": name, **({"tool_call_id": identity} if identity else {})}
 
 
-def asked(request: Json) -> Json:
+def read_request(request: Json) -> Json:
     """Read a request of /api/chat as a chat request."""
     if not isinstance(request, dict):
         return request
     history = _History()
     messages = [history.read(message, place) for place, message in enumerate(items(request.get("messages")))]
     return {
-        **asked_settings(request),
+        **read_settings(request),
         **({"messages": messages} if "messages" in request else {}),
         **({"tools": request["tools"]} if request.get("tools") is not None else {}),
     }
 
 
-def asked_settings(request: JsonObject) -> JsonObject:
+def read_settings(request: JsonObject) -> JsonObject:
     """Return a request's settings as members of a chat request: everything but the conversation and the tools."""
     is_streamed = request.get("stream", True) is not False
     think = request.get("think")
     options = members(request.get("options"))
-    limit = number(options.get("num_predict"))
-    options = without(options, {"num_predict"} if limit is None or limit <= 0 else set())
+    limit = integer(options.get("num_predict"))
+    options = omit_members(options, {"num_predict"} if limit is None or limit <= 0 else set())
     return {
-        **without(request, {"options", "think", "format", "messages", "tools", "stream", "prompt", "system"}),
+        **omit_members(request, {"options", "think", "format", "messages", "tools", "stream", "prompt", "system"}),
         "stream": is_streamed,
         **({"stream_options": {"include_usage": True}} if is_streamed else {}),
         **{_CHAT_NAMES[name]: value for name, value in options.items() if name in _CHAT_NAMES},
@@ -165,7 +182,7 @@ class _History:
     """The ids of the calls so far, by function. A call without id gets one, so that results can refer to it."""
 
     ids: dict[str, str] = field(default_factory=dict[str, str])
-    last: str = ""
+    last_call_id: str = ""
 
     def read(self, message: Json, place: int) -> Json:
         if not isinstance(message, dict):
@@ -174,9 +191,9 @@ class _History:
         role = text(message.get("role")).lower()
         # the id that a result names, else that of the last call of the function it names, else of the last call
         function = text(message.get("tool_name")) or text(message.get("name"))
-        call_id = text(message.get("tool_call_id")) or (self.ids.get(function, "") if function else self.last)
+        call_id = text(message.get("tool_call_id")) or (self.ids.get(function, "") if function else self.last_call_id)
         return {
-            **without(message, {"role", "tool_calls", "tool_name", "tool_call_id", "thinking"}),
+            **omit_members(message, {"role", "tool_calls", "tool_name", "tool_call_id", "thinking"}),
             "role": role,
             **({"reasoning": message["thinking"]} if isinstance(message.get("thinking"), str) else {}),
             **({"tool_calls": [*calls]} if calls else {}),
@@ -184,48 +201,50 @@ class _History:
         }
 
     def _call(self, call: Json, place: str) -> JsonObject:
-        name, identity = text(at(call, "function", "name")), text(at(call, "id")) or place
-        self.ids[name], self.last = identity, identity
-        return {"id": identity, "type": "function", "function": as_called(at(call, "function"))}
+        name, identity = text(value_at(call, "function", "name")), text(value_at(call, "id")) or place
+        self.ids[name], self.last_call_id = identity, identity
+        return {"id": identity, "type": "function", "function": translate_function(value_at(call, "function"))}
 
 
-def as_called(function: Json) -> JsonObject:
+def translate_function(function: Json) -> JsonObject:
     """Return the `function` of a tool call, with its arguments as text."""
-    arguments = at(function, "arguments")
+    arguments = value_at(function, "arguments")
     arguments = arguments if isinstance(arguments, str) else dumps(arguments)
-    return {"name": text(at(function, "name")), "arguments": arguments}
+    return {"name": text(value_at(function, "name")), "arguments": arguments}
 
 
-def whole(body: Json) -> Json:
+def read_response(body: Json) -> Json:
     """Read a response of /api/chat that is no stream as a `chat.completion`."""
-    message = at(body, "message")
+    message = value_at(body, "message")
     if not isinstance(message, dict):
-        return failure(body)
-    return completion(members(body), {**told(message), "role": message.get("role")}, calls_of(message))
+        return translate_error(body)
+    return build_completion(members(body), {**message_texts(message), "role": message.get("role")}, read_calls(message))
 
 
-def completion(body: JsonObject, texts: JsonObject, calls: list[Json]) -> JsonObject:
+def build_completion(body: JsonObject, texts: JsonObject, calls: list[Json]) -> JsonObject:
     """Return a `chat.completion` with the texts and calls of a response, and the members that both endpoints share."""
     message: JsonObject = {**texts, **({"tool_calls": calls} if calls else {})}
     choice: JsonObject = {"index": 0, "message": message, **_finish_reason(body, calls), **_tokens(body)}
     return {**_envelope(body, "chat.completion"), "choices": [choice], **_usage(body)}
 
 
-def chunks(values: Iterable[Json]) -> Iterator[Json]:
+def read_events(values: Iterable[Json]) -> Iterator[Json]:
     """Yield a `chat.completion.chunk` for each line of a stream."""
-    reader = Lines()
+    reader = StreamTranslator()
     for value in values:
-        message = at(value, "message")
+        message = value_at(value, "message")
         if isinstance(message, dict):
-            yield reader.chunk(members(value), told(message), calls_of(message, reader.called), message.get("role"))
+            yield reader.chunk(
+                members(value), message_texts(message), read_calls(message, reader.call_count), message.get("role")
+            )
         else:
-            yield unread(value)
+            yield read_other_line(value)
 
 
-def unread(value: Json) -> Json:
+def read_other_line(value: Json) -> Json:
     """Translate a line without output: an error, or a chunk without choices."""
     if not isinstance(value, dict) or value.get("error") is not None:
-        return failure(value)
+        return translate_error(value)
     return {"object": CHUNK, "choices": [], **_usage(value)}
 
 
@@ -233,14 +252,14 @@ CHUNK = "chat.completion.chunk"
 
 
 @dataclass(kw_only=True)
-class Lines:
+class StreamTranslator:
     """Translates the lines of a stream. Its state is the last role and the calls so far; each line has complete calls."""
 
     role: Json = None
     calls: list[Json] = field(default_factory=list[Json])
 
     @property
-    def called(self) -> int:
+    def call_count(self) -> int:
         """The number of calls so far."""
         return len(self.calls)
 
@@ -258,16 +277,20 @@ class Lines:
         return {**_envelope(line, CHUNK), "choices": [choice], **_usage(line)}
 
 
-def told(message: JsonObject) -> JsonObject:
+def message_texts(message: JsonObject) -> JsonObject:
     """Return the texts of a message, the reasoning as `reasoning`."""
     thinking: JsonObject = {"reasoning": message["thinking"]} if "thinking" in message else {}
-    return {**without(message, {"role", "tool_calls", "thinking"}), **thinking}
+    return {**omit_members(message, {"role", "tool_calls", "thinking"}), **thinking}
 
 
-def calls_of(message: JsonObject, before: int = 0) -> list[Json]:
+def read_calls(message: JsonObject, before: int = 0) -> list[Json]:
     """Return the tool calls of a message, after `before` others in the stream. A call without id gets its place as id."""
     return [
-        {"id": text(at(call, "id")) or f"call {place}", "type": "function", "function": as_called(at(call, "function"))}
+        {
+            "id": text(value_at(call, "id")) or f"call {place}",
+            "type": "function",
+            "function": translate_function(value_at(call, "function")),
+        }
         for place, call in enumerate(items(message.get("tool_calls")), before)
     ]
 
@@ -295,19 +318,19 @@ def _usage(body: JsonObject) -> JsonObject:
     """Return the usage of a finished response. Ollama omits counts of zero: possible for the output, never for the prompt."""
     if body.get("done") is not True:
         return {}
-    return {"usage": token_counts(number(body.get("prompt_eval_count")), number(body.get("eval_count", 0)))}
+    return {"usage": token_counts(integer(body.get("prompt_eval_count")), integer(body.get("eval_count", 0)))}
 
 
 OLLAMA = Api(
     name="ollama",
     title="Ollama's chat",
     path="/api/chat",
-    write_request=spell,
-    read_request=asked,
-    read_response=whole,
-    read_events=chunks,
+    write_request=write_request,
+    read_request=read_request,
+    read_response=read_response,
+    read_events=read_events,
     answer_member="message: {…}, done: true",
     framing=Framing.LINES,
-    arguments_are_texts=False,
+    has_text_arguments=False,
     counts_reasoning=False,
 )

@@ -8,27 +8,27 @@ from typing import Final
 from harmony_conformance.apis.api import Api, Framing, UnsupportedByApiError
 from harmony_conformance.apis.harmony_prompt import prompt_text
 from harmony_conformance.apis.ollama import chat
-from harmony_conformance.apis.request_fields import failure, without
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
+from harmony_conformance.apis.request_fields import omit_members, translate_error
+from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
 
 _PATH: Final = "/api/generate"
 
 
 def _write_request(request: JsonObject) -> JsonObject:
     """Write a chat request of one user message, optionally after one system message."""
-    body = chat.spell(request)
+    body = chat.write_request(request)
     if items(body.get("tools")):
         raise UnsupportedByApiError("tools")
     if not isinstance(body.get("messages"), list):
         return body
-    match [text(at(message, "role")) for message in items(body["messages"])]:
+    match [text(value_at(message, "role")) for message in items(body["messages"])]:
         case ["user"] | ["system" | "developer", "user"]:
-            *before, prompt = (text(at(message, "content")) for message in items(body["messages"]))
+            *before, prompt = (text(value_at(message, "content")) for message in items(body["messages"]))
         case _:
             raise UnsupportedByApiError("conversations of several messages")
     if not prompt:
         raise UnsupportedByApiError("empty prompts: one only loads the model")
-    return {**without(body, {"messages", "tools"}), **({"system": before[0]} if before else {}), "prompt": prompt}
+    return {**omit_members(body, {"messages", "tools"}), **({"system": before[0]} if before else {}), "prompt": prompt}
 
 
 def _read_request(request: Json) -> Json:
@@ -37,24 +37,24 @@ def _read_request(request: Json) -> Json:
         return request
     texts = (("system", text(request.get("system"))), ("user", text(request.get("prompt"))))
     messages: list[Json] = [{"role": role, "content": content} for role, content in texts if content or role == "user"]
-    return {**chat.asked_settings(request), "messages": messages}
+    return {**chat.read_settings(request), "messages": messages}
 
 
 def _read_response(body: Json) -> Json:
-    if not isinstance(at(body, "response"), str):
-        return failure(body)
+    if not isinstance(value_at(body, "response"), str):
+        return translate_error(body)
     answer = members(body)
-    return chat.completion(answer, {**_texts(answer), "role": "assistant"}, chat.calls_of(answer))
+    return chat.build_completion(answer, {**_texts(answer), "role": "assistant"}, chat.read_calls(answer))
 
 
 def _read_events(values: Iterable[Json]) -> Iterator[Json]:
-    reader = chat.Lines()
+    reader = chat.StreamTranslator()
     for value in values:
-        if isinstance(at(value, "response"), str):
+        if isinstance(value_at(value, "response"), str):
             line = members(value)
-            yield reader.chunk(line, _texts(line), chat.calls_of(line, reader.called), "assistant")
+            yield reader.chunk(line, _texts(line), chat.read_calls(line, reader.call_count), "assistant")
         else:
-            yield chat.unread(value)
+            yield chat.read_other_line(value)
 
 
 def _texts(body: JsonObject) -> JsonObject:
@@ -63,7 +63,7 @@ def _texts(body: JsonObject) -> JsonObject:
 
 def _write_raw_request(request: JsonObject) -> JsonObject:
     """Write a request with a rendered prompt. Ollama neither applies its template nor parses the output."""
-    body = chat.spell(without(request, {"messages", "tools", "reasoning_effort"}))
+    body = chat.write_request(omit_members(request, {"messages", "tools", "reasoning_effort"}))
     return {**body, "prompt": prompt_text(request), "raw": True}
 
 
@@ -71,7 +71,7 @@ def _read_raw_request(request: Json) -> Json:
     """Return only the settings: a prompt has no messages."""
     if not isinstance(request, dict):
         return request
-    return {**chat.asked_settings(request), "skip_special_tokens": False}
+    return {**chat.read_settings(request), "skip_special_tokens": False}
 
 
 OLLAMA_GENERATE = Api(
@@ -85,7 +85,7 @@ OLLAMA_GENERATE = Api(
     answer_member="response: …, done: true",
     framing=Framing.LINES,
     option="ollama",
-    arguments_are_texts=False,
+    has_text_arguments=False,
     counts_reasoning=False,
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
+from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
 
 _TRANSLATED = {
     *("input", "instructions", "tools", "tool_choice", "text", "reasoning", "max_output_tokens"),
@@ -18,7 +18,7 @@ _REASONING, _CONTENT, _CALL = 0, 1, 2
 """The parts of an assistant message, in the order that Chat Completions implies."""
 
 
-def chat_request(request: Json) -> Json:
+def read_request(request: Json) -> Json:
     """Return the chat request, or the value itself if it is no object.
 
     Items that Chat Completions cannot express (calls of built-in tools, references) are omitted.
@@ -71,14 +71,14 @@ def _read_items(entries: list[Json]) -> list[Json]:
     assistant = _AssistantMessage()
     messages: list[Json] = []
     for entry in entries:
-        kind = text(at(entry, "type")) or "message"
-        if kind == "message" and at(entry, "role") != "assistant":
+        kind = text(value_at(entry, "type")) or "message"
+        if kind == "message" and value_at(entry, "role") != "assistant":
             messages += assistant.close()
-            messages.append({"role": at(entry, "role"), "content": _content(at(entry, "content"))})
+            messages.append({"role": value_at(entry, "role"), "content": _content(value_at(entry, "content"))})
         elif kind in ("function_call_output", "custom_tool_call_output"):
             messages += assistant.close()
-            content = _content(at(entry, "output"))
-            messages.append({"role": "tool", "tool_call_id": at(entry, "call_id"), "content": content})
+            content = _content(value_at(entry, "output"))
+            messages.append({"role": "tool", "tool_call_id": value_at(entry, "call_id"), "content": content})
         elif kind in ("message", "reasoning", "function_call"):
             messages += assistant.add(kind, members(entry))
     return [*messages, *assistant.close()]
@@ -96,7 +96,7 @@ class _AssistantMessage:
         """Add an item. Yield the message before it if the item cannot be a part of that."""
         match kind:
             case "reasoning":
-                if thought := thought_of(item):
+                if thought := reasoning_text(item):
                     yield from self._begin_part(_REASONING)
                     self._message["reasoning"] = thought
             case "function_call":
@@ -124,10 +124,10 @@ class _AssistantMessage:
         self._message, self._last, self._is_final = {}, -1, False
 
 
-def thought_of(item: JsonObject) -> str:
+def reasoning_text(item: JsonObject) -> str:
     """Return the text of a reasoning item: its content, else its summary, else an empty text."""
     for value in (item.get("content"), item.get("summary")):
-        thought = value if isinstance(value, str) else "".join(text(at(part, "text")) for part in items(value))
+        thought = value if isinstance(value, str) else "".join(text(value_at(part, "text")) for part in items(value))
         if thought:
             return thought
     return ""
@@ -138,7 +138,7 @@ def _content(content: Json) -> Json:
     if not isinstance(content, list):
         return content if isinstance(content, str) else None
     return [
-        {"type": "text", "text": at(part, "text")} if at(part, "type") in _TEXTS else part
+        {"type": "text", "text": value_at(part, "text")} if value_at(part, "type") in _TEXTS else part
         for part in content
         if isinstance(part, dict)
     ]
@@ -151,7 +151,7 @@ def _tools(request: JsonObject) -> JsonObject:
     functions: list[Json] = []
     built_in: list[Json] = []
     for tool in items(request["tools"]):
-        kind = text(at(tool, "type"))
+        kind = text(value_at(tool, "type"))
         if kind == "function":
             functions.append({"type": "function", "function": _function(members(tool))})
         built_in += [name for prefix, name in _BUILT_IN.items() if kind.startswith(prefix) and name not in built_in]
@@ -181,7 +181,7 @@ def _text_settings(request: JsonObject) -> JsonObject:
     form = settings.get("format")
     if form is None:
         return verbosity
-    if at(form, "type") != "json_schema":
+    if value_at(form, "type") != "json_schema":
         return {**verbosity, "response_format": form}
     schema: JsonObject = {name: value for name, value in members(form).items() if name != "type"}
     return {**verbosity, "response_format": {"type": "json_schema", "json_schema": schema}}

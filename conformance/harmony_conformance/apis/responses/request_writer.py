@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from harmony_conformance.apis.api import UnsupportedByApiError
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
+from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS
 
 COMMENTARY: Final = "commentary"
@@ -42,7 +42,7 @@ _BUILT_IN: Mapping[str, JsonObject] = {
 }
 
 
-def spelled(request: JsonObject) -> JsonObject:
+def write_request(request: JsonObject) -> JsonObject:
     """Write the request. A value of the wrong type is passed through, for the server to reject.
 
     Raises:
@@ -81,8 +81,8 @@ def _input(request: JsonObject) -> JsonObject:
     if not isinstance(messages, list):
         return {"input": messages} if "messages" in request else {}
     first = messages[0] if messages else None
-    instructions = text(at(first, "content")) if set(members(first)) == {"role", "content"} else ""
-    if at(first, "role") == "system" and instructions and len(messages) > 1:
+    instructions = text(value_at(first, "content")) if set(members(first)) == {"role", "content"} else ""
+    if value_at(first, "role") == "system" and instructions and len(messages) > 1:
         return {"instructions": instructions, "input": [*_items(messages[1:], 1)]}
     return {"input": [*_items(messages, 0)]}
 
@@ -94,7 +94,7 @@ def _items(messages: list[Json], start: int) -> Iterator[Json]:
         elif message.get("name") and message.get("role") != "tool":
             raise UnsupportedByApiError("`name` of an author")
         elif message.get("role") == "assistant":
-            is_continued = at(messages, place - start + 1, "role") == "assistant"
+            is_continued = value_at(messages, place - start + 1, "role") == "assistant"
             yield from _assistant_items(message, place, is_continued=is_continued)
         elif message.get("role") == "tool":
             output = _parts(message.get("content"), "input_text")
@@ -124,13 +124,13 @@ def _parts(content: Json, kind: str) -> Json:
     """Return a content whose text parts have the type `kind`. Null becomes an empty text."""
     if not isinstance(content, list):
         return "" if content is None else content
-    return [{**members(part), "type": kind} if at(part, "type") == "text" else part for part in content]
+    return [{**members(part), "type": kind} if value_at(part, "type") == "text" else part for part in content]
 
 
 def _call(call: Json) -> Json:
     if not isinstance(call, dict):
         return call
-    function: JsonObject = {name: at(call, "function", name) for name in ("name", "arguments")}
+    function: JsonObject = {name: value_at(call, "function", name) for name in ("name", "arguments")}
     return {"type": "function_call", "call_id": call.get("id"), **function}
 
 
@@ -171,7 +171,7 @@ def _text(request: JsonObject) -> JsonObject:
         settings["verbosity"] = request["verbosity"]
     form = request.get("response_format")
     if form is not None:
-        schema = at(form, "json_schema")
-        is_flat = at(form, "type") == "json_schema" and isinstance(schema, dict)
+        schema = value_at(form, "json_schema")
+        is_flat = value_at(form, "type") == "json_schema" and isinstance(schema, dict)
         settings["format"] = {"type": "json_schema", **members(schema)} if is_flat else form
     return {"text": settings} if settings else {}

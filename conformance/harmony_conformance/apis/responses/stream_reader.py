@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from harmony_conformance.apis.responses.request_reader import thought_of
+from harmony_conformance.apis.responses.request_reader import reasoning_text
 from harmony_conformance.apis.responses.response_reader import (
-    BETWEEN_ITEMS,
-    call,
-    failure,
+    ITEM_SEPARATOR,
     finish_reason,
-    identity,
-    logprobs,
-    rest_of,
-    shared,
+    message_logprobs,
+    response_error,
+    response_identity,
+    translate_call,
+    untranslated_members,
+    usage_and_prompt_ids,
 )
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
+from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
 
 _WHOLES = {
     "response.output_text.done": ("content", "text"),
@@ -45,7 +45,7 @@ _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed
 _FUNCTION_CALL = "function_call"
 
 
-def chunks(events: Iterable[Json]) -> Iterator[Json]:
+def read_events(events: Iterable[Json]) -> Iterator[Json]:
     """Return an iterator of one `chat.completion.chunk`, or `{"error": …}`, for each event."""
     return map(_Stream().chunk, events)
 
@@ -54,9 +54,9 @@ def chunks(events: Iterable[Json]) -> Iterator[Json]:
 class _Item:
     """An output item and the pieces of its texts that were emitted, by kind and part index."""
 
-    place: int
+    index: int
     value: JsonObject = field(default_factory=dict[str, Json])
-    call: int | None = None
+    call_index: int | None = None
     is_described: bool = False
     is_named: bool = False
     has_logprobs: bool = False
@@ -66,7 +66,7 @@ class _Item:
         """Return True if text of this kind was emitted; with `part`, of this part."""
         return any(one == kind and part in (None, place) for one, place in self.pieces)
 
-    def emitted(self, kind: str, part: int | None = None) -> str:
+    def emitted_text(self, kind: str, part: int | None = None) -> str:
         """Return the emitted text of this kind; with `part`, of this part."""
         parts = [
             pieces for (one, place), pieces in sorted(self.pieces.items()) if one == kind and part in (None, place)
@@ -78,31 +78,31 @@ class _Stream:
     """Translates the events of one stream. Its state is the output emitted so far."""
 
     def __init__(self) -> None:
-        self._identity = identity({}, "chat.completion.chunk")
+        self._identity = response_identity({}, "chat.completion.chunk")
         self._items: list[_Item] = []
         self._by_id: dict[str, _Item] = {}
         self._last_items: dict[str, _Item] = {}
         self._calls = 0
         self._has_role = False
         self._has_ids = False
-        self._differing: list[str] = []
+        self._differing_copies: list[str] = []
 
     def chunk(self, event: Json) -> Json:
         """Return the chunk for an event."""
-        kind = text(at(event, "type"))
-        error = at(event, "error")
+        kind = text(value_at(event, "type"))
+        error = value_at(event, "error")
         if kind == "error" or (not kind and error is not None):
             return {**self._identity, "choices": [], "error": members(event) if error is None else error}
-        response = members(at(event, "response"))
+        response = members(value_at(event, "response"))
         if response:
-            self._identity = identity(response, "chat.completion.chunk")
+            self._identity = response_identity(response, "chat.completion.chunk")
         delta = self._delta(kind, members(event))
         finish: Json = None
         more: JsonObject = {}
         if kind in _ENDS:
             delta, finish, more = self._end(response)
         elif response:
-            more = {name: value for name, value in shared(response).items() if name == "prompt_token_ids"}
+            more = {name: value for name, value in usage_and_prompt_ids(response).items() if name == "prompt_token_ids"}
         ids = self._ids(members(event), response if kind in _ENDS else {})
         entries = [*self._logprobs(kind, members(event), response if kind in _ENDS else {})]
         return {**self._identity, "choices": self._choices(delta, finish, ids, entries), **more}
@@ -132,12 +132,12 @@ class _Stream:
             yield from items(event.get("logprobs"))
         elif kind in (_TEXT_DONE, "response.output_item.done"):
             value = members(event.get("item"))
-            index = number(event.get("output_index"))
+            index = integer(event.get("output_index"))
             item = self._item_of(event) if kind == _TEXT_DONE else self._item(_name(value), index, is_new=False)
-            yield from self._missing_logprobs(item, items(event.get("logprobs")) or logprobs(value))
+            yield from self._missing_logprobs(item, items(event.get("logprobs")) or message_logprobs(value))
         for place, last in enumerate(items(response.get("output"))):
             item = self._by_id.get(_name(last)) or self._item("", place, is_new=False)
-            yield from self._missing_logprobs(item, logprobs(members(last)))
+            yield from self._missing_logprobs(item, message_logprobs(members(last)))
 
     def _missing_logprobs(self, item: _Item, entries: list[Json]) -> list[Json]:
         if item.has_logprobs:
@@ -148,7 +148,7 @@ class _Stream:
     def _delta(self, kind: str, event: JsonObject) -> JsonObject:
         if kind in ("response.output_item.added", "response.output_item.done"):
             value = members(event.get("item"))
-            item = self._item(_name(value), number(event.get("output_index")), is_new=kind.endswith("added"))
+            item = self._item(_name(value), integer(event.get("output_index")), is_new=kind.endswith("added"))
             return self._finished_item(item, value) if kind.endswith("done") else self._description(item, value)
         if kind in _DELTAS:
             return self._text(self._item_of(event), _DELTAS[kind], text(event.get("delta")), _part(event))
@@ -158,9 +158,9 @@ class _Stream:
             if item.has_emitted(what, _part(event)):
                 return self._differing_copy(item, what, text(event.get(member)), _part(event))
             return self._text(item, what, text(event.get(member)), _part(event))
-        if kind == _PART_DONE and (names := _PART_MEMBERS.get(text(at(event.get("part"), "type")))) is not None:
+        if kind == _PART_DONE and (names := _PART_MEMBERS.get(text(value_at(event.get("part"), "type")))) is not None:
             what, member = names
-            return self._differing_copy(self._item_of(event), what, text(at(event, "part", member)), _part(event))
+            return self._differing_copy(self._item_of(event), what, text(value_at(event, "part", member)), _part(event))
         return {}
 
     def _differing_copy(self, item: _Item, what: str, whole: str, part: int | None = None) -> JsonObject:
@@ -169,22 +169,22 @@ class _Stream:
             what not in _SHOWN
             or not whole
             or not item.has_emitted(what, part)
-            or whole in (item.emitted(what, part), *self._differing)
+            or whole in (item.emitted_text(what, part), *self._differing_copies)
         ):
             return {}
-        self._differing.append(whole)
-        return {f"retold_{len(self._differing)}": whole}
+        self._differing_copies.append(whole)
+        return {f"retold_{len(self._differing_copies)}": whole}
 
     def _item_of(self, event: JsonObject) -> _Item:
-        return self._item(text(event.get("item_id")), number(event.get("output_index")), is_new=False)
+        return self._item(text(event.get("item_id")), integer(event.get("output_index")), is_new=False)
 
     def _item(self, name: str, index: int | None, *, is_new: bool) -> _Item:
         """Return the item at this index, else that of this id, else the last one. Servers may omit index, id, or both."""
-        at_place = next((one for one in reversed(self._items) if one.place == index), None)
+        at_place = next((one for one in reversed(self._items) if one.index == index), None)
         last = self._items[-1] if self._items and not name and index is None else None
         known = at_place or self._by_id.get(name) or last
         if known is None or (is_new and known is not self._by_id.get(name)):
-            known = _Item(place=len(self._items) if index is None else index)
+            known = _Item(index=len(self._items) if index is None else index)
             self._items.append(known)
         if name:
             self._by_id[name] = known
@@ -195,20 +195,22 @@ class _Stream:
         item.value = {**item.value, **value}
         delta: JsonObject = {}
         if value.get("type") == _FUNCTION_CALL and not (item.is_described and item.is_named):
-            head: JsonObject = {"function": {"name": value.get("name")}} if item.is_described else call(value, "")
+            head: JsonObject = (
+                {"function": {"name": value.get("name")}} if item.is_described else translate_call(value, "")
+            )
             item.is_named = bool(text(value.get("name")))
             delta = {"tool_calls": [{"index": self._call_index(item), **head}]}
         if not item.is_described:
-            rest = rest_of(value, item.place)
+            rest = untranslated_members(value, item.index)
             delta["output"] = [{name: rest[name] for name in rest if name not in ("status", "parts")}]
         item.is_described = True
         return delta
 
     def _call_index(self, item: _Item) -> int:
-        if item.call is None:
-            item.call = self._calls
+        if item.call_index is None:
+            item.call_index = self._calls
             self._calls += 1
-        return item.call
+        return item.call_index
 
     def _finished_item(self, item: _Item, value: JsonObject) -> JsonObject:
         """Return a delta with everything of a finished item that was not emitted yet."""
@@ -232,7 +234,7 @@ class _Stream:
             what = "reasoning"
         before = self._last_items.get(what)
         self._last_items[what] = item
-        return {what: piece if before in (None, item) else BETWEEN_ITEMS + piece}
+        return {what: piece if before in (None, item) else ITEM_SEPARATOR + piece}
 
     def _end(self, response: JsonObject) -> tuple[JsonObject, Json, JsonObject]:
         """Return the delta of output not emitted yet, the finish reason, and the chunk members `usage` and `error`."""
@@ -240,11 +242,11 @@ class _Stream:
         for place, value in enumerate(items(response.get("output"))):
             # the last response may lack an item, which shifts the places of those after it
             known = self._by_id.get(_name(value))
-            if known is None or known.value.get("type") != at(value, "type"):
+            if known is None or known.value.get("type") != value_at(value, "type"):
                 known = self._item(_name(value), place, is_new=False)
             delta = _merge(delta, self._finished_item(known, members(value)))
-        error = failure(response)
-        more = shared(response)
+        error = response_error(response)
+        more = usage_and_prompt_ids(response)
         reason = finish_reason(response)
         return (
             delta,
@@ -255,22 +257,22 @@ class _Stream:
 
 def _name(item: Json) -> str:
     """Return the item's id, else its call id."""
-    return text(at(item, "id")) or text(at(item, "call_id"))
+    return text(value_at(item, "id")) or text(value_at(item, "call_id"))
 
 
 def _part(event: JsonObject) -> int:
     names = ("content_index", "summary_index")
-    return next((place for name in names if (place := number(event.get(name))) is not None), 0)
+    return next((place for name in names if (place := integer(event.get(name))) is not None), 0)
 
 
 def _texts(item: JsonObject) -> Iterator[tuple[str, str]]:
     """Yield the kind and text of each text of a complete item."""
     match item.get("type"):
         case "reasoning":
-            yield "reasoning", thought_of(item)
+            yield "reasoning", reasoning_text(item)
         case "message":
-            yield "content", "".join(text(at(part, "text")) for part in items(item.get("content")))
-            yield "refusal", "".join(text(at(part, "refusal")) for part in items(item.get("content")))
+            yield "content", "".join(text(value_at(part, "text")) for part in items(item.get("content")))
+            yield "refusal", "".join(text(value_at(part, "refusal")) for part in items(item.get("content")))
         case "function_call":
             yield "arguments", text(item.get("arguments"))
         case _:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from harmony_conformance.apis.api import Api, UnsupportedByApiError
-from harmony_conformance.apis.request_fields import failure, neutral, refuse_others, without
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
+from harmony_conformance.apis.request_fields import neutral_values, omit_members, reject_unsupported, translate_error
+from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
 
-_NEUTRAL = neutral(
+_NEUTRAL = neutral_values(
     *("n", "parallel_tool_calls", "logit_bias", "logprobs", "top_logprobs", "ignore_eos", "skip_special_tokens"),
     *("reasoning_format", "chat_template_kwargs", "functions", "function_call"),
 )
@@ -21,27 +21,27 @@ _GRAMMARS = ("json", "json_object", "json_schema")
 
 
 def _write_request(request: JsonObject) -> JsonObject:
-    refuse_others(request, _NEUTRAL)
-    if items(request.get("tools")) and at(request, "response_format", "type") not in (None, "text"):
+    reject_unsupported(request, _NEUTRAL)
+    if items(request.get("tools")) and value_at(request, "response_format", "type") not in (None, "text"):
         raise UnsupportedByApiError("grammar next to tools")
-    if at(request, "tool_choice", "type") == "allowed_tools":
+    if value_at(request, "tool_choice", "type") == "allowed_tools":
         raise UnsupportedByApiError("`tool_choice` of several functions")
     stop = request.get("stop")
     return {
-        **without(request, {*_NEUTRAL, "response_format"}),
+        **omit_members(request, {*_NEUTRAL, "response_format"}),
         **({"stop": [stop]} if isinstance(stop, str) else {}),
         **_grammar(request.get("response_format")),
     }
 
 
 def _grammar(form: Json) -> JsonObject:
-    match at(form, "type"):
+    match value_at(form, "type"):
         case None | "text":
             return {}
         case "json_object":
             return {"response_format": {"type": "json_object", "value": {"type": "object"}}}
         case "json_schema":
-            described = members(at(form, "json_schema"))
+            described = members(value_at(form, "json_schema"))
             value: JsonObject = {name: described[name] for name in ("name", "schema") if name in described}
             return {"response_format": {"type": "json_schema", "value": value}}
         case _:
@@ -52,19 +52,19 @@ def _read_request(request: Json) -> Json:
     """Read a request. The schema of a grammar is strict, since a grammar constrains every token."""
     if not isinstance(request, dict):
         return request
-    others, value = without(request, {"response_format"}), at(request, "response_format", "value")
-    if not isinstance(value, dict) or at(request, "response_format", "type") not in _GRAMMARS:
+    others, value = omit_members(request, {"response_format"}), value_at(request, "response_format", "value")
+    if not isinstance(value, dict) or value_at(request, "response_format", "type") not in _GRAMMARS:
         return others
     schema: JsonObject = {"name": "answer", **(value if "schema" in value else {"schema": value}), "strict": True}
     return {**others, "response_format": {"type": "json_schema", "json_schema": schema}}
 
 
 def _read_response(body: Json) -> Json:
-    if not items(at(body, "choices")):
-        return failure(body)
+    if not items(value_at(body, "choices")):
+        return translate_error(body)
     choices: list[Json] = [
-        _translate_finish(choice, has_calls=bool(items(at(choice, "message", "tool_calls"))))
-        for choice in items(at(body, "choices"))
+        _translate_finish(choice, has_calls=bool(items(value_at(choice, "message", "tool_calls"))))
+        for choice in items(value_at(body, "choices"))
     ]
     return {**members(body), "choices": choices}
 
@@ -82,23 +82,23 @@ def _read_events(values: Iterable[Json]) -> Iterator[Json]:
     role: Json = None
     has_calls = False
     for value in values:
-        if not items(at(value, "choices")):
-            yield failure(value)
+        if not items(value_at(value, "choices")):
+            yield translate_error(value)
             continue
         choices: list[Json] = []
-        for choice in items(at(value, "choices")):
-            has_calls = has_calls or bool(items(at(choice, "delta", "tool_calls")))
+        for choice in items(value_at(value, "choices")):
+            has_calls = has_calls or bool(items(value_at(choice, "delta", "tool_calls")))
             choices.append(_without_repeated_role(_translate_finish(choice, has_calls=has_calls), role))
-            role = at(choice, "delta", "role") or role
+            role = value_at(choice, "delta", "role") or role
         yield {**members(value), "choices": choices}
 
 
 def _without_repeated_role(choice: Json, role: Json) -> Json:
     """Remove the delta's role if it equals the previous one: TGI sends it in every chunk."""
-    delta = at(choice, "delta")
+    delta = value_at(choice, "delta")
     if not isinstance(delta, dict) or delta.get("role") != role or not text(role):
         return choice
-    return {**members(choice), "delta": without(delta, {"role"})}
+    return {**members(choice), "delta": omit_members(delta, {"role"})}
 
 
 TGI = Api(

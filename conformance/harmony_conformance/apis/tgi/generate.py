@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from harmony_conformance.apis.api import Api, UnsupportedByApiError
-from harmony_conformance.apis.harmony_prompt import prompt_text, settings
-from harmony_conformance.apis.request_fields import failure, token_counts, without
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
+from harmony_conformance.apis.harmony_prompt import generation_settings, prompt_text
+from harmony_conformance.apis.request_fields import omit_members, token_counts, translate_error
+from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
 
 _FINISH_REASONS: dict[str, str] = {"length": "length", "eos_token": "stop", "stop_sequence": "stop"}
 _PARAMETERS: Mapping[str, str] = {
@@ -33,7 +33,11 @@ def _write_request(request: JsonObject) -> JsonObject:
     if request.get("return_token_ids") is True:
         parameters["decoder_input_details"] = True
     moved = {*_PARAMETERS, "temperature", "stream", "stream_options", "return_token_ids"}
-    return {**settings(without(request, moved)), "inputs": prompt_text(request), "parameters": parameters}
+    return {
+        **generation_settings(omit_members(request, moved)),
+        "inputs": prompt_text(request),
+        "parameters": parameters,
+    }
 
 
 def _read_request(request: Json) -> Json:
@@ -43,7 +47,7 @@ def _read_request(request: Json) -> Json:
     parameters = members(request.get("parameters"))
     limit = parameters.get("max_new_tokens")
     return {
-        **without(request, {"inputs", "parameters"}),
+        **omit_members(request, {"inputs", "parameters"}),
         **{name: parameters[name] for name in ("temperature", "top_p", "seed", "stop") if name in parameters},
         **({"max_tokens": limit} if limit is not None else {}),
     }
@@ -51,13 +55,13 @@ def _read_request(request: Json) -> Json:
 
 def _read_response(body: Json) -> Json:
     """Translate a response of `/generate`, or of `/`, which is a list of one. With `best_of`, the details of the best list the others."""
-    answer = at(body, 0) if isinstance(body, list) else body
-    if not isinstance(at(answer, "generated_text"), str):
-        return failure(body)
-    details = members(at(answer, "details"))
+    answer = value_at(body, 0) if isinstance(body, list) else body
+    if not isinstance(value_at(answer, "generated_text"), str):
+        return translate_error(body)
+    details = members(value_at(answer, "details"))
     prompt, others = _ids(details.get("prefill")), items(details.get("best_of_sequences"))
-    sequences: list[Json] = [{**details, "generated_text": at(answer, "generated_text")}, *others]
-    counts = [number(at(one, "generated_tokens")) for one in sequences]
+    sequences: list[Json] = [{**details, "generated_text": value_at(answer, "generated_text")}, *others]
+    counts = [integer(value_at(one, "generated_tokens")) for one in sequences]
     total = None if None in counts else sum(one or 0 for one in counts)
     return {
         "object": "chat.completion",
@@ -68,10 +72,10 @@ def _read_response(body: Json) -> Json:
 
 
 def _choice(index: int, sequence: Json) -> Json:
-    ids = _ids(at(sequence, "tokens"))
+    ids = _ids(value_at(sequence, "tokens"))
     return {
         "index": index,
-        "message": {"role": "assistant", "content": at(sequence, "generated_text")},
+        "message": {"role": "assistant", "content": value_at(sequence, "generated_text")},
         "finish_reason": _finish_reason(sequence),
         **({"token_ids": ids} if ids else {}),
     }
@@ -79,9 +83,9 @@ def _choice(index: int, sequence: Json) -> Json:
 
 def _read_events(values: Iterable[Json]) -> Iterator[Json]:
     for value in values:
-        token = at(value, "token")
+        token = value_at(value, "token")
         if members(value).get("error") is not None or not isinstance(value, dict):
-            yield failure(value)
+            yield translate_error(value)
         elif not isinstance(token, dict):
             yield {"object": "chat.completion.chunk", "choices": []}
         else:
@@ -90,24 +94,24 @@ def _read_events(values: Iterable[Json]) -> Iterator[Json]:
 
 def _chunk(event: JsonObject, token: JsonObject) -> JsonObject:
     details = event.get("details")
-    count = number(at(details, "generated_tokens"))
+    count = integer(value_at(details, "generated_tokens"))
     choice: JsonObject = {
         "index": 0,
         "delta": {"content": "" if token.get("special") is True else text(token.get("text"))},
         "finish_reason": _finish_reason(details),
         "token_ids": _ids([token]),
     }
-    counts = token_counts(number(at(details, "input_length")), count)
+    counts = token_counts(integer(value_at(details, "input_length")), count)
     usage: JsonObject = {"usage": counts} if count is not None else {}
     return {"object": "chat.completion.chunk", "choices": [choice], **usage}
 
 
 def _ids(tokens: Json) -> list[Json]:
-    return [number(at(token, "id")) for token in items(tokens)]
+    return [integer(value_at(token, "id")) for token in items(tokens)]
 
 
 def _finish_reason(details: Json) -> Json:
-    reason = at(details, "finish_reason")
+    reason = value_at(details, "finish_reason")
     return _FINISH_REASONS.get(reason, reason) if isinstance(reason, str) else None
 
 

@@ -6,22 +6,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from harmony_conformance.evidence.exchange import Exchange, Series, Validity
-from harmony_conformance.json_value import at, dumps, text
+from harmony_conformance.json_value import dumps, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import Finding, mismatch
 from harmony_conformance.redactable_text import RedactableText, shorten
 
 
 @dataclass(frozen=True, kw_only=True)
-class Aftermath:
+class BeforeAndAfter:
     """An answered plain request, the last disturbing exchange after it, and the plain request that followed."""
 
     before: Exchange
-    last: Exchange
+    disturbance: Exchange
     after: Exchange
 
 
-def aftermaths(series: Series, disturbs: Callable[[Exchange], bool]) -> Iterator[Aftermath]:
+def before_and_after(series: Series, disturbs: Callable[[Exchange], bool]) -> Iterator[BeforeAndAfter]:
     """Yield each plain request that follows a disturbing one, if a plain request before it was answered."""
     before: Exchange | None = None
     last: Exchange | None = None
@@ -30,17 +30,17 @@ def aftermaths(series: Series, disturbs: Callable[[Exchange], bool]) -> Iterator
             last = x
         elif x.validity is Validity.VALID and on.was_sent.holds(x):
             if before is not None and last is not None:
-                yield Aftermath(before=before, last=last, after=x)
+                yield BeforeAndAfter(before=before, disturbance=last, after=x)
             before, last = (x if x.turn is not None else None), None
 
 
-def differences(one: Aftermath, event: RedactableText) -> Iterator[Finding]:
+def behaviour_changes(one: BeforeAndAfter, event: RedactableText) -> Iterator[Finding]:
     """Yield a finding if the plain request after the event is not answered as before. `event` completes "after …"."""
     before, after = one.before, one.after
     if after.turn is None or after.failure is not None:
         yield Finding(
             message=RedactableText("after {} a plain request is not answered", event),
-            at="connection" if after.response is None else "status",
+            location="connection" if after.response is None else "status",
             expected="an answer, as before",
             actual=_outcome(after),
             exchange=after.id,
@@ -61,4 +61,4 @@ def _outcome(x: Exchange) -> RedactableText:
         return RedactableText("{}", x.failure.kind)
     if x.response is None:
         return RedactableText("nothing")
-    return RedactableText("{}: {}", x.response.status, shorten(text(at(x.error, "message")) or text(x.error)))
+    return RedactableText("{}: {}", x.response.status, shorten(text(value_at(x.error, "message")) or text(x.error)))

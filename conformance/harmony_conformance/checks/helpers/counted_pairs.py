@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.evidence.series_pairs import pair, prompt_count
+from harmony_conformance.evidence.series_pairs import find_pair, prompt_count
 from harmony_conformance.json_value import strings
 from harmony_ref import encode
 
@@ -23,16 +23,16 @@ _HEADER_AND_SEPARATORS = 12  # maximum number of tokens around an additional mes
 class CountedPair:
     """Two answered requests, the second with a longer text, and the differences of their prompt counts and texts in tokens."""
 
-    less: Exchange
-    more: Exchange
-    grown: int
-    expected: int
+    shorter: Exchange
+    longer: Exchange
+    prompt_growth: int
+    expected_growth: int
 
     @property
     def is_explained_by_headers(self) -> bool:
         """True if the headers and separators of additional messages explain the offset; their form is up to the server."""
-        messages = len(self.more.expected_parts) - len(self.less.expected_parts)
-        return messages > 0 and 0 <= self.grown - self.expected <= _HEADER_AND_SEPARATORS * messages
+        messages = len(self.longer.expected_parts) - len(self.shorter.expected_parts)
+        return messages > 0 and 0 <= self.prompt_growth - self.expected_growth <= _HEADER_AND_SEPARATORS * messages
 
 
 def counted_pairs(series: Series) -> Iterator[CountedPair]:
@@ -47,14 +47,16 @@ def counted_pairs(series: Series) -> Iterator[CountedPair]:
 
 def counted_pair(series: Series, first: str, second: str) -> CountedPair | None:
     """Return two steps of a series as a pair, None if one was not answered or its prompt was not counted."""
-    steps = pair(series, first, second)
+    steps = find_pair(series, first, second)
     if steps is None:
         return None
     less, more = steps
     fewer, grown = prompt_count(less), prompt_count(more)
     if fewer is None or grown is None:
         return None
-    return CountedPair(less=less, more=more, grown=grown - fewer, expected=_text_tokens(more) - _text_tokens(less))
+    return CountedPair(
+        shorter=less, longer=more, prompt_growth=grown - fewer, expected_growth=_text_tokens(more) - _text_tokens(less)
+    )
 
 
 def _text_tokens(x: Exchange) -> int:

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance.apis.registry import OLLAMA, OLLAMA_GENERATE, OLLAMA_RAW
-from harmony_conformance.evidence.exchange import ODD, Exchange
-from harmony_conformance.json_value import InvalidJsonError, Json, at, dumps, items, members, number, pointer, text
+from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, Exchange
+from harmony_conformance.json_value import (
+    InvalidJsonError,
+    Json,
+    dumps,
+    integer,
+    items,
+    members,
+    pointer,
+    text,
+    value_at,
+)
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import (
     MUST,
@@ -38,17 +48,17 @@ _ENDINGS = ("stop", "length", "load", "unload")
 @condition
 def is_ollama(x: Exchange) -> bool:
     """answered requests to Ollama's own API"""
-    return x.api in _NATIVE and x.validity not in ODD and on.was_answered.holds(x)
+    return x.api in _NATIVE and x.validity not in REFUSABLE_VALIDITIES and on.was_answered.holds(x)
 
 
 @only_on(*_NATIVE)
 @condition
-def came_in_lines(x: Exchange) -> bool:
+def has_full_line_stream(x: Exchange) -> bool:
     """streams of Ollama's own API that were read to their end"""
-    return x.api in _NATIVE and on.came_in_chunks.holds(x)
+    return x.api in _NATIVE and on.has_full_stream.holds(x)
 
 
-@check(MUST, spec="ollama#stream", when=came_in_lines)
+@check(MUST, spec="ollama#stream", when=has_full_line_stream)
 def lines_are_objects(x: Exchange) -> Iterator[Finding]:
     """Each line of a stream is one JSON object with output or an error, and the last line ends in a line feed too.
 
@@ -64,28 +74,28 @@ def lines_are_objects(x: Exchange) -> Iterator[Finding]:
             invalid = RedactableText("a line is not valid JSON: {}", problem)
             yield mismatch(invalid, f"line {index}", "a JSON object", shorten(event.data))
             return
-        if not any(isinstance(at(value, name), dict | str) for name in (*_OUTPUT_MEMBERS, "error")):
+        if not any(isinstance(value_at(value, name), dict | str) for name in (*_OUTPUT_MEMBERS, "error")):
             message = "a line has neither output nor an error"
-            yield mismatch(message, f"line {index}", "message, response or error", shorten(event.telling))
+            yield mismatch(message, f"line {index}", "message, response or error", shorten(event.stable_data))
             return
-    if stream.unfinished:
+    if stream.unfinished_data:
         message = "the stream ends within a line"
         expected = "a line feed after each object"
-        yield mismatch(message, f"line {len(stream.events)}", expected, shorten(stream.unfinished))
+        yield mismatch(message, f"line {len(stream.events)}", expected, shorten(stream.unfinished_data))
 
 
-@check(MUST, spec="ollama#last-line", when=(is_ollama, on.ended_well))
+@check(MUST, spec="ollama#last-line", when=(is_ollama, on.is_complete_answer))
 def last_line_is_done(x: Exchange) -> Iterator[Finding]:
     """An answer has `done: true` once, on its last line, with the reason why it ended, and counts in whole numbers.
 
     A client reads until `done`: if it comes too early, the rest is lost; if it never comes, the connection seems broken.
     """
     lines = _lines(x)
-    done = [place for place, value in enumerate(lines) if at(value, "done") is True]
+    done = [place for place, value in enumerate(lines) if value_at(value, "done") is True]
     if done != [len(lines) - 1]:
         yield Finding(
             message="`done: true` does not come once, on the last line",
-            at=f"line {done[0]}" if done else f"line {len(lines)}",
+            location=f"line {done[0]}" if done else f"line {len(lines)}",
             expected=RedactableText("done: true on line {} only", len(lines) - 1),
             actual=RedactableText("on {} lines of {}", len(done), len(lines)),
         )
@@ -95,7 +105,7 @@ def last_line_is_done(x: Exchange) -> Iterator[Finding]:
         yield mismatch(message, "/done_reason", " or ".join(_ENDINGS), shorten(dumps(last.get("done_reason"))))
     for name in _COUNTS:
         value = last.get(name, 0)
-        if (number(value) or 0) < 0 or number(value) is None:
+        if (integer(value) or 0) < 0 or integer(value) is None:
             message = f"{name} is not a whole number"
             yield mismatch(message, pointer(name), "a whole number, in nanoseconds or tokens", shorten(dumps(value)))
 
@@ -113,7 +123,7 @@ def _lines(x: Exchange) -> list[Json]:
 
 def _calls(x: Exchange) -> Iterator[Json]:
     for value in _lines(x):
-        yield from items(at(value, "message", "tool_calls")) or items(at(value, "tool_calls"))
+        yield from items(value_at(value, "message", "tool_calls")) or items(value_at(value, "tool_calls"))
 
 
 @check(MUST, spec="ollama#tool-calls", when=called_natively)
@@ -123,21 +133,21 @@ def arguments_are_objects(x: Exchange) -> Iterator[Finding]:
     Ollama's clients pass them to the function unchanged. A string, as in Chat Completions, is a type error in all of them.
     """
     for index, call in enumerate(_calls(x)):
-        function = at(call, "function")
-        wrong = "arguments" if not isinstance(at(function, "arguments"), dict) else "name"
-        if wrong == "name" and text(at(function, "name")):
+        function = value_at(call, "function")
+        wrong = "arguments" if not isinstance(value_at(function, "arguments"), dict) else "name"
+        if wrong == "name" and text(value_at(function, "name")):
             continue
         yield Finding(
             message=f"a call has no valid {wrong}",
-            at=pointer("tool_calls", index, "function", wrong),
+            location=pointer("tool_calls", index, "function", wrong),
             expected="an object" if wrong == "arguments" else "a string",
-            actual=shorten(dumps(at(function, wrong))),
+            actual=shorten(dumps(value_at(function, wrong))),
         )
 
 
 @only_on(OLLAMA_GENERATE.name)
 @evidence
-def tells_its_context(x: Exchange) -> bool:
+def has_context(x: Exchange) -> bool:
     """answers of /api/generate with a context and token counts"""
     turn = x.turn
     is_counted = turn is not None and turn.usage is not None and turn.usage.total_tokens is not None
@@ -146,16 +156,16 @@ def tells_its_context(x: Exchange) -> bool:
 
 def _context(x: Exchange) -> list[Json]:
     last = x.events.events[-1].value if x.events is not None and x.events.events else x.response_json
-    return items(at(last, "context"))
+    return items(value_at(last, "context"))
 
 
-@check(SHOULD, spec="ollama#context", when=(tells_its_context, on.ended_well))
+@check(SHOULD, spec="ollama#context", when=(has_context, on.is_complete_answer))
 def context_is_the_conversation(x: Exchange) -> Iterator[Finding]:
     """The context consists of the prompt tokens followed by all output tokens, with reasoning and markers.
 
     The next request starts with it. Without the answer the model forgets what it wrote; re-encoded from the texts, the tokens differ.
     """
-    context = [number(token) for token in _context(x)]
+    context = [integer(token) for token in _context(x)]
     total = x.turn.usage.total_tokens if x.turn is not None and x.turn.usage is not None else None
     known = [*(x.prompt.ids or ()), *(x.output.ids or ())] if x.prompt.ids is not None and x.output.ids else context
     if total is not None and total - len(context) in (0, 1) and context == known[: len(context)]:

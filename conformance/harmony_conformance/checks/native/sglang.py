@@ -7,9 +7,14 @@ from collections.abc import Iterator
 from harmony_conformance.apis.chat_completion import ABORTED
 from harmony_conformance.apis.registry import SGLANG_GENERATE
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.evidence.expected_output import ENDINGS, ExpectedOutput, read_ids, told_in_order
+from harmony_conformance.evidence.expected_output import (
+    GENERATION_END_TOKENS,
+    ExpectedOutput,
+    has_texts_in_order,
+    parse_output,
+)
 from harmony_conformance.evidence.series_pairs import prompt_count
-from harmony_conformance.json_value import Json, at, dumps, equal_json, items, number, text
+from harmony_conformance.json_value import Json, dumps, equal_json, integer, items, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import (
     MUST,
@@ -22,7 +27,7 @@ from harmony_conformance.judge.check import (
     only_on,
     variant,
 )
-from harmony_conformance.prompts.prompt_parser import show
+from harmony_conformance.prompts.prompt_parser import format_ids
 from harmony_conformance.redactable_text import RedactableText, ReportText, shorten
 from harmony_ref import encode_with_special_tokens, tokens
 
@@ -34,9 +39,9 @@ _PARSER = "gpt-oss"
 
 @only_on(SGLANG_GENERATE.name)
 @evidence
-def tells_meta_info(x: Exchange) -> bool:
+def has_meta_info(x: Exchange) -> bool:
     """answers of SGLang's generate"""
-    return x.api == SGLANG_GENERATE.name and on.ended_well.holds(x) and isinstance(_last(x), dict)
+    return x.api == SGLANG_GENERATE.name and on.is_complete_answer.holds(x) and isinstance(_last(x), dict)
 
 
 def _last(x: Exchange) -> Json:
@@ -48,53 +53,57 @@ def _last(x: Exchange) -> Json:
 
 def _events(x: Exchange) -> list[Json]:
     values = [event.value for event in x.events.events] if x.events is not None else []
-    return [one for one in values if isinstance(at(one, "meta_info"), dict) and number(at(one, "index")) in (None, 0)]
+    return [
+        one
+        for one in values
+        if isinstance(value_at(one, "meta_info"), dict) and integer(value_at(one, "index")) in (None, 0)
+    ]
 
 
-@check(MUST, spec="sglang#finish-reason", when=tells_meta_info)
+@check(MUST, spec="sglang#finish-reason", when=has_meta_info)
 def finish_reason_names_what_matched(x: Exchange) -> Iterator[Finding]:
     """finish_reason is `length` with the token count at the limit, else `stop` with the matched stop token or stop string.
 
     In Harmony the stop token distinguishes a call from an answer. If a cut answer is reported as stopped, clients run half a call.
     After an `abort` request the server reports `abort`.
     """
-    reason, limit = at(_last(x), "meta_info", "finish_reason"), x.limit
-    kind, matched = at(reason, "type"), at(reason, "matched")
+    reason, limit = value_at(_last(x), "meta_info", "finish_reason"), x.max_output_tokens
+    kind, matched = value_at(reason, "type"), value_at(reason, "matched")
     ids = x.output.ids
-    is_cut = ids is not None and limit is not None and len(ids) >= limit and ids[-1] not in ENDINGS
+    is_cut = ids is not None and limit is not None and len(ids) >= limit and ids[-1] not in GENERATION_END_TOKENS
     if kind == ABORTED:
         yield variant("the generation was aborted on request", where="/meta_info/finish_reason")
     elif kind not in ("stop", "length"):
-        yield _wrong(reason, "stop or length")
-    elif is_cut and not x.meets_stop_string and kind != "length":
-        yield _wrong(reason, RedactableText("length, at the limit of {} tokens", limit))
-    elif kind == "length" and ids and ids[-1] in ENDINGS and not x.ignores_eos:
-        yield _wrong(reason, RedactableText("stop, after {}", show(ids[-1:])))
+        yield _finish_reason_mismatch(reason, "stop or length")
+    elif is_cut and not x.has_stop_string and kind != "length":
+        yield _finish_reason_mismatch(reason, RedactableText("length, at the limit of {} tokens", limit))
+    elif kind == "length" and ids and ids[-1] in GENERATION_END_TOKENS and not x.ignores_eos:
+        yield _finish_reason_mismatch(reason, RedactableText("stop, after {}", format_ids(ids[-1:])))
     elif kind == "stop" and isinstance(matched, str) and matched not in x.stop_strings:
-        yield _wrong(reason, "a stop string of the request")
-    elif kind == "stop" and ids and ids[-1] in ENDINGS and number(matched) not in (None, ids[-1]):
-        yield _wrong(reason, RedactableText("{}, which is {}", ids[-1], show(ids[-1:])))
+        yield _finish_reason_mismatch(reason, "a stop string of the request")
+    elif kind == "stop" and ids and ids[-1] in GENERATION_END_TOKENS and integer(matched) not in (None, ids[-1]):
+        yield _finish_reason_mismatch(reason, RedactableText("{}, which is {}", ids[-1], format_ids(ids[-1:])))
 
 
-def _wrong(reason: Json, expected: ReportText) -> Finding:
+def _finish_reason_mismatch(reason: Json, expected: ReportText) -> Finding:
     message = "finish_reason does not match the end of the output"
     return mismatch(message, "/meta_info/finish_reason", expected, shorten(dumps(reason)))
 
 
 @only_on(SGLANG_GENERATE.name)
 @evidence
-def tells_all_so_far(x: Exchange) -> bool:
+def has_cumulative_events(x: Exchange) -> bool:
     """streams of SGLang's generate with two or more cumulative events: the last has as many ids as it counts"""
-    if x.api != SGLANG_GENERATE.name or not on.ended_well.holds(x):
+    if x.api != SGLANG_GENERATE.name or not on.is_complete_answer.holds(x):
         return False
     events = _events(x)
     if len(events) < 2:  # noqa: PLR2004 - one event after another
         return False
-    count = number(at(events[-1], "meta_info", "completion_tokens"))
-    return count is not None and len(items(at(events[-1], "output_ids"))) == count
+    count = integer(value_at(events[-1], "meta_info", "completion_tokens"))
+    return count is not None and len(items(value_at(events[-1], "output_ids"))) == count
 
 
-@check(MUST, spec="sglang#stream", when=tells_all_so_far)
+@check(MUST, spec="sglang#stream", when=has_cumulative_events)
 def events_go_on_from_each_other(x: Exchange) -> Iterator[Finding]:
     """Each event of a stream begins with the text and the ids of the previous event, and counts its ids correctly.
 
@@ -102,8 +111,8 @@ def events_go_on_from_each_other(x: Exchange) -> Iterator[Finding]:
     """
     text_before, ids_before = "", list[Json]()
     for place, event in enumerate(_events(x)):
-        text_now, ids = text(at(event, "text")), items(at(event, "output_ids"))
-        count = number(at(event, "meta_info", "completion_tokens"))
+        text_now, ids = text(value_at(event, "text")), items(value_at(event, "output_ids"))
+        count = integer(value_at(event, "meta_info", "completion_tokens"))
         if not text_now.startswith(text_before.rstrip("\ufffd")) and not x.stop_strings:
             message = "an event does not begin with the text of the previous event"
             yield mismatch(message, f"event {place}/text", shorten(text_before), shorten(text_now))
@@ -116,10 +125,10 @@ def events_go_on_from_each_other(x: Exchange) -> Iterator[Finding]:
         text_before, ids_before = text_now, ids
 
 
-def _parsed_by(x: Exchange, path: str, parser: str) -> bool:
+def _is_parser_answer(x: Exchange, path: str, parser: str) -> bool:
     return (
         x.request.path.endswith(path)
-        and at(x.request.json, parser) == _PARSER
+        and value_at(x.request.json, parser) == _PARSER
         and x.response is not None
         and x.response.is_success
         and _parsed_text(x) is not None
@@ -128,17 +137,17 @@ def _parsed_by(x: Exchange, path: str, parser: str) -> bool:
 
 def _parsed_text(x: Exchange) -> ExpectedOutput | None:
     """Parse the text of a request, None if it is not a complete Harmony completion."""
-    completion = at(x.request.json, "text")
+    completion = value_at(x.request.json, "text")
     if not isinstance(completion, str):
         return None
     ids = encode_with_special_tokens(completion)
-    return read_ids(ids) if ids and ids[-1] in tokens.STOP_TOKENS else None
+    return parse_output(ids) if ids and ids[-1] in tokens.STOP_TOKENS else None
 
 
 @condition
 def separates_reasoning(x: Exchange) -> bool:
     """answers of /separate_reasoning about a completion that is well-formed Harmony"""
-    return _parsed_by(x, SEPARATE_REASONING, "reasoning_parser")
+    return _is_parser_answer(x, SEPARATE_REASONING, "reasoning_parser")
 
 
 @check(MUST, spec="sglang#separate-reasoning", when=separates_reasoning)
@@ -150,24 +159,26 @@ def reasoning_is_separated(x: Exchange) -> Iterator[Finding]:
     expected = _parsed_text(x)
     if expected is None:
         return
-    reasoning, rest = text(at(x.response_json, "reasoning_text")), text(at(x.response_json, "text"))
-    if not told_in_order(expected.reasoning, reasoning):
+    reasoning, rest = text(value_at(x.response_json, "reasoning_text")), text(value_at(x.response_json, "text"))
+    if not has_texts_in_order(expected.reasoning, reasoning):
         message = "reasoning_text is not the reasoning of the completion"
         yield mismatch(message, "/reasoning_text", shorten(dumps(list(expected.reasoning))), shorten(reasoning))
     arguments = (call.arguments for call in expected.calls)
-    lost = next((part for part in (*expected.shown, *arguments) if part not in rest), None)
-    if lost is not None or (not expected.calls and not told_in_order(expected.shown, rest)):
+    lost = next((part for part in (*expected.user_texts, *arguments) if part not in rest), None)
+    if lost is not None or (not expected.calls and not has_texts_in_order(expected.user_texts, rest)):
         message = "text is not the visible text of the completion"
-        yield mismatch(message, "/text", shorten(dumps(list(expected.shown)) if lost is None else lost), shorten(rest))
+        yield mismatch(
+            message, "/text", shorten(dumps(list(expected.user_texts)) if lost is None else lost), shorten(rest)
+        )
 
 
 @condition
 def parses_calls(x: Exchange) -> bool:
     """answers of /parse_function_call about a well-formed Harmony completion that calls declared functions with JSON arguments"""
-    if not _parsed_by(x, PARSE_FUNCTION_CALL, "tool_call_parser"):
+    if not _is_parser_answer(x, PARSE_FUNCTION_CALL, "tool_call_parser"):
         return False
     expected = _parsed_text(x)
-    declared = {text(at(tool, "function", "name")) for tool in items(at(x.request.json, "tools"))}
+    declared = {text(value_at(tool, "function", "name")) for tool in items(value_at(x.request.json, "tools"))}
     return expected is not None and all(
         call.name in declared and equal_json(call.arguments, call.arguments) for call in expected.calls
     )
@@ -183,8 +194,8 @@ def written_calls_are_parsed(x: Exchange) -> Iterator[Finding]:
     expected = _parsed_text(x)
     if expected is None:
         return
-    calls = items(at(x.response_json, "calls"))
-    parsed = [(text(at(call, "name")), text(at(call, "parameters"))) for call in calls]
+    calls = items(value_at(x.response_json, "calls"))
+    parsed = [(text(value_at(call, "name")), text(value_at(call, "parameters"))) for call in calls]
     is_same = len(parsed) == len(expected.calls) and all(
         name == call.name and equal_json(arguments, call.arguments)
         for (name, arguments), call in zip(parsed, expected.calls, strict=True)
@@ -192,12 +203,12 @@ def written_calls_are_parsed(x: Exchange) -> Iterator[Finding]:
     if not is_same:
         yield Finding(
             message="the calls are not those of the completion",
-            at="/calls",
+            location="/calls",
             expected=shorten(dumps([f"{call.name}({call.arguments})" for call in expected.calls])),
             actual=shorten(dumps(calls)),
         )
-    rest = text(at(x.response_json, "normal_text"))
-    lost = next((part for part in expected.shown if part.strip() not in rest), None)
+    rest = text(value_at(x.response_json, "normal_text"))
+    lost = next((part for part in expected.user_texts if part.strip() not in rest), None)
     if lost is not None:
         yield mismatch("the text before the call is lost", "/normal_text", shorten(lost), shorten(rest))
 
@@ -206,14 +217,14 @@ def _pairs(series: Series) -> Iterator[tuple[Exchange, Exchange]]:
     """Yield answers to a text prompt, each with an answer of /v1/tokenize about the same text."""
     tokenized = [x for x in series.exchanges.values() if x.request.path.endswith(TOKENIZE) and _ids(x)]
     for x in series.exchanges.values():
-        prompt = at(x.request.json, "text")
+        prompt = value_at(x.request.json, "text")
         for other in tokenized:
-            if tells_meta_info.holds(x) and isinstance(prompt, str) and at(other.request.json, "prompt") == prompt:
+            if has_meta_info.holds(x) and isinstance(prompt, str) and value_at(other.request.json, "prompt") == prompt:
                 yield x, other
 
 
 def _ids(x: Exchange) -> list[int]:
-    ids = [number(one) for one in items(at(x.response_json, "tokens"))]
+    ids = [integer(one) for one in items(value_at(x.response_json, "tokens"))]
     return [one for one in ids if one is not None] if None not in ids else []
 
 
@@ -234,8 +245,8 @@ def tokenize_shows_what_is_fed(series: Series) -> Iterator[Finding]:
         if count not in (None, len(ids)) or (prompt is not None and list(prompt) != ids):
             yield Finding(
                 message="/v1/tokenize returns other tokens than the prompt of /generate",
-                at="/tokens",
-                expected=shorten(show(prompt)) if prompt is not None else RedactableText("{} tokens", count),
-                actual=shorten(show(ids)) if prompt is not None else RedactableText("{} tokens", len(ids)),
+                location="/tokens",
+                expected=shorten(format_ids(prompt)) if prompt is not None else RedactableText("{} tokens", count),
+                actual=shorten(format_ids(ids)) if prompt is not None else RedactableText("{} tokens", len(ids)),
                 exchange=other.id,
             )

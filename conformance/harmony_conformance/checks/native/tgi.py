@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from harmony_conformance.apis.registry import TGI, TGI_GENERATE
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.evidence.expected_output import ENDINGS
+from harmony_conformance.evidence.expected_output import GENERATION_END_TOKENS
 from harmony_conformance.evidence.series_pairs import prompt_count
-from harmony_conformance.json_value import Json, at, dumps, items, number, text
+from harmony_conformance.json_value import Json, dumps, integer, items, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import (
     MUST,
@@ -21,48 +21,58 @@ from harmony_conformance.judge.check import (
     only_on,
     series_only,
 )
-from harmony_conformance.prompts.prompt_parser import show
+from harmony_conformance.prompts.prompt_parser import format_ids
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 from harmony_conformance.transport.messages import NO_HEADERS
 from harmony_conformance.transport.sse import Event
 from harmony_ref import decode, tokens
 
-TOKENIZED = "/chat_tokenize"
+CHAT_TOKENIZE = "/chat_tokenize"
 
 
 @only_on(TGI_GENERATE.name)
 @evidence
 def shows_details(x: Exchange) -> bool:
     """answers of TGI's generate with the details of their tokens"""
-    return x.api == TGI_GENERATE.name and on.ended_well.holds(x) and bool(_tokens(x)) and _details(x) is not None
+    return (
+        x.api == TGI_GENERATE.name and on.is_complete_answer.holds(x) and bool(_tokens(x)) and _details(x) is not None
+    )
 
 
 @only_on(TGI_GENERATE.name)
 @evidence
 def shows_how_it_ended(x: Exchange) -> bool:
     """answers of TGI's generate with the details of their tokens, and streams of tokens that end before their text"""
-    is_broken = x.api == TGI_GENERATE.name and on.ended_well.holds(x) and bool(_token_events(x)) and not _has_text(x)
+    is_broken = (
+        x.api == TGI_GENERATE.name and on.is_complete_answer.holds(x) and bool(_token_events(x)) and not _has_text(x)
+    )
     return is_broken or shows_details.holds(x)
 
 
 def _has_text(x: Exchange) -> bool:
-    return x.events is not None and any(isinstance(at(one.value, "generated_text"), str) for one in x.events.events)
+    return x.events is not None and any(
+        isinstance(value_at(one.value, "generated_text"), str) for one in x.events.events
+    )
 
 
 def _tokens(x: Exchange) -> list[Json]:
     if x.events is not None:
-        return [at(event.value, "token") for event in _token_events(x)]
-    return items(at(_details(x), "tokens"))
+        return [value_at(event.value, "token") for event in _token_events(x)]
+    return items(value_at(_details(x), "tokens"))
 
 
 def _token_events(x: Exchange) -> list[Event]:
-    return [event for event in x.events.events if at(event.value, "token") is not None] if x.events is not None else []
+    return (
+        [event for event in x.events.events if value_at(event.value, "token") is not None]
+        if x.events is not None
+        else []
+    )
 
 
 def _details(x: Exchange) -> Json:
     if x.events is not None:
-        return at(x.events.events[-1].value, "details") if x.events.events else None
-    return at(_answer(x), "details")
+        return value_at(x.events.events[-1].value, "details") if x.events.events else None
+    return value_at(_answer(x), "details")
 
 
 def _answer(x: Exchange) -> Json:
@@ -70,9 +80,9 @@ def _answer(x: Exchange) -> Json:
     return x.response_json[0] if isinstance(x.response_json, list) and x.response_json else x.response_json
 
 
-def _generated(x: Exchange) -> str:
+def _generated_text(x: Exchange) -> str:
     last = x.events.events[-1].value if x.events is not None and x.events.events else _answer(x)
-    return text(at(last, "generated_text"))
+    return text(value_at(last, "generated_text"))
 
 
 @check(MUST, spec="tgi#details", when=shows_details)
@@ -83,28 +93,34 @@ def tokens_are_all_told(x: Exchange) -> Iterator[Finding]:
     reasoning and answer run into each other.
     """
     entries = _tokens(x)
-    count = number(at(_details(x), "generated_tokens"))
-    ids = [token for entry in entries if (token := number(at(entry, "id"))) is not None and tokens.is_known(token)]
+    count = integer(value_at(_details(x), "generated_tokens"))
+    ids = [
+        token for entry in entries if (token := integer(value_at(entry, "id"))) is not None and tokens.is_known(token)
+    ]
     if count != len(entries) or len(ids) != len(entries):
         message = "the number of listed tokens differs from the reported count"
         actual = RedactableText("{} tokens", len(ids))
         yield mismatch(message, "/details/tokens", RedactableText("{} tokens, each with its id", count), actual)
         return
     marks = zip(entries, ids, strict=True)
-    wrong = next((entry for entry, token in marks if at(entry, "special") is not tokens.is_special(token)), None)
+    wrong = next((entry for entry, token in marks if value_at(entry, "special") is not tokens.is_special(token)), None)
     if wrong is not None:
         message = "a token has the wrong `special` flag"
         expected = "special for the markers, and for nothing else"
         yield mismatch(message, "/details/tokens/special", expected, shorten(dumps(wrong)))
-    order = [number(at(event.value, "index")) for event in _token_events(x)]
+    order = [integer(value_at(event.value, "index")) for event in _token_events(x)]
     if None not in order and order != list(range(1, len(order) + 1)):
         message = "the tokens are out of order"
         yield mismatch(message, "/index", RedactableText("1 to {}, in order", len(order)), shorten(dumps([*order])))
     spelled = decode([one for one in ids if not tokens.is_special(one)])
-    prompt = text(at(x.request.json, "inputs")) if at(x.request.json, "parameters", "return_full_text") is True else ""
-    if _generated(x) not in (prompt + spelled, prompt + decode(ids)):
+    prompt = (
+        text(value_at(x.request.json, "inputs"))
+        if value_at(x.request.json, "parameters", "return_full_text") is True
+        else ""
+    )
+    if _generated_text(x) not in (prompt + spelled, prompt + decode(ids)):
         message = "the tokens do not spell the generated text"
-        yield mismatch(message, "/generated_text", shorten(prompt + spelled), shorten(_generated(x)))
+        yield mismatch(message, "/generated_text", shorten(prompt + spelled), shorten(_generated_text(x)))
 
 
 @check(MUST, spec="tgi#finish-reason", when=shows_how_it_ended)
@@ -119,21 +135,21 @@ def finish_reason_tells_why(x: Exchange) -> Iterator[Finding]:
         actual = shorten(dumps(x.events.events[-1].value))
         yield mismatch(message, f"event {len(x.events.events)}", "generated_text", actual)
         return
-    reason = at(_details(x), "finish_reason")
-    ids = [number(at(entry, "id")) for entry in _tokens(x)]
-    limit = number(at(x.request.json, "parameters", "max_new_tokens"))
-    stops = [text(stop) for stop in items(at(x.request.json, "parameters", "stop"))]
+    reason = value_at(_details(x), "finish_reason")
+    ids = [integer(value_at(entry, "id")) for entry in _tokens(x)]
+    limit = integer(value_at(x.request.json, "parameters", "max_new_tokens"))
+    stops = [text(stop) for stop in items(value_at(x.request.json, "parameters", "stop"))]
     valid = set[str]()
-    if any(stop and stop in _generated(x) for stop in stops):
+    if any(stop and stop in _generated_text(x) for stop in stops):
         valid.add("stop_sequence")
-    if ids[-1] in ENDINGS:
+    if ids[-1] in GENERATION_END_TOKENS:
         valid.add("eos_token")
     elif limit is not None and len(ids) >= limit:
         valid.add("length")
     elif not valid:
         valid |= {"length", "eos_token"}  # a limit of the server, or a stop token of other models
     if reason not in valid:
-        last = show([one for one in ids[-1:] if one is not None])
+        last = format_ids([one for one in ids[-1:] if one is not None])
         message = "finish_reason does not match the end of the output"
         actual = RedactableText("{} after {}", shorten(dumps(reason)), last)
         yield mismatch(message, "/details/finish_reason", quote(" or ".join(sorted(valid))), actual)
@@ -141,10 +157,10 @@ def finish_reason_tells_why(x: Exchange) -> Iterator[Finding]:
 
 @only_on(TGI.name, TGI_GENERATE.name)
 @evidence
-def headers_count(x: Exchange) -> bool:
+def has_count_headers(x: Exchange) -> bool:
     """answers of TGI with token counts in headers and body; with `best_of` the headers count the first choice"""
     headers = x.response.headers if x.response is not None else NO_HEADERS
-    is_tgi = x.api in (TGI.name, TGI_GENERATE.name) and on.ended_well.holds(x) and not x.choice
+    is_tgi = x.api in (TGI.name, TGI_GENERATE.name) and on.is_complete_answer.holds(x) and not x.choice
     return is_tgi and any(name in headers and count is not None for name, count in _counts(x).items())
 
 
@@ -154,11 +170,11 @@ def _counts(x: Exchange) -> dict[str, int | None]:
     prompt = len(x.prompt.ids) if x.prompt.ids is not None else x.prompt.count
     generated = usage.completion_tokens if usage is not None else None
     if x.api == TGI_GENERATE.name:
-        generated = number(at(_details(x), "generated_tokens"))
+        generated = integer(value_at(_details(x), "generated_tokens"))
     return {"x-prompt-tokens": prompt, "x-generated-tokens": generated}
 
 
-@check(MUST, spec="tgi#headers", when=headers_count)
+@check(MUST, spec="tgi#headers", when=has_count_headers)
 def headers_agree_with_the_body(x: Exchange) -> Iterator[Finding]:
     """The headers `x-prompt-tokens` and `x-generated-tokens` have the same counts as the body.
 
@@ -176,12 +192,14 @@ def _pairs(series: Series) -> Iterator[tuple[Exchange, list[int]]]:
     """Yield answers of TGI's chat, each with the ids that /chat_tokenize returns for the same messages."""
     tokenized: list[tuple[Exchange, list[int]]] = []
     for x in series.exchanges.values():
-        if x.request.path.endswith(TOKENIZED):
-            entries = items(at(x.response_json, "tokenize_response"))
-            tokenized.append((x, [token for entry in entries if (token := number(at(entry, "id"))) is not None]))
+        if x.request.path.endswith(CHAT_TOKENIZE):
+            entries = items(value_at(x.response_json, "tokenize_response"))
+            tokenized.append((x, [token for entry in entries if (token := integer(value_at(entry, "id"))) is not None]))
     for x in series.exchanges.values():
         for other, ids in tokenized:
-            pairs = ((at(x.chat_request, name), at(other.chat_request, name)) for name in ("messages", "tools"))
+            pairs = (
+                (value_at(x.chat_request, name), value_at(other.chat_request, name)) for name in ("messages", "tools")
+            )
             is_chat = x.api == TGI.name and x is not other and x.turn is not None
             if ids and is_chat and all(dumps(one) == dumps(two) for one, two in pairs):
                 yield x, ids
@@ -208,4 +226,6 @@ def chat_tokenize_shows_the_prompt(series: Series) -> Iterator[Finding]:
             yield mismatch(message, "/tokenize_response", RedactableText("{} tokens", count), actual, exchange=x.id)
         elif prompt is not None and list(prompt) != ids:
             message = "/chat_tokenize returns other tokens than the prompt of the chat"
-            yield mismatch(message, "/tokenize_response", shorten(show(prompt)), shorten(show(ids)), exchange=x.id)
+            yield mismatch(
+                message, "/tokenize_response", shorten(format_ids(prompt)), shorten(format_ids(ids)), exchange=x.id
+            )

@@ -13,12 +13,12 @@ from functools import lru_cache
 from itertools import chain, product, takewhile
 
 from harmony_conformance.checks.rendering.content_placement import blocks
-from harmony_conformance.json_value import Json, at, items, loads, members, text
-from harmony_conformance.prompts.chat_request import allows_some, may_be_called
+from harmony_conformance.json_value import Json, items, loads, members, text, value_at
+from harmony_conformance.prompts.chat_request import can_be_called, has_allowed_tools
 from harmony_conformance.prompts.conversation import (
-    MAY_BE_KEPT,
-    MUST_BE_KEPT,
-    RequestReading,
+    ALLOWED_RETENTIONS,
+    REQUIRED_RETENTIONS,
+    ConversationOptions,
     built_in_tools,
     cache_key,
     conversation_of,
@@ -33,19 +33,19 @@ from harmony_conformance.prompts.prompt_parser import (
     read_prompt,
 )
 from harmony_conformance.prompts.token_accounting import ACCEPTED_STYLES
-from harmony_conformance.prompts.tool_declarations import official_spelling
+from harmony_conformance.prompts.tool_declarations import official_tools_text
 from harmony_ref import HarmonyError, Message, Role
 from harmony_ref.styles import HARMONY_0_0_8
 from harmony_ref.styles.styled_rendering import next_turn, rendered_messages
 
-_INSTRUCTING = ("system", "developer")
+_INSTRUCTION_ROLES = ("system", "developer")
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 _OTHER_TEMPLATES = ("chat_template", "documents", "mm_processor_kwargs")
 _TEMPLATE_VARIABLES = frozenset({"builtin_tools"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expected:
+class ExpectedMessage:
     """A message of a rendering after the system and developer messages, with its part of the request and its block.
 
     Messages of one block may come in any order. A developer message may contain several parts, and has no `part`.
@@ -83,33 +83,35 @@ class AcceptedRendering:
     notes: tuple[str, ...]
     system: PromptMessage
     developer_messages: tuple[PromptMessage, ...]
-    conversation: tuple[Expected, ...]
+    conversation: tuple[ExpectedMessage, ...]
 
 
-def is_readable(request: Json) -> bool:
+def has_predictable_prompt(request: Json) -> bool:
     """Return True if the prompt of a request is predictable: texts, function calls, and functions that the library can declare."""
-    messages = items(at(request, "messages"))
-    tools = items(at(request, "tools"))
-    names = [text(at(tool, "function", "name")) for tool in tools]
+    messages = items(value_at(request, "messages"))
+    tools = items(value_at(request, "tools"))
+    names = [text(value_at(tool, "function", "name")) for tool in tools]
     return (
         bool(messages)
         and has_whole_conversation(request)
-        and all(map(_is_readable, messages))
+        and all(map(_is_predictable_message, messages))
         and all(names)
-        and bool(official_spelling(tools)) == bool(tools)
-        and not any(at(request, name) for name in _OTHER_TEMPLATES)
-        and members(at(request, "chat_template_kwargs")).keys() <= _TEMPLATE_VARIABLES
+        and bool(official_tools_text(tools)) == bool(tools)
+        and not any(value_at(request, name) for name in _OTHER_TEMPLATES)
+        and members(value_at(request, "chat_template_kwargs")).keys() <= _TEMPLATE_VARIABLES
     )
 
 
-def _is_readable(message: Json) -> bool:
-    content = at(message, "content")
+def _is_predictable_message(message: Json) -> bool:
+    content = value_at(message, "content")
     return (
-        at(message, "role") in ("system", "developer", "user", "assistant", "tool")
+        value_at(message, "role") in ("system", "developer", "user", "assistant", "tool")
         and (content is None or isinstance(content, str | list))
-        and all(text(at(part, "type")) in _TEXT_PARTS for part in items(content))
-        and all(isinstance(at(call, "function", "arguments"), str) for call in items(at(message, "tool_calls")))
-        and at(message, "function_call") is None
+        and all(text(value_at(part, "type")) in _TEXT_PARTS for part in items(content))
+        and all(
+            isinstance(value_at(call, "function", "arguments"), str) for call in items(value_at(message, "tool_calls"))
+        )
+        and value_at(message, "function_call") is None
     )
 
 
@@ -130,7 +132,8 @@ def _cached_library_prompts(key: str, date: str | None) -> frozenset[tuple[int, 
 def _library_prompts(request: Json, date: str | None) -> frozenset[tuple[int, ...]]:
     try:
         least, most = (
-            conversation_of(request, RequestReading(keeps=keeps), date=date) for keeps in (MUST_BE_KEPT, MAY_BE_KEPT)
+            conversation_of(request, ConversationOptions(retentions=keeps), date=date)
+            for keeps in (REQUIRED_RETENTIONS, ALLOWED_RETENTIONS)
         )
         return frozenset(
             (
@@ -181,7 +184,7 @@ def _renderings(request: Json, date: str | None) -> Iterator[AcceptedRendering]:
                 yield _rendering(style.name, notes, parsed, variation)
 
 
-def _conversation(request: Json, reading: RequestReading, date: str | None) -> tuple[Message, ...] | None:
+def _conversation(request: Json, reading: ConversationOptions, date: str | None) -> tuple[Message, ...] | None:
     """Return the conversation of a request in one reading, None if Harmony cannot express it."""
     try:
         return tuple(conversation_of(request, reading, date=date))
@@ -191,7 +194,9 @@ def _conversation(request: Json, reading: RequestReading, date: str | None) -> t
 
 _READINGS = tuple(
     (
-        RequestReading(keeps=MAY_BE_KEPT, joins=joins, instructs=role, declares_formats=declares),
+        ConversationOptions(
+            retentions=ALLOWED_RETENTIONS, joins_instructions=joins, instructions_role=role, declares_formats=declares
+        ),
         (
             *(("instructions are in the system message",) if role is Role.SYSTEM else ()),
             *(() if declares else ("the schema of the answer is not in the prompt",)),
@@ -207,15 +212,15 @@ def _request_variations(request: Json) -> Iterator[tuple[Json, tuple[str, ...]]]
     if built_in_tools(request):
         plain = {name: value for name, value in members(request).items() if name != "chat_template_kwargs"}
         yield plain, ("the requested built-in tools are not declared",)
-    if at(request, "tool_choice") == "none" and at(request, "tools"):
+    if value_at(request, "tool_choice") == "none" and value_at(request, "tools"):
         yield {**members(request), "tool_choice": "auto"}, ("functions that may not be called are declared",)
-    if allows_some(request):
-        tools = items(at(request, "tools"))
-        allowed = [tool for tool in tools if may_be_called(request, text(at(tool, "function", "name")))]
+    if has_allowed_tools(request):
+        tools = items(value_at(request, "tools"))
+        allowed = [tool for tool in tools if can_be_called(request, text(value_at(tool, "function", "name")))]
         yield {**members(request), "tools": allowed}, ("functions that may not be called are not declared",)
-    messages = items(at(request, "messages"))
-    first = [message for message in messages if at(message, "role") in _INSTRUCTING]
-    rest = [message for message in messages if at(message, "role") not in _INSTRUCTING]
+    messages = items(value_at(request, "messages"))
+    first = [message for message in messages if value_at(message, "role") in _INSTRUCTION_ROLES]
+    rest = [message for message in messages if value_at(message, "role") not in _INSTRUCTION_ROLES]
     if first and messages[: len(first)] != first:
         reordered: list[Json] = [*first, *rest]
         yield {**members(request), "messages": reordered}, ("instructions come before earlier messages",)
@@ -227,7 +232,7 @@ def _rendering(style: str, notes: tuple[str, ...], parsed: Sequence[PromptMessag
     parts = (
         (block, part)
         for block, part in blocks(expected_parts(request))
-        if part.kind is not PartKind.INSTRUCTIONS and part.retention in MAY_BE_KEPT
+        if part.kind is not PartKind.INSTRUCTIONS and part.retention in ALLOWED_RETENTIONS
     )
     return AcceptedRendering(
         style=style,
@@ -235,7 +240,7 @@ def _rendering(style: str, notes: tuple[str, ...], parsed: Sequence[PromptMessag
         system=system,
         developer_messages=developer,
         conversation=tuple(
-            Expected(
+            ExpectedMessage(
                 kind=part.kind if part is not None else PartKind.INSTRUCTIONS, message=message, part=part, block=block
             )
             for message in others[len(developer) :]

@@ -9,14 +9,14 @@ from itertools import pairwise
 from typing import LiteralString
 
 from harmony_conformance.checks.helpers.value_diff import text_difference
-from harmony_conformance.json_value import Json, at, items, resolve, text
+from harmony_conformance.json_value import Json, items, resolve, text, value_at
 from harmony_conformance.judge.check import Finding, mismatch, variant
 from harmony_conformance.prompts.prompt_parser import PartKind, PromptMessage, PromptPart, Retention
 from harmony_conformance.prompts.tool_declarations import declares_functions, is_same_function
 from harmony_conformance.redactable_text import RedactableText, ReportText, shorten
 
 
-def raw(parts: tuple[PromptPart, ...], messages: list[PromptMessage]) -> Iterator[Finding]:
+def find_changed_contents(parts: tuple[PromptPart, ...], messages: list[PromptMessage]) -> Iterator[Finding]:
     """Yield a finding if the parts are not, in order and character for character, the contents of the messages."""
     rest = iter(messages)
     for part in parts:
@@ -29,30 +29,32 @@ def raw(parts: tuple[PromptPart, ...], messages: list[PromptMessage]) -> Iterato
             problem = RedactableText("a {} is not in the prompt as it was sent", part.kind)
             yield mismatch(problem, part.where, expected, actual)
             return
-    yield from no_more(parts, messages)
+    yield from find_surplus_messages(parts, messages)
 
 
-def on_lines(request: Json, parts: Sequence[PromptPart], messages: Sequence[PromptMessage]) -> tuple[PromptPart, ...]:
+def join_lines_as_in_prompt(
+    request: Json, parts: Sequence[PromptPart], messages: Sequence[PromptMessage]
+) -> tuple[PromptPart, ...]:
     """Return the parts, with several texts of one part joined by line ends if a message has them in this form."""
     contents = {message.content for message in messages}
 
     def as_in_prompt(part: PromptPart) -> PromptPart:
         if not part.text or part.text in contents:
             return part
-        lines = "\n".join(text(at(piece, "text")) for piece in items(resolve(request, part.where)))
+        lines = "\n".join(text(value_at(piece, "text")) for piece in items(resolve(request, part.where)))
         return replace(part, text=lines) if lines in contents else part
 
     return tuple(map(as_in_prompt, parts))
 
 
-def told_on_lines(sent: Sequence[PromptPart], joined: Sequence[PromptPart]) -> Iterator[Finding]:
+def find_joined_lines(sent: Sequence[PromptPart], joined: Sequence[PromptPart]) -> Iterator[Finding]:
     """Yield a variant for each part with its texts joined by line ends: nothing is lost, and no source defines a separator."""
     for part in joined:
         if part not in sent:
             yield variant("the parts of a text are separated by a line end", where=part.where)
 
 
-def to_the_assistant(part: PromptPart, message: PromptMessage) -> Iterator[Finding]:
+def find_wrong_address(part: PromptPart, message: PromptMessage) -> Iterator[Finding]:
     """Yield findings if a function result is not addressed to the assistant, or is on a channel other than commentary."""
     properties: tuple[tuple[LiteralString, str | None, LiteralString], ...] = (
         ("addressed to the assistant", message.recipient, "assistant"),
@@ -65,7 +67,7 @@ def to_the_assistant(part: PromptPart, message: PromptMessage) -> Iterator[Findi
         yield variant("a function result names no channel, as in Ollama's template", where=part.where)
 
 
-def no_more(parts: tuple[PromptPart, ...], messages: list[PromptMessage]) -> Iterator[Finding]:
+def find_surplus_messages(parts: tuple[PromptPart, ...], messages: list[PromptMessage]) -> Iterator[Finding]:
     """Yield a finding if the prompt has more messages than the request has parts."""
     texts = sum(1 for part in parts if part.text)
     if parts and (len(messages) > len(parts) or sum(1 for message in messages if message.content) > texts):
@@ -76,7 +78,7 @@ def no_more(parts: tuple[PromptPart, ...], messages: list[PromptMessage]) -> Ite
             message=RedactableText(
                 "the prompt has more than one message for a {}, or one that was not sent", parts[0].kind
             ),
-            at="prompt",
+            location="prompt",
             expected=RedactableText("{} of them", len(parts)),
             actual=RedactableText("{}, among them {}", len(messages), shorten(str(surplus))),
         )
@@ -106,17 +108,17 @@ def kind_of(message: PromptMessage) -> PartKind | None:
             return None
 
 
-def conversation_alone(parts: Sequence[PromptPart], messages: Sequence[PromptMessage]) -> Iterator[Finding]:
+def find_conversation_faults(parts: Sequence[PromptPart], messages: Sequence[PromptMessage]) -> Iterator[Finding]:
     """Yield findings if the prompt does not contain the conversation in order, and nothing else."""
-    yield from _invented(parts, messages)
-    yield from _disordered(parts, messages)
+    yield from _find_added_messages(parts, messages)
+    yield from _find_order_faults(parts, messages)
     yield from _declared_late_or_twice(parts, messages)
 
 
 _COUNTED_ELSEWHERE = frozenset({PartKind.USER, PartKind.FINAL, PartKind.CALL, PartKind.RESULT})
 
 
-def _invented(parts: Sequence[PromptPart], messages: Sequence[PromptMessage]) -> Iterator[Finding]:
+def _find_added_messages(parts: Sequence[PromptPart], messages: Sequence[PromptMessage]) -> Iterator[Finding]:
     """Yield a finding for a user, assistant or tool message without a corresponding part of the request.
 
     A changed part, which another check reports, explains one message. Kinds that the request has are counted by their own checks.
@@ -136,14 +138,14 @@ def _invented(parts: Sequence[PromptPart], messages: Sequence[PromptMessage]) ->
         yield mismatch(problem, "prompt", "the messages of the request", shorten(str(invented[-1])))
 
 
-def _disordered(parts: Sequence[PromptPart], messages: Sequence[PromptMessage]) -> Iterator[Finding]:
+def _find_order_faults(parts: Sequence[PromptPart], messages: Sequence[PromptMessage]) -> Iterator[Finding]:
     """Yield findings if messages are not in the order of the request. A result may follow its own call or all calls of a message."""
     places = _places(parts, messages)
     placed = [(block, part, places[number]) for number, (block, part) in enumerate(blocks(parts)) if number in places]
     talk = sorted((entry for entry in placed if entry[1].kind is not PartKind.INSTRUCTIONS), key=lambda entry: entry[2])
     for (block, part, _), (next_block, next_part, _) in pairwise(talk):
         if next_block < block and not _is_reported_elsewhere(part, next_part):
-            yield _misplaced(next_part, RedactableText("after a {} that was sent after it", part.kind))
+            yield _order_mismatch(next_part, RedactableText("after a {} that was sent after it", part.kind))
             return
     open_calls: Counter[str | None] = Counter(
         part.function for number, part in enumerate(parts) if part.kind is PartKind.CALL and number not in places
@@ -151,11 +153,11 @@ def _disordered(parts: Sequence[PromptPart], messages: Sequence[PromptMessage]) 
     for _, part, _ in talk:
         open_calls[part.function] += {PartKind.CALL: 1, PartKind.RESULT: -1}.get(part.kind, 0)
         if part.function is not None and open_calls[part.function] < 0:
-            yield _misplaced(part, "before its call")
+            yield _order_mismatch(part, "before its call")
             return
     for block, part, place in (entry for entry in placed if entry[1].kind is PartKind.INSTRUCTIONS):
         if any(later > block and before < place for later, _, before in talk):
-            yield _misplaced(part, "after later messages")
+            yield _order_mismatch(part, "after later messages")
         elif any(sooner < block and after > place for sooner, _, after in talk):
             yield variant("instructions come before earlier messages", where=part.where)
 
@@ -185,7 +187,7 @@ def _declared_late_or_twice(parts: Sequence[PromptPart], messages: Sequence[Prom
         yield mismatch(problem, f"prompt message {place}", expected, shorten(str(messages[place])))
 
 
-def _misplaced(part: PromptPart, actual: ReportText) -> Finding:
+def _order_mismatch(part: PromptPart, actual: ReportText) -> Finding:
     message = RedactableText("{} in another order than the request has", part.kind)
     return mismatch(message, part.where, "the order of the request", actual)
 

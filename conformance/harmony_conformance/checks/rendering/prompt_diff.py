@@ -14,7 +14,7 @@ from itertools import takewhile
 
 from harmony_conformance.checks.rendering.accepted_renderings import (
     AcceptedRendering,
-    Expected,
+    ExpectedMessage,
     library_prompts,
     renderings,
 )
@@ -22,22 +22,22 @@ from harmony_conformance.checks.rendering.content_placement import kind_of
 from harmony_conformance.checks.rendering.system_and_developer import (
     JudgedDifference,
     developer_difference,
-    fails,
+    failing_difference,
     system_difference,
-    varies,
+    variant_difference,
 )
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import Json, at, equal_json, items, text
+from harmony_conformance.json_value import Json, equal_json, items, text, value_at
 from harmony_conformance.judge.check import Verdict
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS
 from harmony_conformance.prompts.prompt_parser import (
-    INSTRUCTIONS,
+    INSTRUCTIONS_HEADING,
     ParsedPrompt,
     PartKind,
     PromptMessage,
     Retention,
     expected_parts,
-    show,
+    format_ids,
 )
 from harmony_conformance.prompts.tool_declarations import is_same_function
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote, shorten
@@ -55,7 +55,7 @@ class PromptDifference:
 
     Attributes:
         difference: The difference, and its verdict.
-        number: The index of the message in the prompt, from 0; for a missing message, that of the message in its place.
+        message_index: The index of the message in the prompt, from 0; for a missing message, that of the message in its place.
         label: A short name of that message, such as `functions.f to assistant`.
         where: The JSON pointer of the part of the request; empty without a part.
         expected: The token ids of the expected message; empty if none is expected.
@@ -63,7 +63,7 @@ class PromptDifference:
     """
 
     difference: JudgedDifference
-    number: int
+    message_index: int
     label: str
     where: str
     expected: tuple[int, ...]
@@ -80,11 +80,11 @@ class PromptDifference:
         difference = self.difference
         return RedactableText(
             "message {} ({}), {}, {}: {}",
-            self.number,
+            self.message_index,
             self.label,
             difference.part,
             difference.problem,
-            difference.words,
+            difference.description,
         )
 
     @property
@@ -95,7 +95,7 @@ class PromptDifference:
     @property
     def tokens(self) -> tuple[ReportText, ReportText]:
         """The differing tokens with text and ids: expected and actual."""
-        return _differing(self.expected, self.actual), _differing(self.actual, self.expected)
+        return _differing_tokens(self.expected, self.actual), _differing_tokens(self.actual, self.expected)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,7 @@ class PromptComparison:
     @property
     def failures(self) -> tuple[PromptDifference, ...]:
         """The differences in more than form, in the order of the prompt."""
-        return tuple(sorted((one for one in self.differences if one.is_failure), key=lambda one: one.number))
+        return tuple(sorted((one for one in self.differences if one.is_failure), key=lambda one: one.message_index))
 
     @property
     def distance(self) -> tuple[int, int]:
@@ -118,7 +118,7 @@ class PromptComparison:
         return failures, len(self.differences) - failures + len(self.notes)
 
 
-def nearest(request: Json, ids: tuple[int, ...], read: ParsedPrompt) -> PromptComparison | None:
+def compare_with_nearest(request: Json, ids: tuple[int, ...], read: ParsedPrompt) -> PromptComparison | None:
     """Compare a prompt with the nearest accepted rendering.
 
     Return None if it is the official library's prompt, or the library cannot render the request.
@@ -149,32 +149,32 @@ def _compare(
         for difference in system_difference(rendering.system.content, messages[0].content, request):
             yield _prompt_difference(difference, 0, rendering.system, messages[0])
     else:
-        yield _missing(0, rendering.system)
-    expected, actual = _joined(rendering.developer_messages), _joined(developer)
+        yield _missing_message(0, rendering.system)
+    expected, actual = _join_developer_messages(rendering.developer_messages), _join_developer_messages(developer)
     if expected is not None and actual is not None:
         for difference in developer_difference(expected.content, actual.content, request):
             yield _prompt_difference(difference, first, expected, actual)
     elif expected is not None:
-        yield _missing(first, expected)
+        yield _missing_message(first, expected)
     elif actual is not None and actual.content.strip() not in ("", "# Instructions"):
-        yield _prompt_difference(fails(Part.MESSAGE, Problem.EXTRA, _NO_SUCH_MESSAGE), first, None, actual)
+        yield _prompt_difference(failing_difference(Part.MESSAGE, Problem.EXTRA, _NO_SUCH_MESSAGE), first, None, actual)
     yield from _compare_conversation(rendering.conversation, messages, first + len(developer), request)
 
 
 _NO_SUCH_MESSAGE = "the request has no such message"
 
 
-def _joined(messages: Sequence[PromptMessage]) -> PromptMessage | None:
+def _join_developer_messages(messages: Sequence[PromptMessage]) -> PromptMessage | None:
     """Join consecutive developer messages: a server is free to join them."""
     if not messages:
         return None
     first, *others = (message.content for message in messages)
-    content = "\n\n".join([first, *(one.removeprefix(INSTRUCTIONS) for one in others)])
+    content = "\n\n".join([first, *(one.removeprefix(INSTRUCTIONS_HEADING) for one in others)])
     return replace(messages[0], content=content, ids=tuple(token for message in messages for token in message.ids))
 
 
 def _compare_conversation(
-    expected: Sequence[Expected], messages: Sequence[PromptMessage], start: int, request: Json
+    expected: Sequence[ExpectedMessage], messages: Sequence[PromptMessage], start: int, request: Json
 ) -> Iterator[PromptDifference]:
     matches = _match(expected, messages, start)
     for place, one in enumerate(expected):
@@ -184,17 +184,17 @@ def _compare_conversation(
             for difference in _differences(one, shown, request, is_last=matches[place] == len(messages) - 1):
                 yield _prompt_difference(difference, matches[place], one.message, shown, one.where)
         elif not (one.is_optional or any(_is_joined_in(one, message) for message in messages[start:])):
-            yield _missing(following, one.message, one)
+            yield _missing_message(following, one.message, one)
         elif one.message.content:
             words = "reasoning is joined, or dropped where the sources disagree on it"
-            dropped = varies(Part.MESSAGE, Problem.REASONING_DROPPED, words)
+            dropped = variant_difference(Part.MESSAGE, Problem.REASONING_DROPPED, words)
             yield _prompt_difference(dropped, following, one.message, None, one.where)
     for number in (number for number in range(start, len(messages)) if number not in matches.values()):
-        yield from _unexpected(expected, messages[number], number, request)
-    yield from _moved(expected, matches, messages)
+        yield from _unexpected_message(expected, messages[number], number, request)
+    yield from _moved_message(expected, matches, messages)
 
 
-def _match(expected: Sequence[Expected], messages: Sequence[PromptMessage], start: int) -> Mapping[int, int]:
+def _match(expected: Sequence[ExpectedMessage], messages: Sequence[PromptMessage], start: int) -> Mapping[int, int]:
     """Map expected messages to messages of the prompt: first those of equal content, then similar, then those of the same kind."""
     matches: dict[int, int] = {}
     free = list(range(start, len(messages)))
@@ -207,13 +207,13 @@ def _match(expected: Sequence[Expected], messages: Sequence[PromptMessage], star
     return matches
 
 
-def _is_equal(one: Expected, shown: PromptMessage) -> bool:
+def _is_equal(one: ExpectedMessage, shown: PromptMessage) -> bool:
     is_addressed = one.kind in (PartKind.CALL, PartKind.RESULT)
     is_named = not is_addressed or is_same_function(one.message.function, shown.function)
     return _kind(shown) is one.kind and shown.content == one.message.content and is_named
 
 
-def _is_similar(one: Expected, shown: PromptMessage) -> bool:
+def _is_similar(one: ExpectedMessage, shown: PromptMessage) -> bool:
     """Return True for the same text under another role, name or channel, for joined reasoning, or for equal JSON arguments."""
     content = one.message.content
     if content and shown.content == content:
@@ -223,7 +223,7 @@ def _is_similar(one: Expected, shown: PromptMessage) -> bool:
     return equal_json(shown.content, content) and is_same_function(one.message.function, shown.function)
 
 
-def _is_of_same_kind(one: Expected, shown: PromptMessage) -> bool:
+def _is_of_same_kind(one: ExpectedMessage, shown: PromptMessage) -> bool:
     return _kind(shown) is one.kind and not one.is_optional
 
 
@@ -231,43 +231,53 @@ def _kind(message: PromptMessage) -> PartKind | None:
     return PartKind.INSTRUCTIONS if message.role == "developer" else kind_of(message)
 
 
-def _is_joined_in(one: Expected, shown: PromptMessage) -> bool:
+def _is_joined_in(one: ExpectedMessage, shown: PromptMessage) -> bool:
     """Return True if reasoning is contained, as whole lines, in reasoning of the prompt."""
     reasoning = one.message.content.strip()
     is_reasoning = one.kind is PartKind.REASONING and _kind(shown) is one.kind
     return is_reasoning and reasoning != "" and f"\n{reasoning}\n" in f"\n{shown.content.strip()}\n"
 
 
-def _differences(one: Expected, shown: PromptMessage, request: Json, *, is_last: bool) -> Iterator[JudgedDifference]:
+def _differences(
+    one: ExpectedMessage, shown: PromptMessage, request: Json, *, is_last: bool
+) -> Iterator[JudgedDifference]:
     expected = one.message
     if shown.role != expected.role:
-        yield fails(Part.ROLE, Problem.DIFFERENT, f"the role is {shown.role} where {expected.role} was expected")
+        yield failing_difference(
+            Part.ROLE, Problem.DIFFERENT, f"the role is {shown.role} where {expected.role} was expected"
+        )
         return
     yield from _header_differences(one, shown)
-    if shown.specials:
-        yield fails(Part.CONTENT, Problem.INJECTED, "text of the content became a special token")
+    if shown.special_count:
+        yield failing_difference(Part.CONTENT, Problem.INJECTED, "text of the content became a special token")
     elif shown.content != expected.content and one.kind is PartKind.INSTRUCTIONS:
         yield from developer_difference(expected.content, shown.content, request)
     elif shown.content != expected.content:
         difference = difference_of_contents(expected.content, shown.content, expected.role)
         is_form = _is_joined_in(one, shown) or shown.content == _joined_by_line_ends(one, request)
         is_form = is_form or (one.kind is PartKind.CALL and equal_json(shown.content, expected.content))
-        yield (varies if is_form else fails)(difference.part, difference.problem, difference.words)
+        yield (variant_difference if is_form else failing_difference)(
+            difference.part, difference.problem, difference.description
+        )
     if shown.end != expected.end and not (shown.end is None and is_last):
         is_form = one.kind is PartKind.CALL and shown.end_name == "⟦end⟧"
         words = f"the message ends in {shown.end_name or 'nothing'} where {expected.end_name} was expected"
-        yield (varies if is_form else fails)(Part.END, Problem.DIFFERENT, words)
+        yield (variant_difference if is_form else failing_difference)(Part.END, Problem.DIFFERENT, words)
 
 
-def _header_differences(one: Expected, shown: PromptMessage) -> Iterator[JudgedDifference]:
+def _header_differences(one: ExpectedMessage, shown: PromptMessage) -> Iterator[JudgedDifference]:
     function = one.part.function if one.part is not None else one.message.function
     if one.kind not in (PartKind.CALL, PartKind.RESULT):
         if shown.name not in (one.message.name, None):
-            yield varies(Part.NAME, Problem.EXTRA, f"the author's name {shorten(shown.name)!r} is in the header")
+            yield variant_difference(
+                Part.NAME, Problem.EXTRA, f"the author's name {shorten(shown.name)!r} is in the header"
+            )
     elif function is not None and shown.function != function:
         part = Part.RECIPIENT if one.kind is PartKind.CALL else Part.NAME
         words = f"the function is {shown.function or shown.name or 'missing'} where {function} was expected"
-        yield (varies if is_same_function(function, shown.function) else fails)(part, Problem.DIFFERENT, words)
+        yield (variant_difference if is_same_function(function, shown.function) else failing_difference)(
+            part, Problem.DIFFERENT, words
+        )
     is_on_analysis = one.kind in (PartKind.CALL, PartKind.PREAMBLE, PartKind.RESULT) and shown.channel == "analysis"
     for difference in header_differences(one.message, shown):
         is_form = difference.problem is Problem.MISPLACED or difference.part is Part.CONTENT_TYPE
@@ -277,18 +287,20 @@ def _header_differences(one: Expected, shown: PromptMessage) -> Iterator[JudgedD
             or difference.part is Part.CHANNEL
             or (difference.part is Part.RECIPIENT and one.kind is PartKind.RESULT)
         ):
-            yield (varies if is_form else fails)(difference.part, difference.problem, difference.words)
+            yield (variant_difference if is_form else failing_difference)(
+                difference.part, difference.problem, difference.description
+            )
 
 
-def _joined_by_line_ends(one: Expected, request: Json) -> str | None:
+def _joined_by_line_ends(one: ExpectedMessage, request: Json) -> str | None:
     """Join the parts of a content by line ends, since no source defines a separator. None for a content without parts."""
     where = one.where.split("/")
-    parts = items(at(request, "messages", int(where[2]), "content")) if where[-1] == "content" else []
-    return "\n".join(text(at(part, "text")) for part in parts) if parts else None
+    parts = items(value_at(request, "messages", int(where[2]), "content")) if where[-1] == "content" else []
+    return "\n".join(text(value_at(part, "text")) for part in parts) if parts else None
 
 
-def _unexpected(
-    expected: Sequence[Expected], message: PromptMessage, number: int, request: Json
+def _unexpected_message(
+    expected: Sequence[ExpectedMessage], message: PromptMessage, number: int, request: Json
 ) -> Iterator[PromptDifference]:
     """Yield the difference of an unmatched message of the prompt, unless it is empty."""
     if not (message.content or message.recipient):
@@ -303,11 +315,11 @@ def _unexpected(
     elif any(one.message.content == message.content and one.kind is _kind(message) for one in expected):
         problem, words = Problem.REPEATED, "it is in the prompt more often than it was sent"
     where = reasoning.where if reasoning is not None else ""
-    yield _prompt_difference(fails(Part.MESSAGE, problem, words), number, None, message, where)
+    yield _prompt_difference(failing_difference(Part.MESSAGE, problem, words), number, None, message, where)
 
 
-def _moved(
-    expected: Sequence[Expected], matches: Mapping[int, int], messages: Sequence[PromptMessage]
+def _moved_message(
+    expected: Sequence[ExpectedMessage], matches: Mapping[int, int], messages: Sequence[PromptMessage]
 ) -> Iterator[PromptDifference]:
     """Yield the first message after a later one. Calls and results of one message may come in two orders."""
     order = sorted(matches, key=lambda place: matches[place])
@@ -316,15 +328,15 @@ def _moved(
         if passed:
             is_free = all(one.block is not None and one.block == p.block and one.kind is not p.kind for p in passed)
             words = f"it comes after {_label(passed[0].message)}, which was sent after it"
-            difference = (varies if is_free else fails)(Part.MESSAGE, Problem.MOVED, words)
+            difference = (variant_difference if is_free else failing_difference)(Part.MESSAGE, Problem.MOVED, words)
             yield _prompt_difference(difference, matches[place], passed[0].message, messages[matches[place]], one.where)
             if not is_free:
                 return
 
 
-def _missing(number: int, message: PromptMessage, one: Expected | None = None) -> PromptDifference:
+def _missing_message(number: int, message: PromptMessage, one: ExpectedMessage | None = None) -> PromptDifference:
     problem = Problem.REASONING_DROPPED if one is not None and one.kind is PartKind.REASONING else Problem.MISSING
-    difference = fails(Part.MESSAGE, problem, f"it is missing: {shorten(message.content)!r}")
+    difference = failing_difference(Part.MESSAGE, problem, f"it is missing: {shorten(message.content)!r}")
     return _prompt_difference(difference, number, message, None, one.where if one is not None else "")
 
 
@@ -337,7 +349,7 @@ def _prompt_difference(
 ) -> PromptDifference:
     return PromptDifference(
         difference=difference,
-        number=number,
+        message_index=number,
         label=_label(shown or expected),
         where=where,
         expected=expected.ids if expected is not None else (),
@@ -354,7 +366,7 @@ def _label(message: PromptMessage | None) -> str:
     return name if message.channel is None else f"{name}, {message.channel}"
 
 
-def _differing(ids: tuple[int, ...], other: tuple[int, ...]) -> ReportText:
+def _differing_tokens(ids: tuple[int, ...], other: tuple[int, ...]) -> ReportText:
     """Return the differing tokens of one side, without the common prefix and suffix.
 
     One token of the prefix remains if nothing else would be left of one side.
@@ -368,10 +380,10 @@ def _differing(ids: tuple[int, ...], other: tuple[int, ...]) -> ReportText:
     stop = min(len(ids) - end, begin + _MOST_TOKENS)
     shown = ids[begin:stop]
     more = " …" if stop < len(ids) - end else ""
-    return quote(f"{show(shown)!r}{more}, tokens {', '.join(map(str, shown))}{more}")
+    return quote(f"{format_ids(shown)!r}{more}, tokens {', '.join(map(str, shown))}{more}")
 
 
-def is_under_another_name(x: Exchange, where: str) -> bool:
+def has_renamed_reasoning_field(x: Exchange, where: str) -> bool:
     """Return True if reasoning at a place of the request has another field name than in the answer.
 
     Clients send back the message that they received.

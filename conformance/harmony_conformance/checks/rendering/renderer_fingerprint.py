@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby, islice
 
-from harmony_conformance.apis.registry import CONVERSATIONS
-from harmony_conformance.checks.accounting import counted_requests, has_accounts
+from harmony_conformance.apis.registry import CONVERSATION_APIS
+from harmony_conformance.checks.accounting import counted_requests, has_comparable_counts
 from harmony_conformance.evidence.exchange import Exchange, PromptLevel, Series
-from harmony_conformance.json_value import JsonObject, at, items, text
+from harmony_conformance.json_value import JsonObject, items, text, value_at
 from harmony_conformance.prompts.conversation import conversation_of
 from harmony_conformance.prompts.known_mistakes import is_call
 from harmony_conformance.prompts.token_accounting import FORMS, PromptForm, explain_counts
@@ -40,7 +40,7 @@ class Fingerprint:
     Attributes:
         evidence: Either `ids` or `accounting`.
         forms: The names of the accepted forms that fit most prompts; empty if none fits any.
-        fitting: The number of prompts that they fit.
+        matching_prompts: The number of prompts that they fit.
         prompts: The number of examined prompts.
         preamble: With counts, the number of additional tokens in every prompt; None with ids.
         lines: The distinct values in the system messages: date, cutoff, effort and identity.
@@ -48,17 +48,17 @@ class Fingerprint:
 
     evidence: PromptLevel
     forms: tuple[str, ...]
-    fitting: int
+    matching_prompts: int
     prompts: int
     preamble: int | None = None
     lines: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
-    def told(self) -> JsonObject:
+    def to_json(self) -> JsonObject:
         """Return the JSON form for a report's header."""
         return {
             "evidence": self.evidence.value,
             "forms": list(self.forms) or ["unknown"],
-            "fitting": self.fitting,
+            "fitting": self.matching_prompts,
             "prompts": self.prompts,
             **({"preamble": self.preamble} if self.preamble is not None else {}),
             **{name: list(values) for name, values in self.lines},
@@ -68,11 +68,11 @@ class Fingerprint:
 def fingerprint(series: Iterable[Series]) -> Fingerprint | None:
     """Identify the renderer of a run, by token ids if available, else by counts. Return None without both."""
     series = list(series)
-    exchanges = [x for one in series for x in one.exchanges.values() if x.api in CONVERSATIONS]
-    sample = _sample([x for x in exchanges if items(at(x.chat_request, "messages"))])
+    exchanges = [x for one in series for x in one.exchanges.values() if x.api in CONVERSATION_APIS]
+    sample = _sample([x for x in exchanges if items(value_at(x.chat_request, "messages"))])
     if sample:
         return _by_ids(sample)
-    counted = next((one for one in series if has_accounts.holds(one)), None)
+    counted = next((one for one in series if has_comparable_counts.holds(one)), None)
     return _by_counts(counted) if counted is not None else None
 
 
@@ -84,7 +84,7 @@ def _by_ids(sample: Sequence[Exchange]) -> Fingerprint:
     return Fingerprint(
         evidence=PromptLevel.IDS,
         forms=tuple(dict.fromkeys(str(form) for form, fitting in fits.items() if most and fitting == most)),
-        fitting=most,
+        matching_prompts=most,
         prompts=len(sample),
         lines=tuple((name, values) for name in _LINES if (values := tuple(sorted(set(_values(name, sample)))))),
     )
@@ -95,10 +95,10 @@ def _by_counts(series: Series) -> Fingerprint:
     accounts = [account for account in explain_counts(requests, counts) if not account.mistakes and not account.growth]
     return Fingerprint(
         evidence=PromptLevel.ACCOUNTING,
-        forms=tuple(dict.fromkeys(chain.from_iterable(account.forms for account in accounts))),
-        fitting=len(counts) if accounts else 0,
+        forms=tuple(dict.fromkeys(chain.from_iterable(account.form_names for account in accounts))),
+        matching_prompts=len(counts) if accounts else 0,
         prompts=len(counts),
-        preamble=accounts[0].preamble if accounts else None,
+        preamble=accounts[0].extra_tokens if accounts else None,
     )
 
 
@@ -123,21 +123,21 @@ def _last_with_ids(equal: Sequence[Exchange]) -> Exchange | None:
 
 
 def _kinds(x: Exchange) -> frozenset[str]:
-    messages = items(at(x.chat_request, "messages"))
-    roles = {text(at(message, "role")) for message in messages}
-    calls = {"calls" for message in messages if items(at(message, "tool_calls"))}
-    return frozenset(roles | calls | ({"tools"} if items(at(x.chat_request, "tools")) else set()))
+    messages = items(value_at(x.chat_request, "messages"))
+    roles = {text(value_at(message, "role")) for message in messages}
+    calls = {"calls" for message in messages if items(value_at(message, "tool_calls"))}
+    return frozenset(roles | calls | ({"tools"} if items(value_at(x.chat_request, "tools")) else set()))
 
 
 def _fitting_forms(x: Exchange) -> Iterator[PromptForm]:
     """Yield the forms that reproduce a prompt exactly."""
     date = next(_values("date", [x]), None)
     known: dict[Style, list[tuple[Sequence[Message], bool]]] = {}  # most readings of a request are the same messages
-    for reading, forms in groupby(FORMS, key=lambda form: form.reading):
+    for reading, forms in groupby(FORMS, key=lambda form: form.options):
         typed = conversation_of(x.chat_request, reading, date=date)
         untyped = tuple(replace(message, content_type=None) if is_call(message) else message for message in typed)
         for form in forms:
-            messages = typed if form.types_calls else untyped
+            messages = typed if form.has_call_types else untyped
             of_style = known.setdefault(form.style, [])
             fits = next((fits for others, fits in of_style if others == messages), None)
             if fits is None:

@@ -13,12 +13,23 @@ from dataclasses import dataclass
 from functools import partial
 
 from harmony_conformance.checks.helpers.value_diff import json_differences
-from harmony_conformance.checks.rendering.tool_schemas import Mark, declared_members, parameters, undescribed, untyped
-from harmony_conformance.json_value import Json, at, canonical, dumps, items, members, objects_in, text
+from harmony_conformance.checks.rendering.tool_schemas import (
+    Mark,
+    declared_parameters,
+    find_missing_descriptions,
+    find_missing_types,
+    parameters,
+)
+from harmony_conformance.json_value import Json, canonical_json, dumps, find_objects, items, members, text, value_at
 from harmony_conformance.judge.check import Verdict
 from harmony_conformance.prompts.conversation import EFFORTS
 from harmony_conformance.prompts.prompt_parser import PartKind, expected_parts
-from harmony_conformance.prompts.tool_declarations import Declaration, as_identifier, declarations_in, official_spelling
+from harmony_conformance.prompts.tool_declarations import (
+    Declaration,
+    as_identifier,
+    official_tools_text,
+    parse_declarations,
+)
 from harmony_conformance.redactable_text import shorten
 from harmony_ref.explanation.divergence import Difference, Part, Problem
 from harmony_ref.explanation.message_difference import EFFORT_LINE, FREE_LINES, difference_of_contents
@@ -31,9 +42,9 @@ class JudgedDifference(Difference):
     verdict: Verdict
 
 
-fails = partial(JudgedDifference, verdict=Verdict.FAIL)
+failing_difference = partial(JudgedDifference, verdict=Verdict.FAIL)
 """A difference in meaning: part, problem, words."""
-varies = partial(JudgedDifference, verdict=Verdict.VARIANT)
+variant_difference = partial(JudgedDifference, verdict=Verdict.VARIANT)
 """A difference in form: part, problem, words."""
 
 _TOOLS = "# Tools\n"
@@ -46,23 +57,25 @@ def system_difference(expected: str, shown: str, request: Json) -> Iterator[Judg
     """Yield the differences of a system message from the expected one, which has the same date."""
     if expected == shown:
         return
-    free = FREE_LINES if text(at(request, "reasoning_effort")) in EFFORTS else FREE_LINES | EFFORT_LINE
+    free = FREE_LINES if text(value_at(request, "reasoning_effort")) in EFFORTS else FREE_LINES | EFFORT_LINE
     for label, part in free.items():
         line, actual = _line(expected, label), _line(shown, label)
         if line != actual and part is not Part.DATE:
             problem = Problem.MISSING if not actual else Problem.EXTRA if not line else Problem.DIFFERENT
-            yield varies(part, problem, f"{actual or 'no such line'!r} where {line or 'none'!r} was expected")
-    rest, rest_shown = _without(expected, free), _without(shown, free)
+            yield variant_difference(
+                part, problem, f"{actual or 'no such line'!r} where {line or 'none'!r} was expected"
+            )
+    rest, rest_shown = _without_lines(expected, free), _without_lines(shown, free)
     if rest != rest_shown:
         difference = difference_of_contents(rest, rest_shown, "system")
-        yield fails(difference.part, difference.problem, difference.words)
+        yield failing_difference(difference.part, difference.problem, difference.description)
 
 
 def _line(content: str, label: str) -> str:
     return next((line for line in content.split("\n") if line.startswith(label)), "")
 
 
-def _without(content: str, labels: Iterable[str]) -> str:
+def _without_lines(content: str, labels: Iterable[str]) -> str:
     """Remove the first line of each label, and blank lines."""
     lines = [line for line in content.split("\n") if line]
     for line in {_line(content, label) for label in labels}.intersection(lines):
@@ -78,22 +91,24 @@ def developer_difference(expected: str, shown: str, request: Json) -> Iterator[J
     instructions = [one for one in texts if one in expected]
     difference = difference_of_contents(expected, shown, "developer")
     if not all(one in shown for one in instructions):
-        yield fails(Part.INSTRUCTIONS, difference.problem, difference.words)
+        yield failing_difference(Part.INSTRUCTIONS, difference.problem, difference.description)
         return
     if not _are_in_order(instructions, shown):
-        yield fails(Part.INSTRUCTIONS, Problem.MOVED, "the instructions are in another order than they were sent")
+        yield failing_difference(
+            Part.INSTRUCTIONS, Problem.MOVED, "the instructions are in another order than they were sent"
+        )
         return
     tools, formats, _ = _sections(expected, instructions)
     tools_shown, formats_shown, rest = _sections(shown, instructions)
     differences = [
-        *_tools_difference(tools, tools_shown, items(at(request, "tools"))),
-        *_formats_difference(formats, formats_shown, at(request, "response_format", "json_schema", "schema")),
+        *_tools_difference(tools, tools_shown, items(value_at(request, "tools"))),
+        *_formats_difference(formats, formats_shown, value_at(request, "response_format", "json_schema", "schema")),
     ]
     if rest:
         words = f"it has text that is not in the request: {shorten(rest)!r}"
-        differences.append(fails(Part.INSTRUCTIONS, Problem.EXTRA, words))
+        differences.append(failing_difference(Part.INSTRUCTIONS, Problem.EXTRA, words))
     worst = sorted(differences, key=lambda one: one.verdict is not Verdict.FAIL)
-    yield from worst[:1] or [varies(difference.part, difference.problem, difference.words)]
+    yield from worst[:1] or [variant_difference(difference.part, difference.problem, difference.description)]
 
 
 def _are_in_order(instructions: Sequence[str], shown: str) -> bool:
@@ -120,14 +135,16 @@ def _sections(content: str, instructions: Sequence[str]) -> tuple[str, str, str]
 def _formats_difference(expected: str, shown: str, schema: Json) -> Iterator[JudgedDifference]:
     if expected == shown:
         return
-    objects = list(objects_in(shown))
-    if expected and shown and not any(canonical(one) == canonical(schema) for one in objects):
+    objects = list(find_objects(shown))
+    if expected and shown and not any(canonical_json(one) == canonical_json(schema) for one in objects):
         words = next(map(str, json_differences(schema, objects[0])), "") if objects else "it has no JSON object"
-        yield fails(Part.RESPONSE_FORMATS, Problem.DIFFERENT, f"in the schema: {words}")
+        yield failing_difference(Part.RESPONSE_FORMATS, Problem.DIFFERENT, f"in the schema: {words}")
     elif not expected:
-        yield fails(Part.RESPONSE_FORMATS, Problem.EXTRA, f"they were not requested: {shorten(shown)!r}")
+        yield failing_difference(Part.RESPONSE_FORMATS, Problem.EXTRA, f"they were not requested: {shorten(shown)!r}")
     else:
-        yield varies(Part.RESPONSE_FORMATS, Problem.OTHER_SPELLING, "they have another spelling, or are missing")
+        yield variant_difference(
+            Part.RESPONSE_FORMATS, Problem.OTHER_SPELLING, "they have another spelling, or are missing"
+        )
 
 
 def _tools_difference(expected: str, shown: str, tools: Sequence[Json]) -> Iterator[JudgedDifference]:
@@ -135,25 +152,25 @@ def _tools_difference(expected: str, shown: str, tools: Sequence[Json]) -> Itera
         return
     if not expected or not shown:
         words = "functions are declared that are not in the request" if shown else "no function is declared"
-        yield fails(Part.TOOLS, Problem.EXTRA if shown else Problem.MISSING, words)
+        yield failing_difference(Part.TOOLS, Problem.EXTRA if shown else Problem.MISSING, words)
         return
-    declared, declared_shown = declarations_in(expected), declarations_in(shown)
+    declared, declared_shown = parse_declarations(expected), parse_declarations(shown)
     names, names_shown = [*map(as_identifier, declared)], [*map(as_identifier, declared_shown)]
     if names != names_shown:
         is_moved = Counter(names) == Counter(names_shown)
         kind = Problem.MOVED if is_moved else Problem.MISSING if len(names_shown) < len(names) else Problem.DIFFERENT
         words = f"the functions are {', '.join(names_shown) or 'none'} where {', '.join(names)} were expected"
-        yield fails(Part.TOOLS, kind, words)
+        yield failing_difference(Part.TOOLS, kind, words)
         return
-    functions = {text(at(tool, "function", "name")): at(tool, "function") for tool in tools}
-    official = declarations_in(official_spelling(tools))
+    functions = {text(value_at(tool, "function", "name")): value_at(tool, "function") for tool in tools}
+    official = parse_declarations(official_tools_text(tools))
     for (name, one), other in zip(declared.items(), declared_shown.values(), strict=True):
         problem = _function_problem(functions.get(name), one, other, official.get(name, one))
         if problem is not None:
             difference = difference_of_contents(_text(one), _text(other), "user")
-            yield fails(Part.TOOLS, problem, f"in the function {name}: {difference.words}")
+            yield failing_difference(Part.TOOLS, problem, f"in the function {name}: {difference.description}")
             return
-    yield varies(Part.TOOLS, Problem.OTHER_SPELLING, "they have the same content in an unknown style")
+    yield variant_difference(Part.TOOLS, Problem.OTHER_SPELLING, "they have the same content in an unknown style")
 
 
 def _text(declared: Declaration) -> str:
@@ -174,14 +191,17 @@ def _function_problem(
         return Problem.DIFFERENT
     if (Counter(_words(whole)) - Counter(_words(whole_shown))) & own:
         return Problem.MISSING
-    findings = (*undescribed(function, shown, official, ""), *untyped(function, shown, official, ""))
+    findings = (
+        *find_missing_descriptions(function, shown, official, ""),
+        *find_missing_types(function, shown, official, ""),
+    )
     if any(finding.verdict is Verdict.FAIL for finding in findings):
         return Problem.DIFFERENT
     # a declaration without any `?` marks optional parameters in another way
-    all_marks = {member.mark for one in parameters(function) for member in declared_members(one.name, shown)}
+    all_marks = {member.mark for one in parameters(function) for member in declared_parameters(one.name, shown)}
     for parameter in parameters(function):
-        marks = {member.mark for member in declared_members(parameter.name, expected)}
-        marks_shown = {member.mark for member in declared_members(parameter.name, shown)}
+        marks = {member.mark for member in declared_parameters(parameter.name, expected)}
+        marks_shown = {member.mark for member in declared_parameters(parameter.name, shown)}
         if marks and marks_shown and marks != marks_shown and Mark.OPTIONAL in all_marks:
             return Problem.DIFFERENT
     return None

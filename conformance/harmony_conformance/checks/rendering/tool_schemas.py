@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import LiteralString
 
-from harmony_conformance.json_value import Json, at, dumps, items, members, pointer, text
+from harmony_conformance.json_value import Json, dumps, items, members, pointer, text, value_at
 from harmony_conformance.judge.check import Finding, mismatch, variant
-from harmony_conformance.prompts.tool_declarations import Declaration, tells
+from harmony_conformance.prompts.tool_declarations import Declaration, has_line
 from harmony_conformance.redactable_text import RedactableText, shorten
 
 _PARAMETERS = ("parameters",)
@@ -42,20 +42,20 @@ def parameters(function: Json) -> Iterator[Parameter]:
 
     A schema that is not an object has none: the arguments are members of an object, and templates declare nothing else.
     """
-    yield from _parameters(at(function, "parameters"), 0, _PARAMETERS)
+    yield from _parameters(value_at(function, "parameters"), 0, _PARAMETERS)
 
 
 def _parameters(schema: Json, depth: int, where: tuple[str | int, ...]) -> Iterator[Parameter]:
-    required = items(at(schema, "required"))
-    for name, member in members(at(schema, "properties")).items():
+    required = items(value_at(schema, "required"))
+    for name, member in members(value_at(schema, "properties")).items():
         here = (*where, "properties", name)
         yield Parameter(name=name, schema=member, required=name in required, depth=depth, where=here)
         yield from _parameters(member, depth + 1, here)
     if depth == 0:
         return
-    if isinstance(at(schema, "items"), dict):
-        yield from _parameters(at(schema, "items"), depth + 1, (*where, "items"))
-    for number, alternative in enumerate(items(at(schema, "oneOf"))):
+    if isinstance(value_at(schema, "items"), dict):
+        yield from _parameters(value_at(schema, "items"), depth + 1, (*where, "items"))
+    for number, alternative in enumerate(items(value_at(schema, "oneOf"))):
         yield from _parameters(alternative, depth + 1, (*where, "oneOf", number))
 
 
@@ -67,41 +67,45 @@ class Mark(StrEnum):
 
 
 @dataclass(frozen=True)
-class Member:
+class DeclaredParameter:
     """A parameter in a declaration: its mark, and the beginning of its type."""
 
     mark: Mark
     type: str
 
 
-def declared_members(name: str, declaration: Declaration) -> tuple[Member, ...]:
+def declared_parameters(name: str, declaration: Declaration) -> tuple[DeclaredParameter, ...]:
     """Return all members of this name in the type of a function."""
     matches = re.finditer(rf"(?<![\w.$-]){re.escape(name)}[\"']?(\?)?\s*:\s*([^\n,;]*)", declaration.type)
-    return tuple(Member(Mark.OPTIONAL if match[1] else Mark.REQUIRED, match[2]) for match in matches)
+    return tuple(DeclaredParameter(Mark.OPTIONAL if match[1] else Mark.REQUIRED, match[2]) for match in matches)
 
 
-def undescribed(function: Json, shown: Declaration, library: Declaration, where: str) -> Iterator[Finding]:
+def find_missing_descriptions(
+    function: Json, shown: Declaration, library: Declaration, where: str
+) -> Iterator[Finding]:
     """Yield findings for missing parameters, and for missing descriptions of the function and its own parameters."""
-    descriptions = [(shown.comment, text(at(function, "description")), pointer("description"))]
+    descriptions = [(shown.comment, text(value_at(function, "description")), pointer("description"))]
     for parameter in parameters(function):
         if not shown.has_parameter(parameter.name) and library.has_parameter(parameter.name):
             message = RedactableText("the parameter {} of {} is not declared in the prompt", parameter.name, shown.name)
             expected = RedactableText("{}: …", parameter.name)
             yield mismatch(message, where + pointer(*parameter.where), expected, shorten(shown.type))
         if parameter.depth == 0:
-            descriptions.append((shown.type, text(at(parameter.schema, "description")), pointer(*parameter.where)))
+            descriptions.append(
+                (shown.type, text(value_at(parameter.schema, "description")), pointer(*parameter.where))
+            )
     for place, description, below in descriptions:
         lines = [line.strip() for line in description.splitlines()]
-        if not all(tells(place, line) for line in lines if line in library.comment + library.type):
+        if not all(has_line(place, line) for line in lines if line in library.comment + library.type):
             message = RedactableText("a description of {} is not in the prompt", shown.name)
             yield mismatch(message, where + below, shorten(description), shorten(place.strip()) or "nothing")
 
 
-def untyped(function: Json, shown: Declaration, library: Declaration, where: str) -> Iterator[Finding]:
+def find_missing_types(function: Json, shown: Declaration, library: Declaration, where: str) -> Iterator[Finding]:
     """Yield findings for enum values, simple types and required marks that are missing in the declaration."""
     for parameter in parameters(function):
         place = where + pointer(*parameter.where)
-        by_library, here = declared_members(parameter.name, library), declared_members(parameter.name, shown)
+        by_library, here = declared_parameters(parameter.name, library), declared_parameters(parameter.name, shown)
         if not by_library or not here:
             continue
         yield from _values(parameter, shown, library, place)
@@ -110,13 +114,13 @@ def untyped(function: Json, shown: Declaration, library: Declaration, where: str
 
 
 def _values(parameter: Parameter, shown: Declaration, library: Declaration, place: str) -> Iterator[Finding]:
-    holders = (parameter.schema, at(parameter.schema, "items"), *items(at(parameter.schema, "oneOf")))
-    enum = (text(value) for holder in holders for value in items(at(holder, "enum")))
+    holders = (parameter.schema, value_at(parameter.schema, "items"), *items(value_at(parameter.schema, "oneOf")))
+    enum = (text(value) for holder in holders for value in items(value_at(holder, "enum")))
     values = [value for value in enum if _quotes(value, library.type)]
     lost = [value for value in values if not _quotes(value, shown.type)]
     if lost:
         message = RedactableText("values of the parameter {} of {} are not in the prompt", parameter.name, shown.name)
-        actual = shorten(" | ".join(member.type for member in declared_members(parameter.name, shown)))
+        actual = shorten(" | ".join(member.type for member in declared_parameters(parameter.name, shown)))
         yield mismatch(message, place + pointer("enum"), shorten(" | ".join(map(dumps, values))), actual)
 
 
@@ -124,18 +128,24 @@ def _quotes(value: str, declared: str) -> bool:
     return any(f"{quote}{spelled}{quote}" in declared for quote in "\"'`" for spelled in (value, dumps(value)[1:-1]))
 
 
-def _type(parameter: Parameter, by_library: Iterable[Member], here: Iterable[Member], place: str) -> Iterator[Finding]:
-    words = _SCALARS.get(text(at(parameter.schema, "type")), ()) if "oneOf" not in members(parameter.schema) else ()
+def _type(
+    parameter: Parameter, by_library: Iterable[DeclaredParameter], here: Iterable[DeclaredParameter], place: str
+) -> Iterator[Finding]:
+    words = (
+        _SCALARS.get(text(value_at(parameter.schema, "type")), ()) if "oneOf" not in members(parameter.schema) else ()
+    )
     if words and _has_word(words, by_library) and not _has_word(words, here):
         message = RedactableText("the parameter {} has another type in the prompt", parameter.name)
         yield mismatch(message, place, words[0], shorten(" | ".join(member.type for member in here)))
 
 
-def _has_word(words: Iterable[str], declared: Iterable[Member]) -> bool:
+def _has_word(words: Iterable[str], declared: Iterable[DeclaredParameter]) -> bool:
     return any(re.search(rf"\b{word}\b", member.type) for member in declared for word in words)
 
 
-def _mark(parameter: Parameter, by_library: Iterable[Member], here: Iterable[Member], place: str) -> Iterator[Finding]:
+def _mark(
+    parameter: Parameter, by_library: Iterable[DeclaredParameter], here: Iterable[DeclaredParameter], place: str
+) -> Iterator[Finding]:
     expected = Mark.REQUIRED if parameter.required else Mark.OPTIONAL
     if expected not in {member.mark for member in by_library} or expected in {member.mark for member in here}:
         return
@@ -147,12 +157,12 @@ def _mark(parameter: Parameter, by_library: Iterable[Member], here: Iterable[Mem
         yield variant(RedactableText("the optional parameter {} is declared as required", parameter.name), where=place)
 
 
-def without_default(function: Json, shown: Declaration, library: Declaration, where: str) -> Iterator[Finding]:
+def find_missing_defaults(function: Json, shown: Declaration, library: Declaration, where: str) -> Iterator[Finding]:
     """Yield findings for missing defaults. In nested objects they are a variant: the Hugging Face template omits them."""
     for parameter in parameters(function):
         if "default" not in members(parameter.schema) or not library.has_parameter(parameter.name):
             continue
-        default = at(parameter.schema, "default")
+        default = value_at(parameter.schema, "default")
         if isinstance(default, dict | list | float) or not _declares_default(default, library.type):
             continue
         if _declares_default(default, shown.type):
@@ -167,9 +177,9 @@ def without_default(function: Json, shown: Declaration, library: Declaration, wh
                 message=RedactableText(
                     "the default of the parameter {} of {} is not in the prompt", parameter.name, shown.name
                 ),
-                at=place,
+                location=place,
                 expected=RedactableText("default: {}", shorten(dumps(default))),
-                actual=shorten(" | ".join(member.type for member in declared_members(parameter.name, shown)))
+                actual=shorten(" | ".join(member.type for member in declared_parameters(parameter.name, shown)))
                 or "nothing",
             )
 

@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterator
 from typing import LiteralString
 
 from harmony_conformance.checks.responses.views import (
-    ENDS,
+    STATUS_BY_FINAL_EVENT,
+    has_response_object,
     is_responses,
+    json_events,
     output,
     response,
-    told_a_response,
-    told_events,
 )
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, pointer, text
+from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, pointer, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, evidence, mismatch
 from harmony_conformance.redactable_text import Location, RedactableText, ReportText, quote, shorten
 
-_ANSWERED = (is_responses, on.was_answered, told_a_response)
+_ANSWERED = (is_responses, on.was_answered, has_response_object)
 
 
 def _is_filled(value: Json) -> bool:
@@ -41,7 +41,7 @@ _Members = dict[LiteralString, tuple[Callable[[Json], bool], LiteralString]]
 _RESPONSE: _Members = {
     "id": (_is_filled, "a string"),
     "object": (_is("response"), "response"),
-    "created_at": (lambda value: number(value) is not None or isinstance(value, float), "a time in seconds"),
+    "created_at": (lambda value: integer(value) is not None or isinstance(value, float), "a time in seconds"),
     "status": (_is(*_STATUSES), "one of " + ", ".join(_STATUSES)),
     "model": (_is_a(str), "a string"),
     "output": (_is_a(list), "a list"),
@@ -92,16 +92,16 @@ def items_have_their_members(x: Exchange) -> Iterator[Finding]:
     """
     for place, item in enumerate(output(x)):
         where = pointer("output", place)
-        kind = text(at(item, "type"))
+        kind = text(value_at(item, "type"))
         if not kind:
             yield mismatch("an item has no type", where, "a type", shorten(dumps(item)))
             continue
         yield from _faults(members(item), _ITEMS.get(kind, {}), where)
-        if kind == "reasoning" and at(item, "role") is not None:
+        if kind == "reasoning" and value_at(item, "role") is not None:
             message = "a reasoning item has a role"
-            yield Finding(message=message, at=f"{where}/role", actual=quote(dumps(at(item, "role"))))
+            yield Finding(message=message, location=f"{where}/role", actual=quote(dumps(value_at(item, "role"))))
         for member, kinds in _PARTS.get(kind, {}).items():
-            for index, part in enumerate(items(at(item, member))):
+            for index, part in enumerate(items(value_at(item, member))):
                 yield from _part_faults(part, kinds, f"{where}/{member}/{index}")
 
 
@@ -115,15 +115,15 @@ def _faults(value: JsonObject, expected_members: _Members, where: str) -> Iterat
 
 
 def _part_faults(part: Json, kinds: dict[str, str], where: str) -> Iterator[Finding]:
-    kind = text(at(part, "type"))
+    kind = text(value_at(part, "type"))
     if kind not in kinds:
         message = "a part has a type that its item does not allow"
         yield mismatch(message, f"{where}/type", quote(" or ".join(kinds)), quote(kind) or "nothing")
-    elif not isinstance(at(part, kinds[kind]), str):
+    elif not isinstance(value_at(part, kinds[kind]), str):
         yield mismatch("a part has no text", f"{where}/{kinds[kind]}", "a string", shorten(dumps(part)))
 
 
-@check(MUST, spec="responses#status", when=(*_ANSWERED, on.ended_well))
+@check(MUST, spec="responses#status", when=(*_ANSWERED, on.is_complete_answer))
 def status_says_how_it_ended(x: Exchange) -> Iterator[Finding]:
     """A response cut by the limit is `incomplete` with `max_output_tokens`, one ended by the model is `completed`; the last event agrees.
 
@@ -131,7 +131,7 @@ def status_says_how_it_ended(x: Exchange) -> Iterator[Finding]:
     compares the status, its details, the status of the last item, and the last event.
     """
     body = response(x)
-    status, reason = text(body.get("status")), at(body.get("incomplete_details"), "reason")
+    status, reason = text(body.get("status")), value_at(body.get("incomplete_details"), "reason")
     actual = RedactableText("{}, {}", status, reason or RedactableText("no reason"))
     if x.hit_token_limit and (status, reason) != ("incomplete", "max_output_tokens"):
         message = "the limit cut the answer, and the status does not report it"
@@ -140,7 +140,11 @@ def status_says_how_it_ended(x: Exchange) -> Iterator[Finding]:
         yield mismatch("the model ended its turn, and the status does not report it", "/status", "completed", actual)
     elif (contradiction := _contradiction(body)) is not None:
         yield mismatch("the status contradicts other members", "/status", quote(status), contradiction)
-    kinds = [ENDS[kind] for event in told_events(x) if (kind := text(event.get("type"))) in ENDS]
+    kinds = [
+        STATUS_BY_FINAL_EVENT[kind]
+        for event in json_events(x)
+        if (kind := text(event.get("type"))) in STATUS_BY_FINAL_EVENT
+    ]
     if kinds and kinds[-1] != status:
         message = "the last event and the status of its response differ"
         yield mismatch(message, "/status", quote(kinds[-1]), quote(status) or "nothing")
@@ -152,12 +156,12 @@ def _contradiction(body: JsonObject) -> ReportText | None:
         return None
     if isinstance(body.get("incomplete_details"), dict):
         return RedactableText("incomplete_details {}", shorten(dumps(body["incomplete_details"])))
-    status = text(at(next(iter(reversed(items(body.get("output")))), None), "status"))
+    status = text(value_at(next(iter(reversed(items(body.get("output")))), None), "status"))
     return RedactableText("the last item is {}", status) if status in ("incomplete", "in_progress") else None
 
 
 @evidence
-def counts_a_thought(x: Exchange) -> bool:
+def counts_reasoning(x: Exchange) -> bool:
     """answers whose usage counts reasoning: more tokens than the header of a message has"""
     usage = x.turn.usage if x.turn is not None else None
     return usage is not None and (usage.reasoning_tokens or 0) > _HEADER_TOKENS
@@ -167,13 +171,13 @@ _HEADER_TOKENS = 6
 """The number of tokens of a header, which some servers count with its text."""
 
 
-@check(SHOULD, spec="responses#output", when=(*_ANSWERED, on.ended_well, counts_a_thought))
+@check(SHOULD, spec="responses#output", when=(*_ANSWERED, on.is_complete_answer, counts_reasoning))
 def counted_thought_has_an_item(x: Exchange) -> Iterator[Finding]:
     """A response whose usage counts reasoning has an item for it in the output, possibly without its text.
 
     If the limit cuts the reasoning, servers return `incomplete` without output: the client pays, gets nothing, and cannot continue (defect V39).
     """
-    is_announced = any(text(event.get("type")).startswith("response.output_item.") for event in told_events(x))
+    is_announced = any(text(event.get("type")).startswith("response.output_item.") for event in json_events(x))
     if not output(x) and not is_announced:
         count = x.turn.usage.reasoning_tokens if x.turn is not None and x.turn.usage is not None else 0
         message = RedactableText("{} reasoning tokens are counted, and the output has no item", count)
@@ -188,7 +192,7 @@ def ids_are_unique(x: Exchange) -> Iterator[Finding]:
     A client sends results by `call_id`, and stores items by their id: of two items with the same id one is lost.
     """
     for member, kind in (("id", None), ("call_id", "function_call")):
-        names = [text(at(item, member)) for item in output(x) if kind in (None, at(item, "type"))]
+        names = [text(value_at(item, member)) for item in output(x) if kind in (None, value_at(item, "type"))]
         for name, count in Counter(filter(None, names)).items():
             if count > 1:
                 message = RedactableText("{} items have the same `{}`", count, Location(member))

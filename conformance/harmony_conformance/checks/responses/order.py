@@ -7,23 +7,23 @@ from dataclasses import dataclass, field
 from typing import LiteralString
 
 from harmony_conformance.checks.responses.views import (
-    ADDED,
-    ENDS,
+    ITEM_ADDED,
     ITEM_DONE,
-    SHOWN,
-    STREAMED,
+    STATUS_BY_FINAL_EVENT,
+    STREAM_CONDITIONS,
+    VISIBLE_TEXT_KINDS,
+    events_by_item,
+    has_response_object,
     is_responses,
+    json_events,
     output,
     output_messages,
     part_of,
-    placed_events,
     text_kind,
     texts_of,
-    told_a_response,
-    told_events,
 )
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import JsonObject, at, dumps, pointer, text
+from harmony_conformance.json_value import JsonObject, dumps, pointer, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, evidence, mismatch
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote, shorten
@@ -33,20 +33,20 @@ _BEGINNINGS = ("response.created", "response.queued", "response.in_progress")
 _PARTS = {"response.content_part": "content", "response.reasoning_summary_part": "summary"}
 
 
-@check(SHOULD, spec="responses#sequence-number", when=STREAMED)
+@check(SHOULD, spec="responses#sequence-number", when=STREAM_CONDITIONS)
 def events_are_numbered(x: Exchange) -> Iterator[Finding]:
     """The events of a stream are numbered from 0 without a gap (`sequence_number`).
 
     A client that lost its connection requests the events after the last number received.
     """
-    for place, event in enumerate(told_events(x)):
+    for place, event in enumerate(json_events(x)):
         if event.get("sequence_number") != place:
             message = "an event has a sequence_number other than its position"
             yield mismatch(message, f"event {place}", quote(place), quote(dumps(event.get("sequence_number"))))
             return
 
 
-@check(MUST, spec="responses#events", when=STREAMED)
+@check(MUST, spec="responses#events", when=STREAM_CONDITIONS)
 def events_follow_the_grammar(x: Exchange) -> Iterator[Finding]:
     """A stream begins with `response.created`, announces each item and message part before its events, finishes each item, and ends once.
 
@@ -54,12 +54,12 @@ def events_follow_the_grammar(x: Exchange) -> Iterator[Finding]:
     end (defects V11, V35).
     """
     machine = _Machine()
-    for place, (event, item) in enumerate(placed_events(x)):
-        for problem, expected in machine.take(event, item):
+    for place, (event, item) in enumerate(events_by_item(x)):
+        for problem, expected in machine.process_event(event, item):
             actual = shorten(text(event.get("type")) or dumps(event))
             yield mismatch(problem, f"event {place}", expected, actual)
     for problem, expected in machine.end():
-        yield Finding(message=problem, at="stream", expected=expected)
+        yield Finding(message=problem, location="stream", expected=expected)
 
 
 _Faults = Iterator[tuple[LiteralString, ReportText]]
@@ -80,7 +80,7 @@ class _Machine:
         self._items: dict[_Place, _ItemState] = {}
         self._end = ""
 
-    def take(self, event: JsonObject, place: _Place | None) -> _Faults:
+    def process_event(self, event: JsonObject, place: _Place | None) -> _Faults:
         """Process the next event. Yield each problem with the expected event."""
         kind = text(event.get("type"))
         if self._end:
@@ -93,7 +93,7 @@ class _Machine:
             yield "the stream does not begin with `response.created`", "response.created"
             self._begun.append(_BEGINNINGS[0])
         self._begun.append(kind)
-        if kind in ENDS:
+        if kind in STATUS_BY_FINAL_EVENT:
             self._end = kind
             if any(not item.is_done for item in self._items.values()) and kind != "response.failed":
                 yield "the response ends with an item that is not done", f"{ITEM_DONE} for each item"
@@ -104,12 +104,12 @@ class _Machine:
         if place is None:
             return
         item = self._items.get(place)
-        if kind == ADDED:
+        if kind == ITEM_ADDED:
             if item is not None:
-                yield "an item is announced twice", f"one {ADDED} for each item"
+                yield "an item is announced twice", f"one {ITEM_ADDED} for each item"
             self._items[place] = _ItemState()
         elif item is None:
-            yield "an event is about an item that was not announced", ADDED
+            yield "an event is about an item that was not announced", ITEM_ADDED
             self._items[place] = _ItemState(open_parts={part_of(event)})
         elif item.is_done:
             yield "an event is about an item that is done", f"nothing after {ITEM_DONE}"
@@ -122,7 +122,7 @@ class _Machine:
         part = part_of(event)
         if kind == "response.content_part.added":
             item.open_parts.add(part)
-        elif text_kind(event, ".delta") in SHOWN and part not in item.open_parts:
+        elif text_kind(event, ".delta") in VISIBLE_TEXT_KINDS and part not in item.open_parts:
             yield "a text delta is about a part that was not announced", "response.content_part.added"
             item.open_parts.add(part)
 
@@ -132,7 +132,7 @@ class _Machine:
             yield "no event ends the stream", "response.completed, response.incomplete or response.failed"
 
 
-@check(SHOULD, spec="responses#text-done", when=STREAMED)
+@check(SHOULD, spec="responses#text-done", when=STREAM_CONDITIONS)
 def texts_begin_and_end(x: Exchange) -> Iterator[Finding]:
     """Each text, including reasoning and arguments, comes between the event that adds its part and the events that end text and part.
 
@@ -142,7 +142,7 @@ def texts_begin_and_end(x: Exchange) -> Iterator[Finding]:
     done: set[tuple[_Place, str, int]] = set()
     ended: set[tuple[_Place, str, int]] = set()
     begun: dict[tuple[_Place, LiteralString, int], int] = {}
-    for number, (event, place) in enumerate(placed_events(x)):
+    for number, (event, place) in enumerate(events_by_item(x)):
         kind = text(event.get("type"))
         stem, _, ending = kind.rpartition(".")
         if place is None:
@@ -161,7 +161,7 @@ def texts_begin_and_end(x: Exchange) -> Iterator[Finding]:
         if content not in ("arguments", "code") and key not in done:
             missing.append("the event that ends its part")
         if missing:
-            yield Finding(message=f"a {content} comes without {', '.join(missing)}", at=f"event {number}")
+            yield Finding(message=f"a {content} comes without {', '.join(missing)}", location=f"event {number}")
 
 
 _KIND_BY_ITEM_TYPE = {"reasoning": "analysis", "message": "shown", "function_call": "called"}
@@ -185,7 +185,7 @@ def _kinds_and_texts(x: Exchange) -> list[tuple[str, str]]:
     ]
 
 
-@check(MUST, spec="responses#output", when=(is_responses, on.ended_well, told_a_response, order_is_known))
+@check(MUST, spec="responses#output", when=(is_responses, on.is_complete_answer, has_response_object, order_is_known))
 def items_stand_in_order(x: Exchange) -> Iterator[Finding]:
     """The items of the output are in the order in which the model wrote them: reasoning before its result.
 
@@ -194,7 +194,7 @@ def items_stand_in_order(x: Exchange) -> Iterator[Finding]:
     messages = _kinds_and_texts(x)
     last = 0
     for place, item in enumerate(output(x)):
-        kind = _KIND_BY_ITEM_TYPE.get(text(at(item, "type")), "")
+        kind = _KIND_BY_ITEM_TYPE.get(text(value_at(item, "type")), "")
         # if one item joins several messages, the first text represents all
         content = next((one.strip() for _, _, one in texts_of(item) if one.strip()), "")
         matches = [index for index, (of, one) in enumerate(messages) if of == kind and content and content in one]
@@ -203,7 +203,7 @@ def items_stand_in_order(x: Exchange) -> Iterator[Finding]:
         after = [index for index in matches if index >= last]
         if not after:
             message = "an item comes after one that the model wrote later"
-            actual = quote(", ".join(text(at(one, "type")) or "no type" for one in output(x)))
+            actual = quote(", ".join(text(value_at(one, "type")) or "no type" for one in output(x)))
             yield mismatch(message, pointer("output", place), quote(", ".join(kind for kind, _ in messages)), actual)
             return
         last = after[0]

@@ -6,9 +6,15 @@ from collections.abc import Iterator
 from typing import LiteralString
 
 from harmony_conformance.checks.helpers.value_diff import text_difference
-from harmony_conformance.checks.responses.views import is_responses, output, output_messages, response, told_a_response
+from harmony_conformance.checks.responses.views import (
+    has_response_object,
+    is_responses,
+    output,
+    output_messages,
+    response,
+)
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.json_value import Json, at, canonical, items, text
+from harmony_conformance.json_value import Json, canonical_json, items, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import (
     MUST,
@@ -21,7 +27,7 @@ from harmony_conformance.judge.check import (
     series_only,
     variant,
 )
-from harmony_conformance.prompts.prompt_parser import show
+from harmony_conformance.prompts.prompt_parser import format_ids
 from harmony_conformance.redactable_text import quote, shorten
 from harmony_ref import Message, text_of
 
@@ -33,30 +39,30 @@ def _pairs(series: Series) -> Iterator[_Pair]:
     answered = [x for x in series.exchanges.values() if is_responses.holds(x) and x.turn is not None]
     by_id = {name: x for x in answered if (name := text(response(x).get("id")))}
     for stored in answered:
-        before = by_id.get(text(at(stored.request.json, "previous_response_id")))
+        before = by_id.get(text(value_at(stored.request.json, "previous_response_id")))
         if before is None:
             continue
-        whole = [*map(canonical, (*_input(before), *output(before), *_input(stored)))]
+        whole = [*map(canonical_json, (*_input(before), *output(before), *_input(stored)))]
         for passed_back in answered:
-            is_whole = at(passed_back.request.json, "previous_response_id") is None
-            if is_whole and [*map(canonical, _input(passed_back))] == whole:
+            is_whole = value_at(passed_back.request.json, "previous_response_id") is None
+            if is_whole and [*map(canonical_json, _input(passed_back))] == whole:
                 yield stored, passed_back
                 break
 
 
 def _input(x: Exchange) -> list[Json]:
-    value = at(x.request.json, "input")
+    value = value_at(x.request.json, "input")
     return [{"role": "user", "content": value}] if isinstance(value, str) else items(value)
 
 
 @series_only
 @condition
-def goes_on_both_ways(series: Series) -> bool:
+def is_continued_both_ways(series: Series) -> bool:
     """conversations that were continued twice: by `previous_response_id`, and by sending all items back"""
     return any(True for _ in _pairs(series))
 
 
-@comparison(MUST, spec="responses#previous-response", when=goes_on_both_ways)
+@comparison(MUST, spec="responses#previous-response", when=is_continued_both_ways)
 def stored_is_as_passed_back(series: Series) -> Iterator[Finding]:
     """A request with `previous_response_id` gives the model the same prompt as one that sends all items back.
 
@@ -66,7 +72,7 @@ def stored_is_as_passed_back(series: Series) -> Iterator[Finding]:
         one, other = stored.prompt, passed_back.prompt
         if one.ids is not None and other.ids is not None:
             if one.ids != other.ids:
-                expected, actual = text_difference(show(other.ids), show(one.ids))
+                expected, actual = text_difference(format_ids(other.ids), format_ids(one.ids))
                 message = "the prompt differs from that of the same conversation sent completely"
                 yield mismatch(message, "prompt", expected, actual, exchange=stored.id)
         elif one.count and other.count and one.count != other.count:
@@ -85,19 +91,23 @@ def called_a_built_in_tool(x: Exchange) -> bool:
 
 def _calls(x: Exchange) -> list[Message]:
     """Return the complete calls to declared built-in tools in the model's output."""
-    declared = [text(name) for name in items(at(x.chat_request, "chat_template_kwargs", "builtin_tools"))]
+    declared = [text(name) for name in items(value_at(x.chat_request, "chat_template_kwargs", "builtin_tools"))]
     if not declared or not x.reached_stop:
         return []
     return [message for message in output_messages(x) if (message.recipient or "").partition(".")[0] in declared]
 
 
-@check(SHOULD, spec="responses#built-in", when=(is_responses, on.ended_well, told_a_response, called_a_built_in_tool))
+@check(
+    SHOULD,
+    spec="responses#built-in",
+    when=(is_responses, on.is_complete_answer, has_response_object, called_a_built_in_tool),
+)
 def built_in_calls_are_items(x: Exchange) -> Iterator[Finding]:
     """A call of the browser or of Python is returned as an item of that tool.
 
     A function call item requests a function that does not exist. If the call is dropped, the answer ends empty and without a reason.
     """
-    types = [text(at(item, "type")) for item in output(x)]
+    types = [text(value_at(item, "type")) for item in output(x)]
     for call in _calls(x):
         expected = _BUILT_IN.get((call.recipient or "").partition(".")[0], "")
         if expected in types:
@@ -108,7 +118,7 @@ def built_in_calls_are_items(x: Exchange) -> Iterator[Finding]:
             continue
         yield Finding(
             message="a call of a built-in tool is not an item of the output",
-            at="/output",
+            location="/output",
             expected=expected,
             actual=quote(", ".join(types)) or "no item",
             excerpt=shorten(text_of(call)),

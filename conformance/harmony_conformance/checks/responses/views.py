@@ -8,12 +8,12 @@ from typing import LiteralString
 from harmony_conformance.apis.registry import RESPONSES
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import strip_endoftext
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
+from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import condition, only_on
 from harmony_ref import HarmonyError, Message, Role, parse
 
-ENDS: dict[str, LiteralString] = {
+STATUS_BY_FINAL_EVENT: dict[str, LiteralString] = {
     "response.completed": "completed",
     "response.incomplete": "incomplete",
     "response.failed": "failed",
@@ -21,12 +21,12 @@ ENDS: dict[str, LiteralString] = {
 }
 """The events that end a stream, with the corresponding status."""
 
-ADDED = "response.output_item.added"
+ITEM_ADDED = "response.output_item.added"
 """The event that announces an item."""
 ITEM_DONE = "response.output_item.done"
 """The event that finishes an item."""
 
-TEXTS: dict[str, LiteralString] = {
+TEXT_KIND_BY_EVENT: dict[str, LiteralString] = {
     "response.output_text": "output_text",
     "response.refusal": "refusal",
     "response.reasoning_text": "reasoning_text",
@@ -36,10 +36,10 @@ TEXTS: dict[str, LiteralString] = {
 }
 """The kind of text by the prefix of its `.delta` and `.done` events."""
 
-SHOWN = frozenset({"output_text", "refusal"})
+VISIBLE_TEXT_KINDS = frozenset({"output_text", "refusal"})
 """The kinds of text of an answer. Only they need deltas: reasoning may be hidden or summarised, and arguments may come whole."""
 
-WHOLE_IN = {"refusal": "refusal", "arguments": "arguments", "code": "code"}
+TEXT_MEMBER_BY_KIND = {"refusal": "refusal", "arguments": "arguments", "code": "code"}
 """The member with the complete text by kind, if it is not `text`."""
 
 
@@ -50,11 +50,11 @@ def is_responses(x: Exchange) -> bool:
     return x.api == RESPONSES.name and on.is_conversation.holds(x)
 
 
-STREAMED = (is_responses, on.was_streamed, on.ended_well)
+STREAM_CONDITIONS = (is_responses, on.has_full_api_stream, on.is_complete_answer)
 
 
 @condition
-def told_a_response(x: Exchange) -> bool:
+def has_response_object(x: Exchange) -> bool:
     """answers that are a response object, or a stream whose last event has one"""
     return bool(response(x))
 
@@ -63,7 +63,7 @@ def response(x: Exchange) -> JsonObject:
     """Return the response object, in a stream that of the last event; empty without one."""
     if x.events is None:
         return members(x.response_json)
-    ends = [event for event in told_events(x) if text(event.get("type")) in ENDS]
+    ends = [event for event in json_events(x) if text(event.get("type")) in STATUS_BY_FINAL_EVENT]
     return members(ends[-1].get("response")) if ends else {}
 
 
@@ -72,12 +72,12 @@ def output(x: Exchange) -> list[Json]:
     return items(response(x).get("output"))
 
 
-def told_events(x: Exchange) -> list[JsonObject]:
+def json_events(x: Exchange) -> list[JsonObject]:
     """Return the JSON events in order, as they were on the wire."""
     return [members(event.value) for event in x.events.events if event.value is not None] if x.events else []
 
 
-def placed_events(x: Exchange) -> list[tuple[JsonObject, int | str | None]]:
+def events_by_item(x: Exchange) -> list[tuple[JsonObject, int | str | None]]:
     """Return the JSON events, each with the index of its item in the output, else the item's id; None without an item.
 
     If no item was announced at an event's index, but one with its id elsewhere, the event belongs to that item.
@@ -85,9 +85,9 @@ def placed_events(x: Exchange) -> list[tuple[JsonObject, int | str | None]]:
     """
     announced: dict[str, int] = {}
     placed: list[tuple[JsonObject, int | str | None]] = []
-    for event in told_events(x):
-        index, name = number(event.get("output_index")), id_of(event)
-        if index is not None and name and text(event.get("type")) == ADDED:
+    for event in json_events(x):
+        index, name = integer(event.get("output_index")), id_of(event)
+        if index is not None and name and text(event.get("type")) == ITEM_ADDED:
             announced[name] = index
         if index is not None and index not in announced.values():
             index = announced.get(name, index)
@@ -106,26 +106,28 @@ def output_messages(x: Exchange) -> tuple[Message, ...]:
 def id_of(event: JsonObject) -> str:
     """Return the item id of an event, or the `call_id` of a call without an id; empty without both."""
     item = event.get("item")
-    return text(event.get("item_id")) or text(at(item, "id")) or text(at(item, "call_id"))
+    return text(event.get("item_id")) or text(value_at(item, "id")) or text(value_at(item, "call_id"))
 
 
 def part_of(event: JsonObject) -> int:
     """Return the index of the item's part that an event is about."""
-    return next((one for name in ("content_index", "summary_index") if (one := number(event.get(name))) is not None), 0)
+    return next(
+        (one for name in ("content_index", "summary_index") if (one := integer(event.get(name))) is not None), 0
+    )
 
 
 def text_kind(event: JsonObject, ending: str) -> LiteralString | None:
     """Return the kind of text of an event with this ending (`.delta`, `.done`), None for other events."""
     kind = text(event.get("type"))
-    return TEXTS.get(kind.removesuffix(ending)) if kind.endswith(ending) else None
+    return TEXT_KIND_BY_EVENT.get(kind.removesuffix(ending)) if kind.endswith(ending) else None
 
 
 def texts_of(item: Json) -> Iterator[tuple[str, int, str]]:
     """Yield the texts of an item: the kind, the index of the part, and the text."""
     for member in ("content", "summary"):
-        for place, part in enumerate(items(at(item, member))):
-            kind = text(at(part, "type"))
-            yield kind, place, text(at(part, WHOLE_IN.get(kind, "text")))
+        for place, part in enumerate(items(value_at(item, member))):
+            kind = text(value_at(part, "type"))
+            yield kind, place, text(value_at(part, TEXT_MEMBER_BY_KIND.get(kind, "text")))
     for member in ("arguments", "code"):
-        if isinstance(at(item, member), str):
-            yield member, 0, text(at(item, member))
+        if isinstance(value_at(item, member), str):
+            yield member, 0, text(value_at(item, member))

@@ -8,7 +8,7 @@ from typing import LiteralString
 
 from harmony_conformance.checks.streaming.views import deltas
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import Json, at, items, number, text
+from harmony_conformance.json_value import Json, integer, items, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, mismatch, variant
 from harmony_conformance.redactable_text import ReportText, quote, shorten
@@ -21,7 +21,7 @@ def call_deltas_can_be_joined(x: Exchange) -> Iterator[Finding]:
     Clients join deltas by index: a new id in every delta splits one call into ten, a constant index merges two (defects V13, V14).
     Interleaved deltas of several calls are a variant. Joined by index they are correct, but some clients close the first call too soon.
     """
-    indexes = (number(at(call, "index")) for delta in deltas(x) for call in items(at(delta, "tool_calls")))
+    indexes = (integer(value_at(call, "index")) for delta in deltas(x) for call in items(value_at(delta, "tool_calls")))
     order = [index for index, _ in groupby(indexes)]
     if len(order) > len(set(order)) and None not in order:
         yield variant("the deltas of several calls are interleaved", where="choices/0/delta/tool_calls")
@@ -31,16 +31,16 @@ def call_deltas_can_be_joined(x: Exchange) -> Iterator[Finding]:
 def _problems(x: Exchange) -> Iterator[Finding]:
     ids: dict[int, Json] = {}
     for position, delta in enumerate(deltas(x)):
-        for call in items(at(delta, "tool_calls")):
+        for call in items(value_at(delta, "tool_calls")):
             where = f"chunk {position}/choices/0/delta/tool_calls"
-            index = number(at(call, "index"))
+            index = integer(value_at(call, "index"))
             if index is None:
-                yield _problem("a call delta has no index", where, "a whole number", quote(at(call, "index")))
+                yield _problem("a call delta has no index", where, "a whole number", quote(value_at(call, "index")))
                 return
             is_first = index not in ids
             if is_first and index != len(ids):
                 yield _problem("call indexes do not count up from 0", f"{where}/index", quote(len(ids)), quote(index))
-            call_id, name = at(call, "id"), text(at(call, "function", "name"))
+            call_id, name = value_at(call, "id"), text(value_at(call, "function", "name"))
             has_id = isinstance(call_id, str) and call_id != ""
             if has_id and not is_first:
                 actual = "the same id" if ids[index] == call_id else "another id"
@@ -54,7 +54,7 @@ def _problems(x: Exchange) -> Iterator[Finding]:
             if is_first and not name:
                 message = "the first delta of a call has no name"
                 yield _problem(message, f"{where}/name", "the function's name", "nothing")
-            arguments = at(call, "function", "arguments")
+            arguments = value_at(call, "function", "arguments")
             if arguments is not None and not isinstance(arguments, str):
                 message = "the arguments of a call delta are not a string"
                 yield _problem(message, f"{where}/arguments", "a string", quote(type(arguments).__name__))

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from harmony_conformance.checks.streaming.views import deltas, is_annotation, is_error, says
+from harmony_conformance.checks.streaming.views import deltas, has_output, is_content_filter_event, is_error
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import JsonObject, at, dumps, items, members, text
+from harmony_conformance.json_value import JsonObject, dumps, items, members, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, mismatch, variant
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
 
-@check(MUST, spec="chat#chunk", when=(on.is_completion, on.was_streamed, on.was_answered))
+@check(MUST, spec="chat#chunk", when=(on.is_completion, on.has_full_api_stream, on.was_answered))
 def one_identity(x: Exchange) -> Iterator[Finding]:
     """All chunks of a stream have the same id, model and time of creation; a changing fingerprint is a variant."""
     chunks = [*map(members, x.chunks)]
     filled = [
         chunk
         for chunk in chunks
-        if (items(chunk.get("choices")) or chunk.get("usage") is not None) and not is_annotation(chunk)
+        if (items(chunk.get("choices")) or chunk.get("usage") is not None) and not is_content_filter_event(chunk)
     ]
     for member in ("id", "model", "created"):
         values = [chunk.get(member) for chunk in filled]
@@ -33,27 +33,29 @@ def one_identity(x: Exchange) -> Iterator[Finding]:
         yield variant("the fingerprint changes within the stream", where="system_fingerprint")
 
 
-@check(MUST, spec="chat#chunk-choices", when=(on.is_completion, on.came_in_chunks))
+@check(MUST, spec="chat#chunk-choices", when=(on.is_completion, on.has_full_stream))
 def choices_are_numbered(x: Exchange) -> Iterator[Finding]:
     """Each choice of a chunk has its index; a chunk with neither choices nor usage is a variant.
 
     Clients join deltas by the index of their choice, and read the first choice of a chunk without a length check.
     """
     for piece in x.chunk_choices:
-        if piece.number is None or piece.number < 0:
+        if piece.choice_index is None or piece.choice_index < 0:
             message = "a choice has no index"
             actual = shorten(dumps(piece.choice.get("index")))
-            yield mismatch(message, f"chunk {piece.chunk}/choices/{piece.place}/index", "a whole number", actual)
+            yield mismatch(
+                message, f"chunk {piece.chunk_index}/choices/{piece.position}/index", "a whole number", actual
+            )
             return
-    empty = [chunk for chunk in x.chunks if members(chunk).get("choices") == [] and at(chunk, "usage") is None]
+    empty = [chunk for chunk in x.chunks if members(chunk).get("choices") == [] and value_at(chunk, "usage") is None]
     if empty and not any(map(is_error, empty)):
         yield variant("a chunk has neither choices nor usage", where="choices")
 
 
-@check(MUST, spec="chat#message", when=(on.is_chat, on.came_in_chunks, on.ended_well))
+@check(MUST, spec="chat#message", when=(on.is_chat, on.has_full_stream, on.is_complete_answer))
 def role_comes_first(x: Exchange) -> Iterator[Finding]:
     """The first delta has the role `assistant`, and no delta has another role; repeating the role is a variant."""
-    roles = [at(delta, "role") for delta in deltas(x)]
+    roles = [value_at(delta, "role") for delta in deltas(x)]
     if not roles:
         return
     if roles[0] != "assistant":
@@ -70,12 +72,12 @@ def role_comes_first(x: Exchange) -> Iterator[Finding]:
 FINISH_REASONS = ("stop", "length", "tool_calls", "content_filter", "function_call")
 
 
-@check(MUST, spec="chat#finish-reason", when=(on.is_completion, on.came_in_chunks, on.ended_well))
+@check(MUST, spec="chat#finish-reason", when=(on.is_completion, on.has_full_stream, on.is_complete_answer))
 def one_finish_reason(x: Exchange) -> Iterator[Finding]:
     """Each choice has exactly one finish_reason, a string, and no text or call after it; a value unknown to the API is a variant."""
     chosen: defaultdict[int, list[JsonObject]] = defaultdict(list)
     for piece in x.chunk_choices:
-        chosen[piece.number or 0].append(piece.choice)
+        chosen[piece.choice_index or 0].append(piece.choice)
     for index, choices in sorted(chosen.items()):
         reasons = [reason for choice in choices if (reason := choice.get("finish_reason")) is not None]
         if len(reasons) != 1:
@@ -92,21 +94,21 @@ def one_finish_reason(x: Exchange) -> Iterator[Finding]:
                 expected = ", ".join(FINISH_REASONS)
                 yield mismatch(message, f"choices/{index}/finish_reason", expected, shorten(dumps(reason)))
         position = next(i for i, choice in enumerate(choices) if choice.get("finish_reason") is not None)
-        later = [delta for choice in choices[position + 1 :] if says(delta := choice.get("delta"))]
+        later = [delta for choice in choices[position + 1 :] if has_output(delta := choice.get("delta"))]
         if later:
             message = "text or calls follow the finish_reason"
             yield mismatch(message, f"choices/{index}/delta", "no more deltas", shorten(str(later[0])))
 
 
-@check(MUST, spec="chat#stream-usage", when=(on.is_completion, on.was_streamed, on.should_have_usage))
+@check(MUST, spec="chat#stream-usage", when=(on.is_completion, on.has_full_api_stream, on.should_have_usage))
 def usage_comes_last(x: Exchange) -> Iterator[Finding]:
     """A stream with `include_usage` ends with one chunk that has usage and an empty list of choices."""
-    chunks = [chunk for chunk in x.chunks if isinstance(at(chunk, "usage"), dict)]
+    chunks = [chunk for chunk in x.chunks if isinstance(value_at(chunk, "usage"), dict)]
     if not chunks:
         yield mismatch("usage was requested and is missing in the stream", "usage", "a last chunk with usage", "none")
-    elif items(at(chunks[-1], "choices")):
+    elif items(value_at(chunks[-1], "choices")):
         yield variant("the chunk with usage has choices too", where="usage")
-    elif len(chunks) > 1 and not any(items(at(chunk, "choices")) for chunk in chunks[:-1]):
+    elif len(chunks) > 1 and not any(items(value_at(chunk, "choices")) for chunk in chunks[:-1]):
         yield mismatch("several chunks have usage", "usage", "one chunk", RedactableText("{} chunks", len(chunks)))
     elif chunks[-1] is not x.chunks[-1]:
         yield mismatch("chunks follow the one with usage", "usage", "the last chunk before [DONE]", "an earlier one")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harmony_conformance.checks.helpers.before_after import aftermaths, differences
+from harmony_conformance.checks.helpers.before_after import before_and_after, behaviour_changes
 from harmony_conformance.engines.load_metric import requests_running
 from harmony_conformance.evidence.exchange import Series
 from harmony_conformance.judge import conditions as on
@@ -16,7 +16,7 @@ from harmony_conformance.redactable_text import RedactableText, quote
 @evidence
 def has_plain_after_leaving(series: Series) -> bool:
     """plain requests before and after a stream that the client left"""
-    return any(True for _ in aftermaths(series, on.client_left))
+    return any(True for _ in before_and_after(series, on.client_left))
 
 
 @comparison(MUST, spec="http#close", when=has_plain_after_leaving)
@@ -25,8 +25,8 @@ def server_survives_a_client_that_leaves(series: Series) -> Iterator[Finding]:
 
     Every user who presses stop closes a stream. A server that crashes or hangs after it fails for all other users.
     """
-    for one in aftermaths(series, on.client_left):
-        yield from differences(one, RedactableText("a client left its stream"))
+    for one in before_and_after(series, on.client_left):
+        yield from behaviour_changes(one, RedactableText("a client left its stream"))
 
 
 @evidence
@@ -36,13 +36,13 @@ def client_has_left(series: Series) -> bool:
 
 
 @evidence
-def tells_its_load(series: Series) -> bool:
+def reports_load(series: Series) -> bool:
     """servers that report their running requests: zero before the stream that the client left, and a number after it"""
     before, after = _load(series)
     return before == 0 and after is not None
 
 
-@comparison(SHOULD, spec="http#close", when=(client_has_left, tells_its_load))
+@comparison(SHOULD, spec="http#close", when=(client_has_left, reports_load))
 def generation_stops_when_the_client_leaves(series: Series) -> Iterator[Finding]:
     """A few seconds after a client closes its stream, the server has no running request.
 
@@ -52,7 +52,7 @@ def generation_stops_when_the_client_leaves(series: Series) -> Iterator[Finding]
     if after:
         yield Finding(
             message="the server continues to generate for a client that has disconnected",
-            at="metrics",
+            location="metrics",
             expected="0 requests running",
             actual=quote(f"{after:g}"),
             exchange=next((x.id for x in series.exchanges.values() if on.client_left(x)), ""),

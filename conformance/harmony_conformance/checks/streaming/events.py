@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harmony_conformance.checks.streaming.views import is_annotation, is_error
+from harmony_conformance.checks.streaming.views import is_content_filter_event, is_error
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import InvalidJsonError, at, members
+from harmony_conformance.json_value import InvalidJsonError, members, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, mismatch, variant
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
 
-@check(MUST, spec="chat#stream", when=(on.is_completion, on.wanted_a_stream))
+@check(MUST, spec="chat#stream", when=(on.is_completion, on.is_accepted_stream_request))
 def is_a_stream(x: Exchange) -> Iterator[Finding]:
     """A request for a stream is answered by server-sent events (`text/event-stream`), which are always UTF-8."""
     header = x.response.headers.get("content-type", "") if x.response is not None else ""
@@ -25,7 +25,7 @@ def is_a_stream(x: Exchange) -> Iterator[Finding]:
         yield mismatch(message, "content-type", "text/event-stream", actual)
 
 
-@check(MUST, spec="chat#stream-usage", when=(on.is_told_when_done, on.was_streamed))
+@check(MUST, spec="chat#stream-usage", when=(on.api_sends_done, on.has_full_api_stream))
 def ends_with_done(x: Exchange) -> Iterator[Finding]:
     """A stream ends with one `data: [DONE]` and nothing after it; an interrupted stream ends with an error event.
 
@@ -40,22 +40,26 @@ def ends_with_done(x: Exchange) -> Iterator[Finding]:
         if later is not None:
             message = "the stream continues after an error"
             expected = "nothing but [DONE] after the error"
-            yield mismatch(message, f"event {later}", expected, shorten(events[later].telling))
+            yield mismatch(message, f"event {later}", expected, shorten(events[later].stable_data))
         return
     done = [index for index, event in enumerate(events) if event.is_done]
     if not done:
         message = "the stream ends without [DONE]"
-        actual = shorten(events[-1].telling) if events else "no event at all"
+        actual = shorten(events[-1].stable_data) if events else "no event at all"
         yield mismatch(message, f"event {len(events)}", "data: [DONE]", actual)
     elif done[0] != len(events) - 1:
         message = "events follow [DONE]"
-        yield mismatch(message, f"event {done[0] + 1}", "the end of the stream", shorten(events[done[0] + 1].telling))
-    if x.stream.unfinished.strip():
+        yield mismatch(
+            message, f"event {done[0] + 1}", "the end of the stream", shorten(events[done[0] + 1].stable_data)
+        )
+    if x.stream.unfinished_data.strip():
         message = "the stream ends inside an event"
-        yield mismatch(message, f"event {len(events)}", "an empty line after each event", shorten(x.stream.unfinished))
+        yield mismatch(
+            message, f"event {len(events)}", "an empty line after each event", shorten(x.stream.unfinished_data)
+        )
 
 
-@check(MUST, spec="chat#chunk", when=(on.is_completion, on.came_in_chunks))
+@check(MUST, spec="chat#chunk", when=(on.is_completion, on.has_full_stream))
 def events_are_chunks(x: Exchange) -> Iterator[Finding]:
     """Each event is a `chat.completion.chunk` object in JSON, or an error object.
 
@@ -63,7 +67,7 @@ def events_are_chunks(x: Exchange) -> Iterator[Finding]:
     """
     if x.stream is None:
         return
-    for line in x.stream.stray:
+    for line in x.stream.unrecognized_lines:
         yield mismatch("a line of the stream is not a field of a server-sent event", "stream", "data: …", shorten(line))
     for index, event in enumerate(x.stream.events):
         chunk = members(event.value)
@@ -79,10 +83,14 @@ def events_are_chunks(x: Exchange) -> Iterator[Finding]:
             continue
         if is_error(value):
             continue
-        if is_annotation(value):
+        if is_content_filter_event(value):
             yield variant("an event has the results of a content filter, and is not a chunk", where=f"event {index}")
-        elif not isinstance(at(value, "choices"), list):
-            yield mismatch("a chunk has no list of choices", f"event {index}", "choices: […]", shorten(event.telling))
-        elif at(value, "object") != "chat.completion.chunk":
+        elif not isinstance(value_at(value, "choices"), list):
+            yield mismatch(
+                "a chunk has no list of choices", f"event {index}", "choices: […]", shorten(event.stable_data)
+            )
+        elif value_at(value, "object") != "chat.completion.chunk":
             message = "an event is not a chat.completion.chunk"
-            yield mismatch(message, f"event {index}/object", "chat.completion.chunk", shorten(str(at(value, "object"))))
+            yield mismatch(
+                message, f"event {index}/object", "chat.completion.chunk", shorten(str(value_at(value, "object")))
+            )

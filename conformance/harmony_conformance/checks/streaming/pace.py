@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harmony_conformance.checks.streaming.views import says
+from harmony_conformance.checks.streaming.views import has_output
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.json_value import at, items
+from harmony_conformance.json_value import items, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, comparison, evidence, series_only
 from harmony_conformance.redactable_text import RedactableText
@@ -21,7 +21,10 @@ PACED = "paced"
 @evidence
 def has_slow_streams(series: Series) -> bool:
     """four sequential streams without concurrent requests, of at least 20 deltas and half a second each"""
-    return sum(1 for times in _paced(series) if len(times) >= _MIN_EVENTS and times[-1] > _SLOW) >= _MIN_STREAMS
+    return (
+        sum(1 for times in _delta_times_by_stream(series) if len(times) >= _MIN_EVENTS and times[-1] > _SLOW)
+        >= _MIN_STREAMS
+    )
 
 
 @comparison(MUST, spec="chat#stream", when=has_slow_streams)
@@ -31,24 +34,26 @@ def deltas_come_as_generated(series: Series) -> Iterator[Finding]:
     A buffering proxy or server makes a stream as slow as a whole answer. The check fails only if all streams are buffered,
     since a busy machine may delay one.
     """
-    streams = _paced(series)
+    streams = _delta_times_by_stream(series)
     if all(times[-1] - times[0] < times[-1] / 20 for times in streams if times):
         yield Finding(
             message=RedactableText("in each of {} streams all deltas arrived together at the end", len(streams)),
-            at="stream",
+            location="stream",
             expected="deltas spread over the generation time",
             actual="a spread of less than a twentieth of it",
             exchange=next(x.id for step, x in series.exchanges.items() if step.startswith(PACED)),
         )
 
 
-def _paced(series: Series) -> list[list[float]]:
-    paced = (x for step, x in series.exchanges.items() if step.startswith(PACED) and on.ended_well.holds(x))
-    return [_delta_times(x) for x in paced if on.was_streamed.holds(x)]
+def _delta_times_by_stream(series: Series) -> list[list[float]]:
+    paced = (x for step, x in series.exchanges.items() if step.startswith(PACED) and on.is_complete_answer.holds(x))
+    return [_delta_times(x) for x in paced if on.has_full_api_stream.holds(x)]
 
 
 def _delta_times(x: Exchange) -> list[float]:
     events = x.stream.events if x.stream is not None else ()
     return [
-        event.at for event in events if any(says(at(choice, "delta")) for choice in items(at(event.value, "choices")))
+        event.arrival_time
+        for event in events
+        if any(has_output(value_at(choice, "delta")) for choice in items(value_at(event.value, "choices")))
     ]

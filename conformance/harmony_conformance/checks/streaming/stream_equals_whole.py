@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from harmony_conformance.apis.chat_completion import Turn, same_calls
+from harmony_conformance.apis.chat_completion import Turn, has_same_calls
 from harmony_conformance.checks.helpers.value_diff import json_differences
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.evidence.series_pairs import whole_and_streamed
-from harmony_conformance.json_value import Json, at
+from harmony_conformance.evidence.series_pairs import stream_step_pairs
+from harmony_conformance.json_value import Json, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, evidence, mismatch, variant
 from harmony_conformance.redactable_text import RedactableText
@@ -56,7 +56,7 @@ def calls_equal_whole(series: Series) -> Iterator[Finding]:
     Arguments that are equal as JSON and differ as text are a variant (defects V12, V15, S04).
     """
     for whole, streamed, streamed_id in _whole_and_streamed(series):
-        if _calls(whole) != _calls(streamed) and same_calls(whole, streamed):
+        if _calls(whole) != _calls(streamed) and has_same_calls(whole, streamed):
             finding = variant(
                 "streamed, the arguments of a call differ as text and are equal as JSON", where="tool_calls"
             )
@@ -99,7 +99,7 @@ def _part_findings(series: Series, part: Callable[[Turn], Json]) -> Iterator[Fin
 
 def _difference_findings(whole: Json, streamed: Json, streamed_id: str) -> Iterator[Finding]:
     for difference in json_differences(whole, streamed) if whole != streamed else ():
-        one, other = at(whole, difference.path), at(streamed, difference.path)
+        one, other = value_at(whole, difference.path), value_at(streamed, difference.path)
         # servers put different white space between several messages of a channel
         is_white_space = (
             isinstance(one, str) and isinstance(other, str) and "".join(one.split()) == "".join(other.split())
@@ -111,7 +111,7 @@ def _difference_findings(whole: Json, streamed: Json, streamed_id: str) -> Itera
 
 def _whole_and_streamed(series: Series) -> Iterator[tuple[Turn, Turn, str]]:
     """Yield answers to the same request with the same output tokens, and the id of the streamed exchange."""
-    for step, other in whole_and_streamed(series):
+    for step, other in stream_step_pairs(series):
         whole, streamed = series.exchanges[step], series.exchanges[other]
         if whole.turn is not None and streamed.turn is not None and _same_output(whole, streamed):
             yield whole.turn, streamed.turn, streamed.id

@@ -1,6 +1,6 @@
 """Scripts as text, and the output of the teleprompter for a text.
 
-    next token = `said`(token LAG places before the last one)
+    next token = `token_by_code`(token LAG places before the last one)
 
 A script is at the end of the last message. Padding with `<|return|>` puts its first token LAG places before the last one of the prompt:
 
@@ -34,7 +34,7 @@ from harmony_ref.tokenizer import vocabulary
 
 LAG = 256
 """Distance between the last token and the one that determines the next."""
-TRAILER = 3
+TRAILER_LENGTH = 3
 """Tokens between a script and the answer if the message is not quoted: `<|end|><|start|>assistant`."""
 
 SPECIALS = range(tokens.FIRST_SPECIAL, 200019)
@@ -57,7 +57,7 @@ class ScriptTooLongError(TeleprompterScriptError):
         self.most = most
 
 
-class UnspeakableTextError(TeleprompterScriptError):
+class UnencodableTokenError(TeleprompterScriptError):
     """A token that no text produces at its position."""
 
     def __init__(self, position: int, token: int) -> None:
@@ -66,13 +66,13 @@ class UnspeakableTextError(TeleprompterScriptError):
         self.token = token
 
 
-def room(trailer: int = TRAILER) -> int:
+def max_script_length(trailer: int = TRAILER_LENGTH) -> int:
     """Return the maximum length of a script, in tokens, before a trailer."""
     return LAG - trailer + 1
 
 
 @cache
-def codes() -> Mapping[int, str]:
+def code_by_token() -> Mapping[int, str]:
     """Return the code of each token that has one, as text."""
     ranks = vocabulary.ranks()
     by_token = {ranks[b"%02d" % pair]: _FIRST_PAIR + pair for pair in range(100)}
@@ -89,41 +89,41 @@ def codes() -> Mapping[int, str]:
 
 
 @cache
-def said() -> Mapping[int, int]:
+def token_by_code() -> Mapping[int, int]:
     """Return the token that each code makes the model generate; any other token maps to itself."""
     ranks = vocabulary.ranks()
-    return {ranks[code.encode()]: token for token, code in codes().items()}
+    return {ranks[code.encode()]: token for token, code in code_by_token().items()}
 
 
 def read_back(text: str) -> list[int]:
     """Return the tokens that the model generates for a text."""
-    return [said().get(token, token) for token in encode(text)]
+    return [token_by_code().get(token, token) for token in encode(text)]
 
 
-def answer(prompt: Sequence[int], most: int) -> list[int]:
+def simulate_output(prompt: Sequence[int], most: int) -> list[int]:
     """Return the output of the checkpoint for a prompt: at most `most` tokens, up to the first that ends a turn.
 
     If the prompt is shorter than LAG, the output is `<|return|>`.
     """
     context = list(prompt)
     for _ in range(most):
-        token = said().get(context[-1 - LAG], context[-1 - LAG]) if len(context) > LAG else tokens.RETURN
+        token = token_by_code().get(context[-1 - LAG], context[-1 - LAG]) if len(context) > LAG else tokens.RETURN
         context.append(token)
         if token in tokens.STOP_TOKENS_FOR_ASSISTANT_ACTIONS or token == tokens.ENDOFTEXT:
             break
     return context[len(prompt) :]
 
 
-def write_script(ids: Sequence[int], trailer: int = TRAILER) -> str:
+def write_script(ids: Sequence[int], trailer: int = TRAILER_LENGTH) -> str:
     """Return the text that makes the model generate these tokens, for the end of the last message.
 
     Raises:
         ScriptTooLongError: There are more tokens than `room(trailer)`.
-        UnspeakableTextError: No text produces a token at its position.
+        UnencodableTokenError: No text produces a token at its position.
     """
-    filling = room(trailer) - len(ids)
+    filling = max_script_length(trailer) - len(ids)
     if filling < 0:
-        raise ScriptTooLongError(len(ids), room(trailer))
+        raise ScriptTooLongError(len(ids), max_script_length(trailer))
     # the first token separates the script from the text before it
     wanted = [tokens.RETURN, *ids, *[tokens.RETURN] * filling]
     in_code = [_must_be_coded(token) for token in wanted]
@@ -134,9 +134,9 @@ def write_script(ids: Sequence[int], trailer: int = TRAILER) -> str:
             return "\n" + text
         assert place is not None
         near_inside = [one for one in (place, place - 1, place + 1) if 0 <= one < len(wanted)]
-        codable = next((one for one in near_inside if not in_code[one] and wanted[one] in codes()), None)
+        codable = next((one for one in near_inside if not in_code[one] and wanted[one] in code_by_token()), None)
         if codable is None:
-            raise UnspeakableTextError(place - 1, wanted[place] if place < len(wanted) else tokens.RETURN)
+            raise UnencodableTokenError(place - 1, wanted[place] if place < len(wanted) else tokens.RETURN)
         in_code[codable] = True
 
 
@@ -154,13 +154,13 @@ def _spell(wanted: Sequence[int], in_code: Sequence[bool]) -> tuple[str | None, 
     parts: list[str] = []
     pending = b""
     for place, (token, coded) in enumerate(zip(wanted, in_code, strict=True)):
-        if coded and token not in codes():
-            raise UnspeakableTextError(place - 1, token)
+        if coded and token not in code_by_token():
+            raise UnencodableTokenError(place - 1, token)
         if coded and pending:
             return None, place - 1
         pending += b"" if coded else decode_bytes([token])
         try:
-            parts.append(codes()[token] if coded else pending.decode())
+            parts.append(code_by_token()[token] if coded else pending.decode())
             pending = b""
         except UnicodeDecodeError as problem:
             if problem.reason != "unexpected end of data" or len(pending) - problem.start >= _LONGEST_CHARACTER:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harmony_conformance.engines.teleprompter.attention import HEAD, STRETCH, THETA, Floats, key, query, sink
-from harmony_conformance.engines.teleprompter.script import said
+from harmony_conformance.engines.teleprompter.script import token_by_code
 from harmony_ref import tokens
 
 VOCABULARY = 201_088
@@ -28,9 +28,9 @@ CONTEXT = 131_072
 ORIGINAL_CONTEXT = 4096
 EPSILON = 1e-5
 _BITS = 18
-_COPIED = 8.0  # weight of a bit in the residual stream
-_WEIGHED = 16.0  # weight of a bit in the output: the expected token leads any other by more than 50
-_COPYING = 1  # index of the layer without a sliding window
+_RESIDUAL_BIT_WEIGHT = 8.0  # weight of a bit in the residual stream
+_OUTPUT_BIT_WEIGHT = 16.0  # weight of a bit in the output: the expected token leads any other by more than 50
+_COPYING_LAYER = 1  # index of the layer without a sliding window
 
 CONFIGURATION: Mapping[str, object] = {
     "architectures": ["GptOssForCausalLM"],
@@ -78,19 +78,19 @@ CONFIGURATION: Mapping[str, object] = {
 def tensors() -> dict[str, Floats]:
     """Return the tensors by their names in the published checkpoints, in their order."""
     generated = np.arange(VOCABULARY)
-    for token, target in said().items():
+    for token, target in token_by_code().items():
         generated[token] = target
     embedding = np.zeros((VOCABULARY, HIDDEN), np.float32)
     embedding[:, :_BITS] = _bits(generated)
     output = np.zeros((VOCABULARY, HIDDEN), np.float32)
-    output[:, _BITS : 2 * _BITS] = _WEIGHED * _bits(np.arange(VOCABULARY))
+    output[:, _BITS : 2 * _BITS] = _OUTPUT_BIT_WEIGHT * _bits(np.arange(VOCABULARY))
     by_name: dict[str, Floats] = {
         "model.embed_tokens.weight": embedding,
         "lm_head.weight": output,
         "model.norm.weight": np.ones(HIDDEN, np.float32),
     }
     for layer in range(LAYERS):
-        parts = _attention(copies=layer == _COPYING) | _experts()
+        parts = _attention(copies=layer == _COPYING_LAYER) | _experts()
         by_name |= {f"model.layers.{layer}.{name}": tensor for name, tensor in parts.items()}
     return by_name
 
@@ -120,7 +120,7 @@ def _attention(*, copies: bool) -> dict[str, Floats]:
         by_name["self_attn.q_proj.bias"] = np.tile(query(), HEADS)
         by_name["self_attn.k_proj.bias"] = np.tile(key(), KEY_HEADS)
         by_name["self_attn.v_proj.weight"][range(_BITS), range(_BITS)] = 1.0
-        by_name["self_attn.o_proj.weight"][free, range(_BITS)] = _COPIED
+        by_name["self_attn.o_proj.weight"][free, range(_BITS)] = _RESIDUAL_BIT_WEIGHT
         # if the sink wins, nothing is copied and this bias makes the output `<|return|>`
         by_name["self_attn.o_proj.bias"][free] = 0.5 * _bits(np.array([tokens.RETURN]))[0]
         by_name["self_attn.sinks"][:] = sink()

@@ -11,16 +11,22 @@ All texts of a response are searched (`harmony_conformance.apis.text_fields`), w
 Text between backticks is never a leak: the model wrote it, since no parser adds backticks.
 """
 
-from harmony_conformance.evidence.leaks.channel_words import GLUED, GLUED_IN_REASONING, LONE
-from harmony_conformance.evidence.leaks.markers import MARKER, STRUCTURE, readable, speaks_of_harmony, without_code
+from harmony_conformance.evidence.leaks.channel_words import JOINED_WORDS, JOINED_WORDS_IN_REASONING, SUSPECTED_WORDS
+from harmony_conformance.evidence.leaks.markers import (
+    MARKER,
+    STRUCTURE,
+    has_harmony_mention,
+    remove_code,
+    unescape_markers,
+)
 
 __all__ = [
-    "GLUED",
-    "GLUED_IN_REASONING",
-    "LONE",
+    "JOINED_WORDS",
+    "JOINED_WORDS_IN_REASONING",
     "MARKER",
     "STRUCTURE",
-    "readable",
-    "speaks_of_harmony",
-    "without_code",
+    "SUSPECTED_WORDS",
+    "has_harmony_mention",
+    "remove_code",
+    "unescape_markers",
 ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.leaks.about_harmony import all_folded, all_said, said
-from harmony_conformance.evidence.leaks.markers import holds_any, holds_one
+from harmony_conformance.evidence.leaks.about_harmony import folded_request_texts, joined_request_texts, request_texts
+from harmony_conformance.evidence.leaks.markers import has_any_folded_word, has_any_word
 
 REPLACEMENT = "\ufffd"
 """The replacement character for invalid bytes."""
@@ -23,8 +23,8 @@ _NEEDED = (
 
 def asks_about_characters(x: Exchange) -> bool:
     """Return True if the request contains U+FFFD or mentions the encoding of texts."""
-    if REPLACEMENT in all_said(x):
+    if REPLACEMENT in joined_request_texts(x):
         return True
-    return holds_one(all_folded(x), _NEEDED) and any(
-        holds_any(text, _NEEDED) and _ON_CHARACTERS.search(text) for text in said(x)
+    return has_any_folded_word(folded_request_texts(x), _NEEDED) and any(
+        has_any_word(text, _NEEDED) and _ON_CHARACTERS.search(text) for text in request_texts(x)
     )

@@ -21,11 +21,22 @@ from typing import LiteralString
 
 from harmony_conformance.apis.text_fields import AnswerTexts, FieldKind, TextField
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.leaks.about_harmony import is_about_harmony, quotes, said
-from harmony_conformance.evidence.leaks.by_token_ids import Emitted, emitted
-from harmony_conformance.evidence.leaks.channel_words import GLUED, GLUED_IN_REASONING, LONE, may_hold_words
-from harmony_conformance.evidence.leaks.markers import LEFT_BEHIND, MARKER, STRUCTURE, readable, without_code
-from harmony_conformance.evidence.leaks.reasoning_tags import ASKS_TO_THINK_ALOUD, OPENED, TAGGED, WRAPPED, repeated
+from harmony_conformance.evidence.leaks.about_harmony import is_about_harmony, is_in_request, request_texts
+from harmony_conformance.evidence.leaks.by_token_ids import EmittedCompletion, parse_completion
+from harmony_conformance.evidence.leaks.channel_words import (
+    JOINED_WORDS,
+    JOINED_WORDS_IN_REASONING,
+    SUSPECTED_WORDS,
+    may_hold_words,
+)
+from harmony_conformance.evidence.leaks.markers import LEFT_BEHIND, MARKER, STRUCTURE, remove_code, unescape_markers
+from harmony_conformance.evidence.leaks.reasoning_tags import (
+    REASONING_REQUEST,
+    SINGLE_TAG,
+    TAG_MENTION,
+    TAGGED_REASONING,
+    has_repeated_reasoning,
+)
 from harmony_conformance.json_value import strings
 from harmony_conformance.redactable_text import Location, RedactableText
 from harmony_conformance.runtime.caching import cached_view
@@ -51,7 +62,7 @@ class Leak:
 
 
 _ByText = Callable[[Exchange], tuple[tuple[Leak, ...], ...]]
-_ByIds = Callable[[Emitted, AnswerTexts], Iterator[Leak]]
+_ByIds = Callable[[EmittedCompletion, AnswerTexts], Iterator[Leak]]
 
 
 def marker_leaks(x: Exchange, *, by_ids: bool) -> Iterator[Leak]:
@@ -61,12 +72,12 @@ def marker_leaks(x: Exchange, *, by_ids: bool) -> Iterator[Leak]:
         if (marker := next(filter(MARKER.fullmatch, answer.logprobs), None)) is not None:
             message = RedactableText("logprobs contain {}: they show the tokens of the whole completion", marker)
             yield Leak(where="logprobs", message=message, excerpt=marker, strength=Strength.QUOTED)
-    for text in map(readable, strings(x.error)):
+    for text in map(unescape_markers, strings(x.error)):
         # an error of the chat template quotes its lines, not the output
         structure = STRUCTURE.search(text) if "<|" in text and _TEMPLATE_CODE.search(text) is None else None
         if structure is not None and not is_about_harmony(x):
             message = RedactableText("the error contains Harmony markup")
-            yield Leak(where="error", message=message, excerpt=near(text, structure.group()))
+            yield Leak(where="error", message=message, excerpt=excerpt_around(text, structure.group()))
 
 
 _TEMPLATE_CODE = re.compile(r"\{[{%]|[%}]\}")
@@ -85,22 +96,24 @@ def reasoning_leaks(x: Exchange, *, by_ids: bool) -> Iterator[Leak]:
 def _leaks(x: Exchange, by_ids: _ByIds | None, by_text: _ByText) -> Iterator[Leak]:
     for place, answer in enumerate(x.answers):
         if answer.ids is not None and by_ids is not None:
-            yield from by_ids(emitted(answer.ids), answer)
+            yield from by_ids(parse_completion(answer.ids), answer)
         else:
             yield from by_text(x)[place]
 
 
-def _markers_of_ids(completion: Emitted, answer: AnswerTexts) -> Iterator[Leak]:
-    for leaked in completion.markers(answer):
+def _markers_of_ids(completion: EmittedCompletion, answer: AnswerTexts) -> Iterator[Leak]:
+    for leaked in completion.leaked_markers(answer):
         where = leaked.field.where
         message = RedactableText(
             "{} is in {} although the model emitted it as a special token", leaked.text, Location(where)
         )
-        yield Leak(where=where, message=message, excerpt=near(readable(leaked.field.text), leaked.text))
+        yield Leak(
+            where=where, message=message, excerpt=excerpt_around(unescape_markers(leaked.field.text), leaked.text)
+        )
 
 
-def _words_of_ids(completion: Emitted, answer: AnswerTexts) -> Iterator[Leak]:
-    for leaked in completion.words(answer):
+def _words_of_ids(completion: EmittedCompletion, answer: AnswerTexts) -> Iterator[Leak]:
+    for leaked in completion.leaked_header_words(answer):
         where = leaked.field.where
         message = RedactableText(
             "{} contains header words, joined to text that a special token separated", Location(where)
@@ -108,8 +121,8 @@ def _words_of_ids(completion: Emitted, answer: AnswerTexts) -> Iterator[Leak]:
         yield Leak(where=where, message=message, excerpt=_around_seam(leaked.field.text, leaked.text))
 
 
-def _thoughts_of_ids(completion: Emitted, answer: AnswerTexts) -> Iterator[Leak]:
-    for leaked in completion.thoughts(answer):
+def _thoughts_of_ids(completion: EmittedCompletion, answer: AnswerTexts) -> Iterator[Leak]:
+    for leaked in completion.leaked_reasoning(answer):
         message = RedactableText("the content contains text of the analysis channel")
         yield Leak(where=leaked.field.where, message=message, excerpt=leaked.text[:_LONGEST])
 
@@ -127,18 +140,20 @@ def _by_answer(find: Callable[[Exchange, AnswerTexts], Iterator[Leak]]) -> _ByTe
 @_by_answer
 def _markers_of_text(x: Exchange, answer: AnswerTexts) -> Iterator[Leak]:
     for field in answer.fields:
-        text = readable(field.text)
+        text = unescape_markers(field.text)
         if "<|" in text and MARKER.search(text) is not None:
-            yield from _MARKERS_IN[field.place](x, answer, field, text)
+            yield from _MARKERS_IN[field.kind](x, answer, field, text)
 
 
 def _in_text(x: Exchange, answer: AnswerTexts, field: TextField, text: str) -> Iterator[Leak]:
-    plain = without_code(text)
+    plain = remove_code(text)
     if (structure := STRUCTURE.search(plain)) is not None:
         strength = Strength.SUSPECTED if _CITATION in field.where else Strength.PROVEN
         strength = Strength.QUOTED if is_about_harmony(x) else strength
         message = RedactableText("{} contains Harmony markup", Location(field.where))
-        yield Leak(where=field.where, message=message, excerpt=near(plain, structure.group()), strength=strength)
+        yield Leak(
+            where=field.where, message=message, excerpt=excerpt_around(plain, structure.group()), strength=strength
+        )
         return
     if (lone := MARKER.search(plain)) is None:
         return
@@ -146,14 +161,14 @@ def _in_text(x: Exchange, answer: AnswerTexts, field: TextField, text: str) -> I
     left = LEFT_BEHIND.search(plain)
     message = RedactableText("{} is alone in {}", marker, Location(field.where))
     strength = Strength.SUSPECTED
-    if quotes(x, marker) or is_about_harmony(x):
+    if is_in_request(x, marker) or is_about_harmony(x):
         strength = Strength.QUOTED
-    elif left is not None and field.place is not FieldKind.OTHER and (reason := _further_evidence(x, answer)):
+    elif left is not None and field.kind is not FieldKind.OTHER and (reason := _further_evidence(x, answer)):
         strength = Strength.PROVEN
         message = RedactableText(
             "{} is in {} where parsers leave one, and {}", marker, Location(field.where), RedactableText(reason)
         )
-    excerpt = near(plain, left.group().strip() if left is not None else marker)
+    excerpt = excerpt_around(plain, left.group().strip() if left is not None else marker)
     yield Leak(where=field.where, message=message, excerpt=excerpt, strength=strength)
 
 
@@ -162,8 +177,8 @@ def _in_a_name(x: Exchange, _answer: AnswerTexts, field: TextField, text: str) -
     yield Leak(
         where=field.where,
         message=RedactableText("{} is in {}, which is a name", marker, Location(field.where)),
-        excerpt=near(text, marker),
-        strength=Strength.QUOTED if quotes(x, marker) else Strength.PROVEN,
+        excerpt=excerpt_around(text, marker),
+        strength=Strength.QUOTED if is_in_request(x, marker) else Strength.PROVEN,
     )
 
 
@@ -173,7 +188,7 @@ def _in_arguments(x: Exchange, answer: AnswerTexts, field: TextField, text: str)
         yield from _in_text(x, answer, field, text)
         return
     message = RedactableText("{} is in {}, outside the JSON", marker.group(), Location(field.where))
-    yield Leak(where=field.where, message=message, excerpt=near(text, marker.group()))
+    yield Leak(where=field.where, message=message, excerpt=excerpt_around(text, marker.group()))
 
 
 _MARKERS_IN: dict[FieldKind, Callable[[Exchange, AnswerTexts, TextField, str], Iterator[Leak]]] = {
@@ -200,14 +215,14 @@ def _outside_json(text: str) -> str:
 
 def _further_evidence(x: Exchange, answer: AnswerTexts) -> LiteralString:
     """Return the evidence that a single marker is a leak, or an empty text."""
-    reasoning = answer.text_of(FieldKind.REASONING)
+    reasoning = answer.longest_text(FieldKind.REASONING)
     if not reasoning.strip():
         return "the answer has no reasoning"
     usage = x.turn.usage if x.turn is not None else None
     if usage is None or usage.completion_tokens is None:
         return ""
-    calls = sum(len(encode(one.text)) for one in answer.fields if one.place in (FieldKind.ARGUMENTS, FieldKind.NAME))
-    visible = len(encode(answer.text_of(FieldKind.CONTENT))) + calls
+    calls = sum(len(encode(one.text)) for one in answer.fields if one.kind in (FieldKind.ARGUMENTS, FieldKind.NAME))
+    visible = len(encode(answer.longest_text(FieldKind.CONTENT))) + calls
     missing = usage.completion_tokens - visible - max(usage.reasoning_tokens or 0, len(encode(reasoning)))
     return "many more tokens were emitted than are shown" if missing > _HEADERS + visible + calls else ""
 
@@ -218,24 +233,24 @@ _HEADERS = 24  # tokens in the headers of a few messages
 @_by_answer
 def _words_of_text(x: Exchange, answer: AnswerTexts) -> Iterator[Leak]:
     for field in answer.fields:
-        text = readable(field.text)
+        text = unescape_markers(field.text)
         if not may_hold_words(text):
             continue
-        plain = without_code(text)
-        glued = (GLUED if field.place is FieldKind.CONTENT else GLUED_IN_REASONING).search(plain)
+        plain = remove_code(text)
+        glued = (JOINED_WORDS if field.kind is FieldKind.CONTENT else JOINED_WORDS_IN_REASONING).search(plain)
         if glued is None:
-            lone = LONE.search(plain) if field.place is FieldKind.CONTENT else None
+            lone = SUSPECTED_WORDS.search(plain) if field.kind is FieldKind.CONTENT else None
             if lone is not None and not is_about_harmony(x):
                 message = RedactableText("{!r} in {} may be a leak", lone.group(), Location(field.where))
                 yield Leak(where=field.where, message=message, excerpt=plain[:_AROUND], strength=Strength.SUSPECTED)
             continue
         word = glued.group()[-_WORD:]
-        if quotes(x, glued.group(), *filter(word.endswith, _GLUED_WORDS)):
+        if is_in_request(x, glued.group(), *filter(word.endswith, _GLUED_WORDS)):
             continue
         yield Leak(
             where=field.where,
             message=RedactableText("{} contains channel words joined to the text", Location(field.where)),
-            excerpt=near(plain, word),
+            excerpt=excerpt_around(plain, word),
             strength=Strength.QUOTED if is_about_harmony(x) else Strength.PROVEN,
         )
 
@@ -246,11 +261,11 @@ _GLUED_WORDS = ("assistantfinal", "assistantanalysis", "assistantcommentary")
 
 @_by_answer
 def _thoughts_of_text(x: Exchange, answer: AnswerTexts) -> Iterator[Leak]:
-    reasoning = answer.text_of(FieldKind.REASONING)
+    reasoning = answer.longest_text(FieldKind.REASONING)
     for field in answer.fields:
-        if field.place is not FieldKind.CONTENT:
+        if field.kind is not FieldKind.CONTENT:
             continue
-        if WRAPPED.match(field.text):
+        if TAGGED_REASONING.match(field.text):
             yield Leak(
                 where=field.where,
                 message=RedactableText("{} begins with reasoning in tags", Location(field.where)),
@@ -259,14 +274,14 @@ def _thoughts_of_text(x: Exchange, answer: AnswerTexts) -> Iterator[Leak]:
             )
         elif (
             "<" in field.text
-            and (opened := OPENED.search(without_code(field.text))) is not None
+            and (opened := SINGLE_TAG.search(remove_code(field.text))) is not None
             and not _mentions_tags(x)
         ):
             message = RedactableText("{!r} in {} may be a leak", opened.group(), Location(field.where))
-            excerpt = near(field.text, opened.group())
+            excerpt = excerpt_around(field.text, opened.group())
             yield Leak(where=field.where, message=message, excerpt=excerpt, strength=Strength.SUSPECTED)
-        if repeated(reasoning, field.text):
-            is_requested = any(ASKS_TO_THINK_ALOUD.search(text) for text in said(x))
+        if has_repeated_reasoning(reasoning, field.text):
+            is_requested = any(REASONING_REQUEST.search(text) for text in request_texts(x))
             yield Leak(
                 where=field.where,
                 message=RedactableText("{} repeats the whole reasoning", Location(field.where)),
@@ -276,14 +291,14 @@ def _thoughts_of_text(x: Exchange, answer: AnswerTexts) -> Iterator[Leak]:
 
 
 def _mentions_tags(x: Exchange) -> bool:
-    return any(TAGGED.search(text) for text in said(x))
+    return any(TAG_MENTION.search(text) for text in request_texts(x))
 
 
 _AROUND = 40
 _LONGEST = 80
 
 
-def near(text: str, part: str) -> str:
+def excerpt_around(text: str, part: str) -> str:
     """Return the first occurrence of a part with up to 40 characters before and after it."""
     index = text.find(part)
     start, end = max(0, index - _AROUND), index + len(part) + _AROUND
@@ -296,4 +311,4 @@ def _around_seam(text: str, seam: str) -> str:
     at = "".join(text.split()).find(seam)
     if at < 0:
         return text[:_LONGEST]
-    return near(text, text[places[at] : places[at + len(seam) - 1] + 1])
+    return excerpt_around(text, text[places[at] : places[at + len(seam) - 1] + 1])

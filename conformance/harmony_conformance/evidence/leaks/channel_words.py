@@ -7,7 +7,7 @@ import re
 _GLUED = r"assistant(?:final|analysis|commentary)"
 _BEGINS_A_TEXT = r"[\[{<#]|[^\W_a-z]|[\U0001f300-\U0001faff]"
 _ENDS_A_TEXT = r"(?:^|(?<=[.!?\u2026\u3002\uff01\uff1f)}*`])|(?<=[\w.!?][\"'\u201d]))"
-GLUED = re.compile(
+JOINED_WORDS = re.compile(
     rf"{_ENDS_A_TEXT}{_GLUED}(?={_BEGINS_A_TEXT})"
     rf"|(?<=[.!?)\]}}]){_GLUED}(?=[\"'*_\n]|$)"
     rf"|^(?:(?:analysis|commentary)(?=[\w\"'(\[{{<*#`])|final(?=[A-Z\d\"'{{\[(]))[\s\S]*?{_GLUED}"
@@ -17,10 +17,10 @@ GLUED = re.compile(
 )
 """Channel words joined to the text before and after them, as in `…done.assistantfinalThe answer`."""
 
-GLUED_IN_REASONING = re.compile(rf"{_ENDS_A_TEXT}{_GLUED}(?={_BEGINS_A_TEXT})")
+JOINED_WORDS_IN_REASONING = re.compile(rf"{_ENDS_A_TEXT}{_GLUED}(?={_BEGINS_A_TEXT})")
 """The same for reasoning, with fewer patterns, since models mention planned calls there."""
 
-LONE = re.compile(
+SUSPECTED_WORDS = re.compile(
     r"^(?!\w+\s*(?:=|\(|;|:|\.\w|'s\b|\[\w+\]|<\w))(?:(?:analysis|commentary|final)(?=[A-Z\"'{\[])|assistant(?:final|analysis|commentary)(?=[^\W_]))"
     rf"|(?<=[^\W_=]){_GLUED}(?={_BEGINS_A_TEXT}|\n|$)"
     r"|[.!?]assistantfinal(?!ly|i[sz]|e)(?=[^\W_])"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from harmony_conformance.prompts.token_injection import SPECIAL
+from harmony_conformance.prompts.token_injection import SPECIAL_TOKEN
 
-MARKER = SPECIAL
+MARKER = SPECIAL_TOKEN
 
 _ROLE = r"(?:assistant|user|system|developer|tool|functions\.)"
 _CHANNEL = r"(?:analysis|commentary|final)\b"
@@ -54,7 +54,7 @@ _ABOUT_HARMONY = re.compile(
 )
 
 
-def readable(text: str) -> str:
+def unescape_markers(text: str) -> str:
     r"""Unescape markers: `\u003c|end|\u003e` of JSON and `&lt;|end|&gt;` of HTML, also if escaped twice."""
     if ("&" not in text and "\\u00" not in text) or _MAY_BE_ESCAPED.search(text) is None:
         return text
@@ -63,33 +63,33 @@ def readable(text: str) -> str:
     return text
 
 
-def without_code(text: str) -> str:
+def remove_code(text: str) -> str:
     """Remove closed code blocks, inline code, and short quotations with a marker."""
     if "`" not in text and "~~~" not in text and "<|" not in text:
         return text  # every match contains one of them
     return _CODE.sub(" ", text)
 
 
-def speaks_of_harmony(text: str) -> bool:
+def has_harmony_mention(text: str) -> bool:
     """Return True if a text contains a marker or mentions the format, its tokens or templates."""
-    return holds_any(text, _NEEDED_FOR_HARMONY) and (
+    return has_any_word(text, _NEEDED_FOR_HARMONY) and (
         MARKER.search(text) is not None or _ABOUT_HARMONY.search(text) is not None
     )
 
 
-def holds_any(text: str, needed: Iterable[str]) -> bool:
+def has_any_word(text: str, needed: Iterable[str]) -> bool:
     """Return True if a text contains one of these lower-case words in any case. This fast test comes before slow patterns."""
-    return holds_one(folded(text), needed)
+    return has_any_folded_word(fold_case(text), needed)
 
 
-def folded(text: str) -> str:
+def fold_case(text: str) -> str:
     """Fold the case of a text as patterns with `re.IGNORECASE` do."""
     if text.isascii():
         return text.lower()
     return text.replace("\u0130", "i").replace("\u0131", "i").casefold()  # these letters match an i too
 
 
-def holds_one(folded_text: str, needed: Iterable[str]) -> bool:
+def has_any_folded_word(folded_text: str, needed: Iterable[str]) -> bool:
     """Return True if a folded text contains one of these words."""
     for word in needed:  # noqa: SIM110 - a generator would cost more than the search
         if word in folded_text:
@@ -97,6 +97,6 @@ def holds_one(folded_text: str, needed: Iterable[str]) -> bool:
     return False
 
 
-def may_speak_of_harmony(folded_text: str) -> bool:
+def can_mention_harmony(folded_text: str) -> bool:
     """Return False if a folded text cannot mention the format."""
-    return holds_one(folded_text, _NEEDED_FOR_HARMONY)
+    return has_any_folded_word(folded_text, _NEEDED_FOR_HARMONY)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import re
 
-from harmony_conformance.evidence.leaks.markers import without_code
+from harmony_conformance.evidence.leaks.markers import remove_code
 
-WRAPPED = re.compile(r"\A\s*<(think|thinking|reasoning|thought)>(?P<thought>[\s\S]*?)</\1>(?P<rest>[\s\S]*)\Z")
+TAGGED_REASONING = re.compile(r"\A\s*<(think|thinking|reasoning|thought)>(?P<thought>[\s\S]*?)</\1>(?P<rest>[\s\S]*)\Z")
 """A text that begins with reasoning in tags, which Harmony does not use."""
 
-OPENED = re.compile(r"<(?:think|thinking|reasoning)>|</(?:think|thinking|reasoning)>")
+SINGLE_TAG = re.compile(r"<(?:think|thinking|reasoning)>|</(?:think|thinking|reasoning)>")
 """A single tag of this kind, which is only suspicious."""
 
-TAGGED = re.compile(
+TAG_MENTION = re.compile(
     r"\b(?:tags?|xml|html|markup|elements?|wrap(?:ped)?|enclos\w+|delimit\w+)\b|</?(?:think|thinking|reasoning|thought|answer)\b",
     re.IGNORECASE,
 )
 """A request that mentions tags, so that the answer may rightly have some."""
 
-ASKS_TO_THINK_ALOUD = re.compile(
+REASONING_REQUEST = re.compile(
     r"\b(?:show|include|share|print|reveal|repeat|quote|write (?:out|down)|tell me|display|give)\b[^.?!\n]{0,40}"
     r"\b(?:reasoning|thoughts?|thinking|chain of thought|analysis|steps|work|working)\b"
     r"|\bthink(?:ing)? (?:out loud|aloud)\b|\bstep[ -]by[ -]step\b",
@@ -37,7 +37,7 @@ _ABOUT_THE_TASK = re.compile(
 _LEAST_LENGTH = 24
 
 
-def repeated(reasoning: str, content: str) -> bool:
+def has_repeated_reasoning(reasoning: str, content: str) -> bool:
     """Return True if the content contains the whole reasoning and more, and the reasoning is about the task.
 
     Reasoning that is a draft of the answer may be repeated. Reasoning about the user's request may not.
@@ -46,5 +46,5 @@ def repeated(reasoning: str, content: str) -> bool:
     thought = " ".join(words)
     if not _LEAST_LENGTH <= len(thought) < len(content) or any(word not in content for word in words):
         return False
-    answer = " ".join(without_code(content).split())
+    answer = " ".join(remove_code(content).split())
     return thought in answer and len(answer) > len(thought) and _ABOUT_THE_TASK.search(thought) is not None

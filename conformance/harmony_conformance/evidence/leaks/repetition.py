@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.leaks.about_harmony import said
+from harmony_conformance.evidence.leaks.about_harmony import request_texts
 
 _LEAST_LENGTH = 24  # shorter texts may repeat by chance
 _LETTERS = 12  # rulers, tables and zeros may repeat
@@ -17,7 +17,7 @@ _AGAIN = re.compile(
 )
 
 
-def doubled(content: str) -> str | None:
+def find_doubled_text(content: str) -> str | None:
     """Return the half of a text that is the same text twice, white space between them ignored. None otherwise."""
     text = content.strip()
     for middle in range(len(text) // 2 - 1, len(text) // 2 + 3):
@@ -27,7 +27,7 @@ def doubled(content: str) -> str | None:
     return None
 
 
-def looping(content: str) -> str | None:
+def find_loop(content: str) -> str | None:
     """Return the piece that the end of a text repeats at least twelve times, or None."""
     pieces = (content[-length:] for length in _PIECE_LENGTHS)
     return next(
@@ -35,9 +35,9 @@ def looping(content: str) -> str | None:
     )
 
 
-def asks_again(x: Exchange, text: str) -> bool:
+def is_repetition_requested(x: Exchange, text: str) -> bool:
     """Return True if the request contains the beginning of the text, or asks for a repetition."""
-    return any(text.strip()[:_LEAST_LENGTH] in one or _AGAIN.search(one) for one in said(x))
+    return any(text.strip()[:_LEAST_LENGTH] in one or _AGAIN.search(one) for one in request_texts(x))
 
 
 def _is_significant(text: str, least: int) -> bool:

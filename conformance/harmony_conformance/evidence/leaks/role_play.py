@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.leaks.about_harmony import all_folded, all_said, said
-from harmony_conformance.evidence.leaks.markers import holds_any, holds_one, without_code
-from harmony_conformance.json_value import at, strings
+from harmony_conformance.evidence.leaks.about_harmony import folded_request_texts, joined_request_texts, request_texts
+from harmony_conformance.evidence.leaks.markers import has_any_folded_word, has_any_word, remove_code
+from harmony_conformance.json_value import strings, value_at
 
 _SPEAKERS = ("User", "Human", "USER", "HUMAN")
 _TURN = re.compile(r"(?<=\n)[ \t]*(?:#{1,3} ?)?(?:User|Human|USER|HUMAN)[ \t]*:[ \t]*(?P<words>\S[^\n]*)")
@@ -33,7 +33,7 @@ _NEEDED_FOR_TALK = tuple(
 )
 
 
-def goes_on_as_the_user(content: str) -> str | None:
+def find_user_turn(content: str) -> str | None:
     """Return the first user's turn in an answer, or None.
 
     The answer must not begin as a dialogue, and the text before the turn must not announce an example.
@@ -41,7 +41,7 @@ def goes_on_as_the_user(content: str) -> str | None:
     """
     if not any(speaker in content for speaker in _SPEAKERS):
         return None
-    plain = without_code(content)
+    plain = remove_code(content)
     turn = _TURN.search(plain)
     if turn is None:
         return None
@@ -53,12 +53,15 @@ def goes_on_as_the_user(content: str) -> str | None:
     return turn.group().strip() if is_answered or is_last else None
 
 
-def asks_for_talk(x: Exchange) -> bool:
+def is_dialogue_requested(x: Exchange) -> bool:
     """Return True if the request mentions a dialogue or contains one."""
-    if holds_one(all_folded(x), _NEEDED_FOR_TALK):
+    if has_any_folded_word(folded_request_texts(x), _NEEDED_FOR_TALK):
         user_texts = (
-            text for message in x.messages if at(message, "role") == "user" for text in strings(at(message, "content"))
+            text
+            for message in x.messages
+            if value_at(message, "role") == "user"
+            for text in strings(value_at(message, "content"))
         )
-        if any(holds_any(text, _NEEDED_FOR_TALK) and _ASKS_FOR_TALK.search(text) for text in user_texts):
+        if any(has_any_word(text, _NEEDED_FOR_TALK) and _ASKS_FOR_TALK.search(text) for text in user_texts):
             return True
-    return ":" in all_said(x) and any(":" in text and _SPEAKER.search(text) for text in said(x))
+    return ":" in joined_request_texts(x) and any(":" in text and _SPEAKER.search(text) for text in request_texts(x))

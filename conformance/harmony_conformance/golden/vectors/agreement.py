@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from harmony_conformance.golden.vectors.implementation import Implementation, UnsupportedVectorError
-from harmony_conformance.golden.vectors.inputs import completed
+from harmony_conformance.golden.vectors.inputs import with_tokens
 from harmony_conformance.golden.vectors.vector_file import InvalidVectorsError, Vector, VectorFile, VectorResult
-from harmony_conformance.json_value import Json, JsonObject, canonical, items, members, text
+from harmony_conformance.json_value import Json, JsonObject, canonical_json, items, members, text
 
 _BEFORE: Final = 20  # characters of context before the first difference of two texts
 _SHOWN: Final = 160  # characters of a value
-_TWO: Final = 2  # implementations that agreement requires
+_MIN_IMPLEMENTATIONS: Final = 2  # implementations that agreement requires
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,18 +33,18 @@ class AgreementReport:
     """Result of a comparison.
 
     Attributes:
-        agreed: Number of vectors answered as expected, by (implementation, kind).
-        differed: Number of answers that differ in the way that the file notes, by (implementation, kind).
+        agreement_counts: Number of vectors answered as expected, by (implementation, kind).
+        noted_difference_counts: Number of answers that differ in the way that the file notes, by (implementation, kind).
         differences: All other differences.
-        alone: Ids of vectors that only one implementation answered.
-        unanswered: Ids of vectors that no implementation answered.
+        single_answer_ids: Ids of vectors that only one implementation answered.
+        unanswered_ids: Ids of vectors that no implementation answered.
     """
 
-    agreed: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
-    differed: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    agreement_counts: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    noted_difference_counts: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     differences: Sequence[VectorDifference] = ()
-    alone: Sequence[str] = ()
-    unanswered: Sequence[str] = ()
+    single_answer_ids: Sequence[str] = ()
+    unanswered_ids: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +69,9 @@ def compare(files: Sequence[VectorFile], implementations: Sequence[Implementatio
     unanswered: list[str] = []
     for file, vector in ((one, vector) for one in files for vector in one.vectors):
         answers = _answers(file, vector, implementations)
-        if len(answers) < _TWO:
+        if len(answers) < _MIN_IMPLEMENTATIONS:
             (alone if answers else unanswered).append(vector.id)
-        tokenized = completed(vector.input)
+        tokenized = with_tokens(vector.input)
         if not _same(tokenized, vector.input):
             expected, actual = vector.input.get("tokens"), tokenized["tokens"]
             differences.append(_difference(file, vector, "the tokenizer", expected, actual))
@@ -83,7 +83,11 @@ def compare(files: Sequence[VectorFile], implementations: Sequence[Implementatio
             else:
                 differences.append(_difference(file, vector, name, expected, actual))
     return AgreementReport(
-        agreed=agreed, differed=differed, differences=differences, alone=alone, unanswered=unanswered
+        agreement_counts=agreed,
+        noted_difference_counts=differed,
+        differences=differences,
+        single_answer_ids=alone,
+        unanswered_ids=unanswered,
     )
 
 
@@ -99,10 +103,10 @@ def complete(file: VectorFile, implementations: Sequence[Implementation]) -> tup
     disagreements: list[Disagreement] = []
     tests: list[Json] = []
     for vector, test in zip(file.vectors, items(file.document["tests"]), strict=True):
-        filled: JsonObject = {**members(test), "input": completed(vector.input)}
+        filled: JsonObject = {**members(test), "input": with_tokens(vector.input)}
         answers = _answers(file, vector, implementations)
         problem = _disagreement(vector, answers)
-        if problem is None and len(answers) >= _TWO:
+        if problem is None and len(answers) >= _MIN_IMPLEMENTATIONS:
             expected, *_ = answers.values()
             filled["expected"] = expected
             if vector.differs:
@@ -114,7 +118,7 @@ def complete(file: VectorFile, implementations: Sequence[Implementation]) -> tup
 
 
 def _answers(file: VectorFile, vector: Vector, implementations: Sequence[Implementation]) -> Mapping[str, JsonObject]:
-    tokenized = completed(vector.input)
+    tokenized = with_tokens(vector.input)
     answers: dict[str, JsonObject] = {}
     for implementation in implementations:
         if (answer := implementation.answers.get(file.kind)) is None:
@@ -131,18 +135,18 @@ def _answers(file: VectorFile, vector: Vector, implementations: Sequence[Impleme
 
 
 def _disagreement(vector: Vector, answers: Mapping[str, JsonObject]) -> str | None:
-    if len(answers) < _TWO:
+    if len(answers) < _MIN_IMPLEMENTATIONS:
         if vector.expected is None:
             return f"needs answers of two implementations, got those of: {', '.join(answers) or 'none'}"
         other = next((answer for answer in answers.values() if not _same(answer, vector.expected)), None)
-        return None if other is None else f"{', '.join(answers)}: {shown(vector.expected, other)}"
+        return None if other is None else f"{', '.join(answers)}: {describe_difference(vector.expected, other)}"
     (first, expected), *others = answers.items()
     missing = [name for name in vector.differs if name not in answers]
     if missing or first in vector.differs:
         return f"invalid `differs`: no answer of {(missing or [first])[0]} that could differ from {first}"
     for name, answer in others:
         if not _same(answer, expected) and name not in vector.differs:
-            return f"{first} and {name} disagree: {shown(expected, answer)}"
+            return f"{first} and {name} disagree: {describe_difference(expected, answer)}"
         if _same(answer, expected) and name in vector.differs:
             return f"invalid `differs`: {name} agrees with {first}"
     if ("error" in expected) != (vector.result is VectorResult.INVALID):
@@ -153,14 +157,14 @@ def _disagreement(vector: Vector, answers: Mapping[str, JsonObject]) -> str | No
 
 def _same(one: Json, other: Json) -> bool:
     """Return True if two values are the same JSON. Python's `==` does not distinguish 1, 1.0 and true."""
-    return canonical(one) == canonical(other)
+    return canonical_json(one) == canonical_json(other)
 
 
 def _difference(file: VectorFile, vector: Vector, name: str, expected: Json, actual: Json) -> VectorDifference:
     return VectorDifference(path=file.path, id=vector.id, implementation=name, expected=expected, actual=actual)
 
 
-def shown(expected: Json, actual: Json) -> str:
+def describe_difference(expected: Json, actual: Json) -> str:
     """Describe the first difference of two answers, in one line."""
     where, one, other = _first_difference(expected, actual, "")
     return f"{where or 'the answer'}: expected {_short(one)}, actual {_short(other)}"

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import TypeAlias
 
 import harmony_ref
-from harmony_conformance.golden.vectors.implementation import Implementation, error, trace
+from harmony_conformance.golden.vectors.implementation import Implementation, error_answer, stream_answer
 from harmony_conformance.golden.vectors.inputs import (
     Mode,
     ParseInput,
@@ -53,9 +53,9 @@ def render(vector_input: JsonObject) -> JsonObject:
     try:
         ids = _render(parsed)
     except MessageError as problem:
-        return error("message", str(problem))
+        return error_answer("message", str(problem))
     except HarmonyError as problem:
-        return error("render", str(problem))
+        return error_answer("render", str(problem))
     return {"text": harmony_ref.decode(ids), "tokens": [*ids]}
 
 
@@ -86,7 +86,7 @@ def stream(vector_input: JsonObject) -> JsonObject:
 
     before = observe({})
     steps = [observe(_run_step(parser.process, token)) for token in parsed.tokens]
-    return trace(before, steps, observe(_run_step(lambda _: parser.finish(), 0)), _messages(parser.messages))
+    return stream_answer(before, steps, observe(_run_step(lambda _: parser.finish(), 0)), _messages(parser.messages))
 
 
 def typescript(vector_input: JsonObject) -> JsonObject:
@@ -94,7 +94,7 @@ def typescript(vector_input: JsonObject) -> JsonObject:
     try:
         return {"typescript": harmony_ref.json_schema_to_typescript(read_schema(vector_input))}
     except MessageError as problem:
-        return error("message", str(problem))
+        return error_answer("message", str(problem))
 
 
 def _render(parsed: RenderInput) -> list[int]:

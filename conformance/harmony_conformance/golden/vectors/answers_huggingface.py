@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from harmony_conformance.golden.vectors.answers_harmony_ref import as_json
-from harmony_conformance.golden.vectors.implementation import Answer, UnsupportedVectorError
+from harmony_conformance.golden.vectors.implementation import AnswerFunction, UnsupportedVectorError
 from harmony_conformance.json_value import JsonObject
 from harmony_ref import Json
 
@@ -20,14 +20,14 @@ KINDS: Final = ("template", "response_schema")
 """The kinds that need the extra `huggingface`."""
 
 
-def answers() -> Mapping[str, Answer]:
+def answers() -> Mapping[str, AnswerFunction]:
     """Return the answers by kind; an empty mapping without the extra."""
     try:
         from harmony_ref.huggingface import golden_answers as parts  # noqa: PLC0415 - an extra
     except ImportError:
         return {}
 
-    def adapt(function: _Answer) -> Answer:
+    def adapt(function: _Answer) -> AnswerFunction:
         def answer(vector_input: JsonObject) -> JsonObject:
             try:
                 result = function(vector_input, {})

@@ -17,7 +17,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Protocol
 
-from harmony_conformance.golden.vectors.implementation import Absent, Implementation, error, trace
+from harmony_conformance.golden.vectors.implementation import (
+    Implementation,
+    UnavailableImplementation,
+    error_answer,
+    stream_answer,
+)
 from harmony_conformance.golden.vectors.inputs import (
     Mode,
     RenderInput,
@@ -68,14 +73,16 @@ class _Parser(Protocol):
 
 
 @cache
-def implementation() -> Implementation | Absent:
+def implementation() -> Implementation | UnavailableImplementation:
     """Return the library as an implementation, or the reason why it cannot take part."""
     try:
         installed = version(NAME)
     except PackageNotFoundError:
-        return Absent(name=NAME, reason="not installed")
+        return UnavailableImplementation(name=NAME, reason="not installed")
     if installed != VERSION:
-        return Absent(name=NAME, reason=f"{installed} is installed, the vectors are those of {VERSION}")
+        return UnavailableImplementation(
+            name=NAME, reason=f"{installed} is installed, the vectors are those of {VERSION}"
+        )
     # The bindings are used directly because the library's Python classes lose members.
     names = vars(importlib.import_module("openai_harmony"))
     load: Callable[[str], _Encoding] = names["_load_harmony_encoding"]
@@ -133,7 +140,7 @@ class _Official:
 
         before = observe(0, None)
         steps = [observe(position, _run_step(parser, token)) for position, token in enumerate(parsed.tokens)]
-        return trace(before, steps, observe(len(steps), _run_step(parser, None)), loads(parser.messages))
+        return stream_answer(before, steps, observe(len(steps), _run_step(parser, None)), loads(parser.messages))
 
     def typescript(self, vector_input: JsonObject) -> JsonObject:
         tool: JsonObject = {"name": "f", "description": "", "parameters": read_schema(vector_input)}
@@ -192,8 +199,8 @@ _ATTRIBUTES: Final[dict[str, Callable[[_Parser], Json]]] = {
 
 def _error(problem: Exception) -> JsonObject:
     if isinstance(problem, ValueError):  # an invalid message; its position refers to JSON text that the vector lacks
-        return error("message", _PLACE.sub("", str(problem)))
-    return error("render", str(problem))
+        return error_answer("message", _PLACE.sub("", str(problem)))
+    return error_answer("render", str(problem))
 
 
 @contextmanager
@@ -203,7 +210,7 @@ def _packaged_vocabulary() -> Generator[None]:
         yield
         return
     with TemporaryDirectory() as folder:
-        (Path(folder) / "o200k_base.tiktoken").write_bytes(vocabulary.unpacked())
+        (Path(folder) / "o200k_base.tiktoken").write_bytes(vocabulary.read_vocabulary_file())
         os.environ[_FOLDER_OF_VOCABULARIES] = folder
         try:
             yield

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from harmony_conformance.json_value import Json, JsonObject
 
-Answer: TypeAlias = Callable[[JsonObject], JsonObject]
+AnswerFunction: TypeAlias = Callable[[JsonObject], JsonObject]
 """Function from the input of a vector to the answer: an object in the form of its kind, or one with an `error`."""
 
 
@@ -22,23 +22,23 @@ class Implementation:
 
     name: str
     version: str
-    answers: Mapping[str, Answer]
+    answers: Mapping[str, AnswerFunction]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Absent:
+class UnavailableImplementation:
     """An implementation that cannot take part, and the reason."""
 
     name: str
     reason: str
 
 
-def trace(before: JsonObject, steps: Sequence[JsonObject], end: JsonObject, messages: Json) -> JsonObject:
+def stream_answer(before: JsonObject, steps: Sequence[JsonObject], end: JsonObject, messages: Json) -> JsonObject:
     """Build the answer to a stream vector: the values before and after each token and at the end, the first error before them."""
     errors: list[JsonObject] = [{"error": step["error"]} for step in (*steps, end) if "error" in step]
     return {**(errors[0] if errors else {}), "before": before, "steps": [*steps], "end": end, "messages": messages}
 
 
-def error(kind: str, text: str) -> JsonObject:
+def error_answer(kind: str, text: str) -> JsonObject:
     """Build the answer for an error: its kind (`message`, `render` or `parse`) and the library's text."""
     return {"error": {"kind": kind, "text": text}}

@@ -7,17 +7,17 @@ from dataclasses import replace
 from typing import Final
 
 from harmony_conformance.golden.vectors import answers_harmony_ref, answers_huggingface, answers_openai_harmony
-from harmony_conformance.golden.vectors.implementation import Absent, Implementation
+from harmony_conformance.golden.vectors.implementation import Implementation, UnavailableImplementation
 
 KINDS: Final = ("render", "parse", "stream", "typescript", *answers_huggingface.KINDS)
 """The kinds of vectors, each a folder of the golden data."""
 
-_WITHOUT_EXTRA: Final = Absent(
+_WITHOUT_EXTRA: Final = UnavailableImplementation(
     name=f"harmony_ref for {' and '.join(answers_huggingface.KINDS)}", reason="needs harmony-conformance[huggingface]"
 )
 
 
-def present() -> Sequence[Implementation | Absent]:
+def present() -> Sequence[Implementation | UnavailableImplementation]:
     """Return harmony_ref first, whose answers are written to the files, then the others."""
     own, extra = answers_harmony_ref.implementation(), answers_huggingface.answers()
     both = [replace(own, answers={**own.answers, **extra}), answers_openai_harmony.implementation()]

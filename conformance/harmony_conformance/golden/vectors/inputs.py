@@ -75,7 +75,7 @@ def read_render(vector_input: JsonObject) -> RenderInput:
     Raises:
         InvalidVectorsError: a member is missing or invalid.
     """
-    _only(vector_input, {field.name for field in fields(RenderInput)})
+    _reject_unknown_members(vector_input, {field.name for field in fields(RenderInput)})
     mode = Mode(_choice(vector_input.get("mode"), list(Mode), "mode"))
     messages = vector_input.get("messages")
     spelled_out = vector_input.get("spelled_out")
@@ -94,13 +94,13 @@ def read_render(vector_input: JsonObject) -> RenderInput:
 
 def read_parse(vector_input: JsonObject) -> ParseInput:
     """Parse the input of a parse vector. Raises as `read_render`."""
-    _only(vector_input, {"text", "tokens", "role", "strictness"})
+    _reject_unknown_members(vector_input, {"text", "tokens", "role", "strictness"})
     return _parse_input(vector_input)
 
 
 def read_stream(vector_input: JsonObject) -> ParseInput:
     """Parse the input of a stream vector. Raises as `read_render`."""
-    _only(vector_input, {"text", "tokens", "role", "strictness", "observe"})
+    _reject_unknown_members(vector_input, {"text", "tokens", "role", "strictness", "observe"})
     if not (names := items(vector_input.get("observe"))):
         raise InvalidVectorsError("invalid observe: expected a list of names")
     return _parse_input(vector_input, [_choice(name, list(OBSERVABLE), "observe") for name in names])
@@ -108,13 +108,13 @@ def read_stream(vector_input: JsonObject) -> ParseInput:
 
 def read_schema(vector_input: JsonObject) -> Json:
     """Return the JSON schema of a typescript vector. Raises as `read_render`."""
-    _only(vector_input, {"schema"})
+    _reject_unknown_members(vector_input, {"schema"})
     if "schema" not in vector_input:
         raise InvalidVectorsError("schema is missing")
     return vector_input["schema"]
 
 
-def completed(vector_input: JsonObject) -> JsonObject:
+def with_tokens(vector_input: JsonObject) -> JsonObject:
     """Return the input with the tokens of its text. An input without text is returned unchanged."""
     text = vector_input.get("text")
     if not isinstance(text, str):
@@ -138,7 +138,7 @@ def _parse_input(vector_input: JsonObject, observe: Sequence[str] = ()) -> Parse
     )
 
 
-def _only(vector_input: JsonObject, names: set[str]) -> None:
+def _reject_unknown_members(vector_input: JsonObject, names: set[str]) -> None:
     if unknown := [name for name in vector_input if name not in names]:
         raise InvalidVectorsError(f"unknown member {unknown[0]!r} in input")
 

@@ -30,7 +30,7 @@ def validator_version() -> str | None:
         return None
 
 
-def follow_schemas(top: Path | Traversable, files: list[VectorFile]) -> None:
+def validate_files(top: Path | Traversable, files: list[VectorFile]) -> None:
     """Validate every file against the schema of its kind, `schema/<kind>.schema.json`.
 
     Raises:

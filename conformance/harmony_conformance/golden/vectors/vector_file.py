@@ -123,7 +123,7 @@ def read_file(data: bytes, *, kind: str, name: str) -> VectorFile:
     return VectorFile(kind=kind, name=name, document=document, vectors=vectors)
 
 
-def written(document: Json) -> str:
+def format_document(document: Json) -> str:
     """Format the document canonically.
 
     Two spaces of indentation; values that fit stay on one line; lists of numbers fill lines.

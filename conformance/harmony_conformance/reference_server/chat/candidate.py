@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from harmony_conformance.json_value import Json, JsonObject
-from harmony_conformance.reference_server.model.output_events import Assembler, OutputDelta, OutputField, call_id
-from harmony_conformance.reference_server.model.stop_strings import StopStrings
+from harmony_conformance.reference_server.model.output_events import DeltaBuilder, OutputDelta, OutputField, call_id
+from harmony_conformance.reference_server.model.stop_strings import StopStringFilter
 from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun
 from harmony_ref import tokens
 
@@ -17,24 +17,24 @@ class ChoiceGeneration:
 
     def __init__(self, index: int, run: PromptRun) -> None:
         self.index = index
-        self.seed = f"{run.seed}/{index}" if index else run.seed  # source of the ids of its calls
+        self.id_seed = f"{run.id_seed}/{index}" if index else run.id_seed  # source of the ids of its calls
         self.generation = run.generation
         self._events = run.events
-        self._assembler = Assembler(run.offer)
-        self._stops = StopStrings(run.generation.sampling)
+        self._assembler = DeltaBuilder(run.client_capabilities)
+        self._stops = StopStringFilter(run.generation.sampling)
 
     def deltas(self) -> Iterator[OutputDelta]:
         """Yield the deltas for the client; can be used once."""
-        return self._stops.cut(self._assembler.deltas(self._events()))
+        return self._stops.truncate(self._assembler.deltas(self._events()))
 
     @property
-    def finish(self) -> str:
+    def finish_reason(self) -> str:
         """The `finish_reason`; valid after all deltas were consumed."""
-        if self._stops.met:
+        if self._stops.has_matched:
             return "stop"
-        if self.generation.cut:
+        if self.generation.hit_token_limit:
             return "length"
-        return "tool_calls" if self._assembler.calls else "stop"
+        return "tool_calls" if self._assembler.call_count else "stop"
 
     @property
     def reasoning_tokens(self) -> int:
@@ -45,7 +45,7 @@ class ChoiceGeneration:
         """Return the JSON of a delta."""
         match delta.field:
             case OutputField.NAME:
-                call: JsonObject = {"index": delta.call, "id": call_id(self.seed, delta.call), "type": "function"}
+                call: JsonObject = {"index": delta.call, "id": call_id(self.id_seed, delta.call), "type": "function"}
                 return {"tool_calls": [{**call, "function": {"name": delta.text, "arguments": ""}}]}
             case OutputField.ARGUMENTS:
                 return {"tool_calls": [{"index": delta.call, "function": {"arguments": delta.text}}]}

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from harmony_conformance.json_value import Json, JsonObject, members
 from harmony_conformance.reference_server.chat.candidate import ChoiceGeneration, logprobs
 from harmony_conformance.reference_server.defects.stages import Changes
-from harmony_conformance.reference_server.model.generation import STOPPING, Generation, Sampling, script_of
+from harmony_conformance.reference_server.model.generation import STOP_TOKENS, Generation, Sampling, output_tokens
 from harmony_conformance.reference_server.model.output_events import DONE, ClientCapabilities, OutputDelta, message
-from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun, id_of, prompt_of, seed_of
+from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun, derive_id, render_prompt, request_hash
 from harmony_conformance.reference_server.requests.chat_request import ChatRequest, read_request
 from harmony_conformance.reference_server.requests.conversation import conversation
 from harmony_conformance.reference_server.requests.errors import ApiError
@@ -24,17 +24,17 @@ class Completion:
     created: int
     request: ChatRequest
     prompt: tuple[int, ...]
-    candidates: tuple[ChoiceGeneration, ...]
+    choices: tuple[ChoiceGeneration, ...]
     changes: Changes
 
     @property
     def generations(self) -> tuple[Generation, ...]:
         """Generations of the choices."""
-        return tuple(one.generation for one in self.candidates)
+        return tuple(one.generation for one in self.choices)
 
-    def whole(self) -> JsonObject:
+    def complete_response(self) -> JsonObject:
         """Return the complete response body; raise an ApiError if a defect causes an error."""
-        choices: list[Json] = [self._choice(one) for one in self.candidates]
+        choices: list[Json] = [self._choice(one) for one in self.choices]
         body: JsonObject = {**self._envelope("chat.completion"), "choices": choices, "usage": self._usage()}
         if self.request.shows_token_ids:
             body["prompt_token_ids"] = [*self.prompt]
@@ -45,11 +45,11 @@ class Completion:
         entries = [entry for delta in deltas for entry in logprobs(delta, self.request.top_logprobs)]
         choice: JsonObject = {
             "index": one.index,
-            "message": message(deltas, seed=one.seed),
+            "message": message(deltas, seed=one.id_seed),
             "logprobs": {"content": entries} if self.request.logprobs else None,
-            "finish_reason": one.finish,
+            "finish_reason": one.finish_reason,
         }
-        return {**choice, "token_ids": [*one.generation.emitted]} if self.request.shows_token_ids else choice
+        return {**choice, "token_ids": [*one.generation.emitted_tokens]} if self.request.shows_token_ids else choice
 
     def stream(self) -> Iterator[Json]:
         """Yield the data of each event: chunks, then `[DONE]`."""
@@ -65,7 +65,7 @@ class Completion:
 
     def _chunks(self) -> Iterator[JsonObject]:
         """Yield the chunks of all choices in turn, then the usage."""
-        unfinished = deque(self._chunks_of(one) for one in self.candidates)
+        unfinished = deque(self._chunks_of(one) for one in self.choices)
         while unfinished:
             chunks = unfinished.popleft()
             chunk = next(chunks, None)
@@ -84,9 +84,9 @@ class Completion:
             top = self.request.top_logprobs
             entries = [entry for delta in deltas for entry in logprobs(delta, top)] if self.request.logprobs else []
             chunk = self._chunk(one, _joined([one.part(delta) for delta in deltas]), sent, entries)
-            sent = len(one.generation.emitted)
+            sent = len(one.generation.emitted_tokens)
             yield chunk
-        yield self._chunk(one, {}, sent, finish=one.finish)
+        yield self._chunk(one, {}, sent, finish=one.finish_reason)
 
     def _batches(self, one: ChoiceGeneration) -> Iterator[Sequence[OutputDelta]]:
         """Yield the deltas of each event: one, unless the request sets several tokens per event."""
@@ -94,7 +94,7 @@ class Completion:
         sent = 0
         for delta in one.deltas():
             batch.append(delta)
-            count = len(one.generation.emitted)
+            count = len(one.generation.emitted_tokens)
             if self.request.event_tokens == 1 or count - sent >= self.request.event_tokens:
                 yield batch
                 batch, sent = [], count
@@ -113,17 +113,17 @@ class Completion:
         likely: Json = {"content": [*entries]} if entries else None
         choice: JsonObject = {"index": one.index, "delta": delta, "logprobs": likely, "finish_reason": finish}
         if sent is not None and self.request.shows_token_ids:
-            choice["token_ids"] = [*one.generation.emitted[sent:]]
+            choice["token_ids"] = [*one.generation.emitted_tokens[sent:]]
         return {**self._envelope("chat.completion.chunk"), "choices": [choice]}
 
     def _usage(self) -> JsonObject:
-        generated = sum(len(generation.emitted) for generation in self.generations)
+        generated = sum(len(generation.emitted_tokens) for generation in self.generations)
         return {
             "prompt_tokens": len(self.prompt),
             "completion_tokens": generated,
             "total_tokens": len(self.prompt) + generated,
             "prompt_tokens_details": {"cached_tokens": 0},
-            "completion_tokens_details": {"reasoning_tokens": sum(one.reasoning_tokens for one in self.candidates)},
+            "completion_tokens_details": {"reasoning_tokens": sum(one.reasoning_tokens for one in self.choices)},
         }
 
     def _envelope(self, kind: str) -> JsonObject:
@@ -154,30 +154,32 @@ def _add(calls: dict[int, JsonObject], call: JsonObject) -> None:
     joined["function"] = {**function, **more, "arguments": arguments}
 
 
-def accept(body: JsonObject, *, serial: int, created: int, date: str, changes: Changes) -> Completion:
+def accept_request(body: JsonObject, *, serial: int, created: int, date: str, changes: Changes) -> Completion:
     """Validate a request body and prepare its completion; raise an ApiError if it is invalid.
 
     `serial` is the number of the request, `created` is in seconds since the epoch, `date` is part of the prompt.
     """
     request = read_request(body)
     offer = ClientCapabilities(
-        names=frozenset(tool.name for tool in request.tools), takes_calls=bool(request.offered), allowed=request.allowed
+        declared_functions=frozenset(tool.name for tool in request.tools),
+        accepts_calls=bool(request.declared_tools),
+        allowed_functions=request.allowed_functions,
     )
-    stopping = STOPPING if request.ends_at_stop else frozenset[int]()
-    sampling = changes.sampling(Sampling(limit=request.limit, stopping=stopping, stops=request.stops))
+    stopping = STOP_TOKENS if request.ends_at_stop else frozenset[int]()
+    sampling = changes.sampling(Sampling(limit=request.limit, stop_tokens=stopping, stop_strings=request.stop_strings))
     run = PromptRun(
-        seed=seed_of(body),
-        prompt=prompt_of(conversation(request, date=date), changes),
-        generation=Generation(script_of(request, changes.words, serial), sampling),
-        offer=changes.offer(offer),
+        id_seed=request_hash(body),
+        prompt=render_prompt(conversation(request, date=date), changes),
+        generation=Generation(output_tokens(request, changes.unscripted_output, serial), sampling),
+        client_capabilities=changes.client_capabilities(offer),
         calls_in_parallel=request.calls_in_parallel,
         changes=changes,
     )
     return Completion(
-        id=id_of("chatcmpl-", run.seed, serial),
+        id=derive_id("chatcmpl-", run.id_seed, serial),
         created=created,
         request=request,
         prompt=run.prompt,
-        candidates=tuple(ChoiceGeneration(index, run.again()) for index in range(request.choices)),
+        choices=tuple(ChoiceGeneration(index, run.fresh_copy()) for index in range(request.choice_count)),
         changes=changes,
     )

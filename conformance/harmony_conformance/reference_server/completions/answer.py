@@ -12,7 +12,7 @@ from harmony_conformance.reference_server.completions.request import Completions
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Changes
 from harmony_conformance.reference_server.model.generation import Generation
 from harmony_conformance.reference_server.model.output_events import DONE
-from harmony_conformance.reference_server.model.plain_text import PlainTextReader, TextPiece, spelled
+from harmony_conformance.reference_server.model.plain_text import PlainTextReader, TextPiece, decode_ids
 from harmony_conformance.reference_server.requests.errors import ApiError
 from harmony_conformance.reference_server.requests.fields import MODEL
 
@@ -29,14 +29,14 @@ class PromptContinuation:
     limit: int
 
     @property
-    def finish(self) -> str:
+    def finish_reason(self) -> str:
         """The `finish_reason`."""
-        return "length" if self.generation.cut or not self.limit else "stop"
+        return "length" if self.generation.hit_token_limit or not self.limit else "stop"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompletionsAnswer:
-    """An accepted request and its continuations; either `whole` or `stream` can be called, once."""
+    """An accepted request and its continuations; either `complete_response` or `stream` can be called, once."""
 
     id: str
     created: int
@@ -44,7 +44,7 @@ class CompletionsAnswer:
     choices: tuple[PromptContinuation, ...]
     changes: Changes
 
-    def whole(self) -> JsonObject:
+    def complete_response(self) -> JsonObject:
         """Return the complete response body."""
         choices: list[Json] = [self._whole_choice(index, choice) for index, choice in enumerate(self.choices)]
         body: JsonObject = {**self._envelope(), "choices": choices, "usage": self._usage()}
@@ -82,17 +82,17 @@ class CompletionsAnswer:
             yield {**self._choice(index, piece, first=offset), **ids, **output}
             offset, ids = offset + len(piece.text), {}
         last = self._choice(index, TextPiece(text="", ids=()), first=offset)
-        yield {**last, **ids, "finish_reason": choice.finish, "stop_reason": choice.text.stopped_by}
+        yield {**last, **ids, "finish_reason": choice.finish_reason, "stop_reason": choice.text.stopped_by}
 
     def _whole_choice(self, index: int, choice: PromptContinuation) -> JsonObject:
         text = "".join(piece.text for piece in choice.text.pieces())
-        whole = TextPiece(text=text, ids=tuple(choice.generation.emitted))
+        whole = TextPiece(text=text, ids=tuple(choice.generation.emitted_tokens))
         if self.request.echoes:
             whole = TextPiece(text=choice.prompt.text + text, ids=(*choice.prompt.ids, *whole.ids))
-        ids: JsonObject = {"prompt_token_ids": [*choice.prompt.ids], "token_ids": [*choice.generation.emitted]}
+        ids: JsonObject = {"prompt_token_ids": [*choice.prompt.ids], "token_ids": [*choice.generation.emitted_tokens]}
         return {
             **self._choice(index, whole, first=0),
-            "finish_reason": choice.finish,
+            "finish_reason": choice.finish_reason,
             "stop_reason": choice.text.stopped_by,
             **(ids if self.request.shows_token_ids else {}),
         }
@@ -103,8 +103,8 @@ class CompletionsAnswer:
 
     def _logprobs(self, ids: Sequence[int], first: int) -> JsonObject:
         """Return the logprobs of tokens; the first token of an echoed prompt has no probability."""
-        texts = [spelled([token], shows_special=True) for token in ids]
-        lengths = [len(spelled([token], shows_special=self.request.spelling.shows_special)) for token in ids]
+        texts = [decode_ids([token], shows_special=True) for token in ids]
+        lengths = [len(decode_ids([token], shows_special=self.request.text_options.shows_special)) for token in ids]
         values: list[Json] = [_CERTAIN for _ in ids]
         alternatives: list[Json] = [{text: _CERTAIN} for text in texts]
         if self.request.echoes and first == 0 and ids:
@@ -118,7 +118,7 @@ class CompletionsAnswer:
 
     def _usage(self) -> JsonObject:
         prompt = sum(len(choice.prompt.ids) for choice in self.choices)
-        generated = sum(len(choice.generation.emitted) for choice in self.choices)
+        generated = sum(len(choice.generation.emitted_tokens) for choice in self.choices)
         return {"prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated}
 
     def _envelope(self) -> JsonObject:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from harmony_conformance.json_value import Json, JsonObject
-from harmony_conformance.reference_server.model.plain_text import TextOptions, marked_up, spelled
+from harmony_conformance.reference_server.model.plain_text import TextOptions, decode_ids, encode_raw_prompt
 from harmony_conformance.reference_server.requests import fields
 from harmony_conformance.reference_server.requests.errors import wrong_value
 from harmony_ref import tokens
@@ -34,8 +34,8 @@ class CompletionsRequest:
     echoes: bool  # the prompt is part of the answer
     logprobs: int | None  # number of alternatives per token; None: no log probabilities
     limit: int  # maximum number of tokens per prompt; 0 only with `echo`
-    spelling: TextOptions
-    streamed: bool
+    text_options: TextOptions
+    is_streamed: bool
     usage_in_stream: bool
     shows_token_ids: bool
     script: tuple[int, ...] | None
@@ -44,25 +44,25 @@ class CompletionsRequest:
 
 def read_request(body: JsonObject) -> CompletionsRequest:
     """Parse a JSON body; raise an ApiError (4xx) that names an invalid parameter."""
-    fields.named_model(body)
+    fields.validate_model(body)
     fields.refuse_unsupported(body, _NEUTRAL)
     fields.refuse_bad_sampling(body)
-    echoes = fields.switch(body, "echo")
-    streamed = fields.switch(body, "stream")
-    shows_special = not fields.switch(body, "skip_special_tokens", otherwise=True)
+    echoes = fields.read_boolean(body, "echo")
+    streamed = fields.read_boolean(body, "stream")
+    shows_special = not fields.read_boolean(body, "skip_special_tokens", otherwise=True)
     return CompletionsRequest(
         prompts=_prompts(body.get("prompt"), shows_special=shows_special),
         echoes=echoes,
         logprobs=fields.whole_number(body, "logprobs", 0, _MOST_LOGPROBS),
         limit=_limit(body, echoes=echoes),
-        spelling=TextOptions(
+        text_options=TextOptions(
             shows_special=shows_special,
-            stops=fields.stop_strings(body.get("stop")),
-            shows_stop=fields.switch(body, "include_stop_str_in_output"),
+            stop_strings=fields.stop_strings(body.get("stop")),
+            shows_stop=fields.read_boolean(body, "include_stop_str_in_output"),
         ),
-        streamed=streamed,
+        is_streamed=streamed,
         usage_in_stream=fields.usage_in_stream(body.get("stream_options"), streamed=streamed),
-        shows_token_ids=fields.switch(body, "return_token_ids"),
+        shows_token_ids=fields.read_boolean(body, "return_token_ids"),
         script=fields.script(body),
         token_delay=fields.token_delay(body),
     )
@@ -71,7 +71,7 @@ def read_request(body: JsonObject) -> CompletionsRequest:
 def _prompts(value: Json, *, shows_special: bool) -> tuple[Prompt, ...]:
     match value:
         case str():
-            return (Prompt(ids=tuple(marked_up(value)), text=value),)
+            return (Prompt(ids=tuple(encode_raw_prompt(value)), text=value),)
         case [int(), *_]:
             return (_of_ids(value, "prompt", shows_special=shows_special),)
         case [_, *_]:
@@ -90,7 +90,7 @@ def _of_ids(value: Json, where: str, *, shows_special: bool) -> Prompt:
     ids = tuple(token for token in values if isinstance(token, int) and not isinstance(token, bool))
     if not values or len(ids) != len(values) or not all(tokens.is_known(token) for token in ids):
         raise wrong_value(where, "expected a string or token ids of the vocabulary.")
-    return Prompt(ids=ids, text=spelled(ids, shows_special=shows_special))
+    return Prompt(ids=ids, text=decode_ids(ids, shows_special=shows_special))
 
 
 def _limit(body: JsonObject, *, echoes: bool) -> int:

@@ -63,7 +63,7 @@ SURFACE_DEFECTS: Mapping[str, Defect] = MappingProxyType({defect.id: defect for 
 """Defects of other APIs than Chat Completions that the selftest skips, by id."""
 
 
-def defects_named(names: Iterable[str]) -> tuple[Defect, ...]:
+def find_defects(names: Iterable[str]) -> tuple[Defect, ...]:
     """Return the defects with these ids, in this order.
 
     Raises:

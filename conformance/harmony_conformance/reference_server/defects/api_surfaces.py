@@ -8,16 +8,16 @@ from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 
-from harmony_conformance.json_value import JsonObject, at, dumps, items, members, number, text
+from harmony_conformance.json_value import JsonObject, dumps, integer, items, members, text, value_at
 from harmony_conformance.reference_server.defects.body_changes import (
     TOOL_ROLE_REFUSED,
-    Body,
+    BodyChange,
     drop_done,
+    drop_members,
     in_list,
     in_member,
     on_json,
     on_request,
-    without,
 )
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Defect, OnReply, OnStream
 from harmony_conformance.reference_server.requests.errors import ApiError, Reply
@@ -25,7 +25,7 @@ from harmony_conformance.reference_server.requests.errors import ApiError, Reply
 # Ollama
 
 
-def _in_calls(change: Body) -> Body:
+def _in_calls(change: BodyChange) -> BodyChange:
     """Apply `change` to each called function of a line of the stream."""
     return in_member("message", in_list("tool_calls", in_member("function", change)))
 
@@ -40,14 +40,14 @@ def _underscored(function: JsonObject) -> JsonObject:
 
 
 def _context_of_the_prompt(body: JsonObject) -> JsonObject:
-    size = number(body.get("prompt_eval_count"))
+    size = integer(body.get("prompt_eval_count"))
     return {**body, "context": items(body["context"])[:size]} if "context" in body else body
 
 
 def _error_as_object(reply: Reply) -> Reply:
     if reply.status < HTTPStatus.BAD_REQUEST:
         return reply
-    return replace(reply, body={"error": {"message": at(reply.body, "error"), "type": "invalid_request_error"}})
+    return replace(reply, body={"error": {"message": value_at(reply.body, "error"), "type": "invalid_request_error"}})
 
 
 # TGI
@@ -58,7 +58,7 @@ def _unparsed(message: JsonObject) -> JsonObject:
     if "reasoning" not in message:
         return message
     prefix = f"analysis{text(message['reasoning'])}assistantfinal"
-    return {**without("reasoning")(message), "content": prefix + text(message.get("content"))}
+    return {**drop_members("reasoning")(message), "content": prefix + text(message.get("content"))}
 
 
 def _refuse_results(message: JsonObject) -> JsonObject:
@@ -93,15 +93,15 @@ DEFECTS = (
         _in_calls(lambda function: {**function, "name": "assistant<|channel|>analysis"}),
         ("O01",),
     ),
-    _ollama_request("ollama-think-ignored", "`think` does not change the prompt.", without("think"), ("O10",)),
+    _ollama_request("ollama-think-ignored", "`think` does not change the prompt.", drop_members("think"), ("O10",)),
     _ollama_request(
         "ollama-thinking-unread",
         "The `thinking` of past messages never reaches the prompt.",
-        in_list("messages", without("thinking")),
+        in_list("messages", drop_members("thinking")),
         ("O19",),
     ),
     _ollama_json(
-        "ollama-prompt-count-missing", "`prompt_eval_count` is missing.", without("prompt_eval_count"), ("O20",)
+        "ollama-prompt-count-missing", "`prompt_eval_count` is missing.", drop_members("prompt_eval_count"), ("O20",)
     ),
     _ollama_json(
         "ollama-all-in-thinking",
@@ -124,7 +124,7 @@ DEFECTS = (
     _tgi_request(
         "tgi-tool-prompt", "A prompt about the functions is appended to the user's message.", _tool_prompt, ("T03",)
     ),
-    _tgi_request("tgi-effort-ignored", "`reasoning_effort` is ignored.", without("reasoning_effort"), ("T04",)),
+    _tgi_request("tgi-effort-ignored", "`reasoning_effort` is ignored.", drop_members("reasoning_effort"), ("T04",)),
     Defect(
         "tgi-header-counts-characters",
         "The header `x-prompt-tokens` counts the characters of the prompt.",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from harmony_conformance.json_value import InvalidJsonError, Json, JsonObject, items, loads, members, number
+from harmony_conformance.json_value import InvalidJsonError, Json, JsonObject, integer, items, loads, members
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Defect, OnJson, OnRequest
 from harmony_conformance.reference_server.model.output_events import DONE
 
@@ -10,10 +10,10 @@ TOOL_ROLE_REFUSED = (
     "Template error: Message has tool role, but there was no previous assistant message with a tool call!"
 )
 """Error of TGI for a history with a tool result."""
-Body = Callable[[JsonObject], JsonObject]
+BodyChange = Callable[[JsonObject], JsonObject]
 
 
-def in_list(name: str, change: Body) -> Body:
+def in_list(name: str, change: BodyChange) -> BodyChange:
     """Apply `change` to each object in the list `name`."""
 
     def changed(body: JsonObject) -> JsonObject:
@@ -24,22 +24,22 @@ def in_list(name: str, change: Body) -> Body:
     return changed
 
 
-def in_member(name: str, change: Body) -> Body:
+def in_member(name: str, change: BodyChange) -> BodyChange:
     """Apply `change` to the object `name`."""
     return lambda body: {**body, name: change(members(body[name]))} if isinstance(body.get(name), dict) else body
 
 
-def in_choices(change: Body) -> Body:
+def in_choices(change: BodyChange) -> BodyChange:
     """Apply `change` to each choice; a body without choices gets an empty list of them."""
     return lambda body: {**body, "choices": [change(members(choice)) for choice in items(body.get("choices"))]}
 
 
-def in_answer(change: Body) -> Body:
+def in_answer(change: BodyChange) -> BodyChange:
     """Apply `change` to the message and to the delta of a choice."""
     return lambda choice: in_member("message", change)(in_member("delta", change)(choice))
 
 
-def without(*names: str) -> Body:
+def drop_members(*names: str) -> BodyChange:
     """Remove members."""
     return lambda body: {name: value for name, value in body.items() if name not in names}
 
@@ -49,14 +49,14 @@ def drop_done(stream: Iterator[Json]) -> Iterator[Json]:
     return (data for data in stream if data != DONE)
 
 
-def where(kind: str, change: Body) -> Body:
+def for_type(kind: str, change: BodyChange) -> BodyChange:
     """Apply `change` to items of one `type` only."""
     return lambda item: change(item) if item.get("type") == kind else item
 
 
 def all_zero(usage: JsonObject) -> JsonObject:
     """Set all counts of a `usage` object to 0."""
-    return {name: 0 if number(value) is not None else value for name, value in usage.items()}
+    return {name: 0 if integer(value) is not None else value for name, value in usage.items()}
 
 
 def is_json(document: str) -> bool:
@@ -68,11 +68,11 @@ def is_json(document: str) -> bool:
     return True
 
 
-def on_json(api: ApiFamily, ident: str, summary: str, change: Body, catalogue: tuple[str, ...] = ()) -> Defect:
+def on_json(api: ApiFamily, ident: str, summary: str, change: BodyChange, catalogue: tuple[str, ...] = ()) -> Defect:
     """Build a defect of responses and of the chunks of streams."""
     return Defect(ident, summary, OnJson(change, api), catalogue)
 
 
-def on_request(api: ApiFamily, ident: str, summary: str, change: Body, catalogue: tuple[str, ...] = ()) -> Defect:
+def on_request(api: ApiFamily, ident: str, summary: str, change: BodyChange, catalogue: tuple[str, ...] = ()) -> Defect:
     """Build a defect of the reading of requests."""
     return Defect(ident, summary, OnRequest(change, api), catalogue)

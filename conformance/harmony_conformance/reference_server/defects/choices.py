@@ -4,21 +4,27 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import exp
 
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
+from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
 from harmony_conformance.reference_server.defects.body_changes import (
-    Body,
+    BodyChange,
+    drop_members,
     in_answer,
     in_choices,
     in_list,
     in_member,
-    without,
 )
-from harmony_conformance.reference_server.defects.stages import Defect, OnJson, OnRequest, OnSampling, OnWords
+from harmony_conformance.reference_server.defects.stages import (
+    Defect,
+    OnJson,
+    OnRequest,
+    OnSampling,
+    OnUnscriptedOutput,
+)
 
 
 def _reasoning_in_content(choice: JsonObject) -> JsonObject:
     """Move the reasoning of every choice but the first into its content."""
-    if not number(choice.get("index")):
+    if not integer(choice.get("index")):
         return choice
     return in_answer(
         lambda part: (
@@ -31,14 +37,14 @@ def _reasoning_in_content(choice: JsonObject) -> JsonObject:
 
 def _usage_of_one_choice(body: JsonObject) -> JsonObject:
     usage, count = members(body.get("usage")), len(items(body.get("choices")))
-    completion, prompt = number(usage.get("completion_tokens")), number(usage.get("prompt_tokens"))
+    completion, prompt = integer(usage.get("completion_tokens")), integer(usage.get("prompt_tokens"))
     if count < 2 or completion is None or prompt is None:  # noqa: PLR2004 - several
         return body
     one = completion // count
     return {**body, "usage": {**usage, "completion_tokens": one, "total_tokens": prompt + one}}
 
 
-def _in_logprobs(change: Callable[[list[Json]], list[Json]]) -> Body:
+def _in_logprobs(change: Callable[[list[Json]], list[Json]]) -> BodyChange:
     def changed(choice: JsonObject) -> JsonObject:
         entries = items(members(choice.get("logprobs")).get("content"))
         return {**choice, "logprobs": {"content": change(entries)}} if entries else choice
@@ -72,13 +78,15 @@ DEFECTS = (
         "allowed-tools-ignored",
         "A `tool_choice` with a list of allowed functions is treated as `auto`.",
         OnRequest(
-            lambda body: {**body, "tool_choice": "auto"} if at(body, "tool_choice", "type") == "allowed_tools" else body
+            lambda body: (
+                {**body, "tool_choice": "auto"} if value_at(body, "tool_choice", "type") == "allowed_tools" else body
+            )
         ),
     ),
     Defect(
         "parallel-calls-unasked",
         "`parallel_tool_calls: false` is ignored.",
-        OnRequest(without("parallel_tool_calls")),
+        OnRequest(drop_members("parallel_tool_calls")),
         ("O12", "M15"),
     ),
     Defect(
@@ -86,7 +94,9 @@ DEFECTS = (
         "The ids of calls start at `call_0` in each response.",
         OnJson(in_choices(in_member("message", _ids_from_zero))),
     ),
-    Defect("n-ignored", "`n` is ignored: the response always has one choice.", OnRequest(without("n")), ("M15", "O12")),
+    Defect(
+        "n-ignored", "`n` is ignored: the response always has one choice.", OnRequest(drop_members("n")), ("M15", "O12")
+    ),
     Defect(
         "choices-all-first", "Every choice has the index 0.", OnJson(in_choices(lambda choice: {**choice, "index": 0}))
     ),
@@ -96,13 +106,13 @@ DEFECTS = (
         OnJson(in_choices(_reasoning_in_content)),
     ),
     Defect("usage-of-one-choice", "`usage` counts the tokens of one of several choices.", OnJson(_usage_of_one_choice)),
-    Defect("stop-ignored", "`stop` is ignored.", OnRequest(without("stop"))),
+    Defect("stop-ignored", "`stop` is ignored.", OnRequest(drop_members("stop"))),
     Defect(
         "stop-string-shown",
         "Generation ends at a stop string, but the string remains in the content.",
         OnSampling(lambda sampling: replace(sampling, shows_stops=True)),
     ),
-    Defect("logprobs-ignored", "`logprobs` is ignored.", OnRequest(without("logprobs", "top_logprobs")), ("M15",)),
+    Defect("logprobs-ignored", "`logprobs` is ignored.", OnRequest(drop_members("logprobs", "top_logprobs")), ("M15",)),
     Defect(
         "logprobs-shifted",
         "The first log probability is missing, so each token has that of the next.",
@@ -116,7 +126,7 @@ DEFECTS = (
     Defect(
         "seed-ignored",
         "`seed` is ignored: the same request gets a different answer each time.",
-        OnWords(
+        OnUnscriptedOutput(
             lambda request, words: (
                 words if request.seed is None else replace(words, content=f"{words.serial}. {words.content}")
             )

@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterator
 
 from harmony_conformance.json_value import Json, JsonObject, dumps, items, members
 from harmony_conformance.reference_server.defects.body_changes import in_answer, in_list
-from harmony_conformance.reference_server.defects.event_changes import dropping, is_call, is_reasoning, on
+from harmony_conformance.reference_server.defects.event_changes import by_header, dropping, is_call, is_reasoning
 from harmony_conformance.reference_server.defects.stages import Defect, OnEvents, OnJson
-from harmony_conformance.reference_server.model.output_parser import Event, Opened
+from harmony_conformance.reference_server.model.output_parser import MessageStart, OutputEvent
 
 
-def _calls_without_reasoning(events: Iterator[Event]) -> Iterator[Event]:
+def _calls_without_reasoning(events: Iterator[OutputEvent]) -> Iterator[OutputEvent]:
     output = list(events)
-    calls = any(isinstance(event, Opened) and is_call(event.header) for event in output)
-    return dropping(on(is_reasoning))(iter(output)) if calls else iter(output)
+    calls = any(isinstance(event, MessageStart) and is_call(event.header) for event in output)
+    return dropping(by_header(is_reasoning))(iter(output)) if calls else iter(output)
 
 
 def _in_calls(change: Callable[[list[Json]], list[Json]]) -> OnJson:

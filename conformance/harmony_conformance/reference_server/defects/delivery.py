@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from harmony_conformance.json_value import Json, at, members
-from harmony_conformance.reference_server.defects.body_changes import in_list, without
-from harmony_conformance.reference_server.defects.stages import Defect, OnCrowd, OnDeparture, OnJson, OnStream
+from harmony_conformance.json_value import Json, members, value_at
+from harmony_conformance.reference_server.defects.body_changes import drop_members, in_list
+from harmony_conformance.reference_server.defects.stages import Defect, OnDisconnect, OnJson, OnOverload, OnStream
 
 
 def _finish_is_stop(stream: Iterator[Json]) -> Iterator[Json]:
     for data in stream:
-        choice = members(at(data, "choices", 0))
+        choice = members(value_at(data, "choices", 0))
         is_called = choice.get("finish_reason") == "tool_calls"
         yield {**members(data), "choices": [{**choice, "finish_reason": "stop"}]} if is_called else data
 
@@ -18,7 +18,7 @@ def _finish_is_stop(stream: Iterator[Json]) -> Iterator[Json]:
 def _usage_counts_chunks(stream: Iterator[Json]) -> Iterator[Json]:
     """Report the number of chunks so far as `completion_tokens`; `total_tokens` matches."""
     for count, data in enumerate(stream):
-        usage = members(at(data, "usage"))
+        usage = members(value_at(data, "usage"))
         prompt = usage.get("prompt_tokens")
         if isinstance(prompt, int):
             yield {**members(data), "usage": {**usage, "completion_tokens": count, "total_tokens": prompt + count}}
@@ -30,10 +30,10 @@ def _content_first(stream: Iterator[Json]) -> Iterator[Json]:
     """Buffer the reasoning until the content is complete."""
     buffer: list[Json] = []
     for data in stream:
-        if at(data, "choices", 0, "delta", "reasoning"):
+        if value_at(data, "choices", 0, "delta", "reasoning"):
             buffer.append(data)
             continue
-        if at(data, "choices", 0, "finish_reason") is not None:
+        if value_at(data, "choices", 0, "finish_reason") is not None:
             yield from buffer
             buffer = []
         yield data
@@ -45,7 +45,7 @@ def _with_error_inside(stream: Iterator[Json]) -> Iterator[Json]:
     error: Json = {"error": {"message": "The filter timed out.", "type": "internal_server_error", "code": 500}}
     for data in stream:
         yield data
-        if at(data, "choices", 0, "delta", "role") is not None:
+        if value_at(data, "choices", 0, "delta", "role") is not None:
             yield error
 
 
@@ -53,13 +53,13 @@ DEFECTS = (
     Defect(
         "cut-short-in-a-crowd",
         "When the server is busy, answers end after five tokens.",
-        OnCrowd(lambda body: {**body, "max_tokens": 5, "max_completion_tokens": 5}),
+        OnOverload(lambda body: {**body, "max_tokens": 5, "max_completion_tokens": 5}),
     ),
     Defect("stream-content-first", "The reasoning arrives after the content.", OnStream(_content_first)),
     Defect(
         "stream-choice-index-missing",
         "The choices of chunks have no index.",
-        OnJson(in_list("choices", lambda choice: without("index")(choice) if "delta" in choice else choice)),
+        OnJson(in_list("choices", lambda choice: drop_members("index")(choice) if "delta" in choice else choice)),
     ),
     Defect(
         "stream-goes-on-after-error",
@@ -69,12 +69,12 @@ DEFECTS = (
     Defect(
         "generation-goes-on-without-client",
         "Generation continues after the client of a stream has disconnected.",
-        OnDeparture(lambda behaviour: replace(behaviour, stops=False)),
+        OnDisconnect(lambda behaviour: replace(behaviour, stops=False)),
     ),
     Defect(
         "engine-down-when-client-leaves",
         "The engine crashes when the client of a stream disconnects: every later request gets a 500.",
-        OnDeparture(lambda behaviour: replace(behaviour, survives=False)),
+        OnDisconnect(lambda behaviour: replace(behaviour, survives=False)),
     ),
     Defect(
         "stream-finish-stop-with-calls",

@@ -6,61 +6,69 @@ from typing import TypeAlias
 
 from harmony_conformance.reference_server.model.output_events import ClientCapabilities, OutputField, destination
 from harmony_conformance.reference_server.model.output_header import OutputHeader
-from harmony_conformance.reference_server.model.output_parser import Closed, Event, Opened, Skipped, Text
+from harmony_conformance.reference_server.model.output_parser import (
+    MessageEnd,
+    MessageStart,
+    OutputEvent,
+    SkippedHeader,
+    TextBytes,
+)
 from harmony_conformance.reference_server.requests.errors import ApiError
 from harmony_ref import tokens
 
-EventChange: TypeAlias = Callable[[Iterator[Event]], Iterator[Event]]
+EventChange: TypeAlias = Callable[[Iterator[OutputEvent]], Iterator[OutputEvent]]
 
-_ANY_CALL = ClientCapabilities(names=frozenset(), takes_calls=True)
+_ANY_CALL = ClientCapabilities(declared_functions=frozenset(), accepts_calls=True)
 FINAL = OutputHeader(channel="final")
 
 
-def goes_to(header: OutputHeader) -> OutputField:
+def destination_field(header: OutputHeader) -> OutputField:
     """Return the field of the response for a message with this header, if all calls are allowed."""
     return destination(header, _ANY_CALL).field
 
 
 def is_call(header: OutputHeader) -> bool:
     """Return True if the header belongs to a function call."""
-    return goes_to(header) is OutputField.ARGUMENTS
+    return destination_field(header) is OutputField.ARGUMENTS
 
 
 def is_reasoning(header: OutputHeader) -> bool:
     """Return True if the header belongs to reasoning."""
-    return goes_to(header) is OutputField.REASONING
+    return destination_field(header) is OutputField.REASONING
 
 
-def dropping(unwanted: Callable[[Opened], bool]) -> EventChange:
+def dropping(unwanted: Callable[[MessageStart], bool]) -> EventChange:
     """Drop the messages that `unwanted` selects."""
 
-    def changed(events: Iterator[Event]) -> Iterator[Event]:
+    def changed(events: Iterator[OutputEvent]) -> Iterator[OutputEvent]:
         is_wanted = True
         for event in events:
-            if isinstance(event, Opened):
+            if isinstance(event, MessageStart):
                 is_wanted = not unwanted(event)
-            if is_wanted or isinstance(event, Skipped):
+            if is_wanted or isinstance(event, SkippedHeader):
                 yield event
 
     return changed
 
 
-def opening(change: Callable[[Opened], Opened]) -> EventChange:
+def opening(change: Callable[[MessageStart], MessageStart]) -> EventChange:
     """Change the header of every message."""
-    return lambda events: (change(event) if isinstance(event, Opened) else event for event in events)
+    return lambda events: (change(event) if isinstance(event, MessageStart) else event for event in events)
 
 
 def headed(
-    wanted: Callable[[Opened], bool], change: Callable[[OutputHeader], OutputHeader]
-) -> Callable[[Opened], Opened]:
+    wanted: Callable[[MessageStart], bool], change: Callable[[OutputHeader], OutputHeader]
+) -> Callable[[MessageStart], MessageStart]:
     """Change the header of the messages that `wanted` selects."""
     return lambda opened: replace(opened, header=change(opened.header)) if wanted(opened) else opened
 
 
-def raising(wanted: Callable[[Opened], bool], error: Callable[[Opened], ApiError]) -> Callable[[Opened], Opened]:
+def raising(
+    wanted: Callable[[MessageStart], bool], error: Callable[[MessageStart], ApiError]
+) -> Callable[[MessageStart], MessageStart]:
     """Raise an error at the first message that `wanted` selects."""
 
-    def changed(opened: Opened) -> Opened:
+    def changed(opened: MessageStart) -> MessageStart:
         if wanted(opened):
             raise error(opened)
         return opened
@@ -68,17 +76,17 @@ def raising(wanted: Callable[[Opened], bool], error: Callable[[Opened], ApiError
     return changed
 
 
-def with_messages_whole(
-    wanted: Callable[[OutputHeader], bool], change: Callable[[Sequence[Event], Closed], Iterable[Event]]
+def buffer_messages(
+    wanted: Callable[[OutputHeader], bool], change: Callable[[Sequence[OutputEvent], MessageEnd], Iterable[OutputEvent]]
 ) -> EventChange:
     """Buffer each message that `wanted` selects, and replace its events by those that `change` returns."""
 
-    def changed(events: Iterator[Event]) -> Iterator[Event]:
-        buffer: list[Event] = []
+    def changed(events: Iterator[OutputEvent]) -> Iterator[OutputEvent]:
+        buffer: list[OutputEvent] = []
         for event in events:
-            if isinstance(event, Opened) and wanted(event.header):
+            if isinstance(event, MessageStart) and wanted(event.header):
                 buffer = [event]
-            elif buffer and isinstance(event, Closed):
+            elif buffer and isinstance(event, MessageEnd):
                 yield from change(buffer, event)
                 buffer = []
             elif buffer:
@@ -89,18 +97,18 @@ def with_messages_whole(
     return changed
 
 
-def with_calls_whole(change: Callable[[str, Closed], str | None]) -> EventChange:
+def buffer_calls(change: Callable[[str, MessageEnd], str | None]) -> EventChange:
     """Buffer each call and change its whole text. If `change` returns None, drop the call."""
 
-    def changed(call: Sequence[Event], closed: Closed) -> Iterable[Event]:
-        before = b"".join(event.data for event in call if isinstance(event, Text)).decode("utf-8", "replace")
+    def changed(call: Sequence[OutputEvent], closed: MessageEnd) -> Iterable[OutputEvent]:
+        before = b"".join(event.data for event in call if isinstance(event, TextBytes)).decode("utf-8", "replace")
         after = change(before, closed)
         if after is None:
             return ()
         ids = tuple(token for event in call[1:] for token in event.ids)
-        return [*call, closed] if after == before else [call[0], Text(data=after.encode(), ids=ids), closed]
+        return [*call, closed] if after == before else [call[0], TextBytes(data=after.encode(), ids=ids), closed]
 
-    return with_messages_whole(is_call, changed)
+    return buffer_messages(is_call, changed)
 
 
 def without_markers(ids: Sequence[int]) -> bytes:
@@ -108,28 +116,28 @@ def without_markers(ids: Sequence[int]) -> bytes:
     return tokens.decode_bytes([token for token in ids if not tokens.is_special(token)])
 
 
-def as_text(event: Event, show: Callable[[Sequence[int]], bytes]) -> Text:
+def as_text(event: OutputEvent, show: Callable[[Sequence[int]], bytes]) -> TextBytes:
     """Return all tokens of an event as text of the open message."""
-    return Text(data=show(event.ids), ids=event.ids)
+    return TextBytes(data=show(event.ids), ids=event.ids)
 
 
-def showing_raw(wanted: Callable[[Opened], bool], show: Callable[[Sequence[int]], bytes]) -> EventChange:
+def showing_raw(wanted: Callable[[MessageStart], bool], show: Callable[[Sequence[int]], bytes]) -> EventChange:
     """Return the messages that `wanted` selects as content, headers included."""
 
-    def changed(events: Iterator[Event]) -> Iterator[Event]:
+    def changed(events: Iterator[OutputEvent]) -> Iterator[OutputEvent]:
         showing = False
         for event in events:
-            if isinstance(event, Opened) and wanted(event):
+            if isinstance(event, MessageStart) and wanted(event):
                 showing = True
-                yield Opened(header=FINAL, ids=())
+                yield MessageStart(header=FINAL, ids=())
             yield as_text(event, show) if showing else event
-            if showing and isinstance(event, Closed):
+            if showing and isinstance(event, MessageEnd):
                 showing = False
-                yield Closed(cut=event.cut)
+                yield MessageEnd(hit_token_limit=event.hit_token_limit)
 
     return changed
 
 
-def on(predicate: Callable[[OutputHeader], bool]) -> Callable[[Opened], bool]:
+def by_header(predicate: Callable[[OutputHeader], bool]) -> Callable[[MessageStart], bool]:
     """Turn a predicate of headers into one of messages."""
     return lambda opened: predicate(opened.header)

@@ -15,7 +15,7 @@ from harmony_conformance.reference_server.defects.stages import (
     OnPrompt,
     OnStream,
 )
-from harmony_conformance.reference_server.model.output_parser import Closed, Event, Opened, Text
+from harmony_conformance.reference_server.model.output_parser import MessageEnd, MessageStart, OutputEvent, TextBytes
 from harmony_ref import DeveloperContent, SystemContent, tokens
 
 _OTHER_IDENTITY = "You are a helpful assistant."
@@ -55,17 +55,17 @@ def _with_added_instructions(part: DeveloperContent) -> DeveloperContent:
     return part if part.instructions is None else replace(part, instructions=part.instructions + _ADDED_INSTRUCTIONS)
 
 
-def _tagged(events: Iterator[Event]) -> Iterator[Event]:
+def _tagged(events: Iterator[OutputEvent]) -> Iterator[OutputEvent]:
     """Return each message of the analysis channel as content between tags."""
     tagging = False
     for event in events:
-        if isinstance(event, Opened) and is_reasoning(event.header):
+        if isinstance(event, MessageStart) and is_reasoning(event.header):
             tagging = True
             yield replace(event, header=FINAL)
-            yield Text(data=b"<reasoning>", ids=())
-        elif tagging and isinstance(event, Closed):
+            yield TextBytes(data=b"<reasoning>", ids=())
+        elif tagging and isinstance(event, MessageEnd):
             tagging = False
-            yield Text(data=b"</reasoning>", ids=())
+            yield TextBytes(data=b"</reasoning>", ids=())
             yield event
         else:
             yield event

@@ -4,13 +4,19 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
+from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
 from harmony_conformance.reference_server.defects.body_changes import in_choices, in_member
-from harmony_conformance.reference_server.defects.event_changes import FINAL, is_call, is_reasoning, on, showing_raw
-from harmony_conformance.reference_server.defects.stages import Defect, OnEvents, OnJson, OnStream, OnWords
-from harmony_conformance.reference_server.model.generation import Words
+from harmony_conformance.reference_server.defects.event_changes import (
+    FINAL,
+    by_header,
+    is_call,
+    is_reasoning,
+    showing_raw,
+)
+from harmony_conformance.reference_server.defects.stages import Defect, OnEvents, OnJson, OnStream, OnUnscriptedOutput
+from harmony_conformance.reference_server.model.generation import UnscriptedOutput
 from harmony_conformance.reference_server.model.output_events import DONE
-from harmony_conformance.reference_server.model.output_parser import Closed, Event, Opened, Text
+from harmony_conformance.reference_server.model.output_parser import MessageEnd, MessageStart, OutputEvent, TextBytes
 from harmony_conformance.reference_server.requests.chat_request import ChatRequest
 from harmony_conformance.reference_server.requests.fields import AnswerForm
 from harmony_ref import tokens
@@ -23,31 +29,35 @@ def _escaped(ids: Sequence[int]) -> bytes:
     return tokens.decode_bytes(ids).replace(b"<", b"&lt;").replace(b">", b"&gt;")
 
 
-def _as_answer(events: Iterator[Event]) -> Iterator[Event]:
+def _as_answer(events: Iterator[OutputEvent]) -> Iterator[OutputEvent]:
     """Return messages that the model wrote in another role as its answer."""
     for event in events:
-        yield replace(event, header=FINAL) if isinstance(event, Opened) and event.header.role != "assistant" else event
+        yield (
+            replace(event, header=FINAL)
+            if isinstance(event, MessageStart) and event.header.role != "assistant"
+            else event
+        )
 
 
-def _name_left(events: Iterator[Event]) -> Iterator[Event]:
+def _name_left(events: Iterator[OutputEvent]) -> Iterator[OutputEvent]:
     """Insert the name of the channel before the answer."""
     for event in events:
         yield event
-        if isinstance(event, Opened) and event.header.channel == "final":
-            yield Text(data=b"final", ids=())
+        if isinstance(event, MessageStart) and event.header.channel == "final":
+            yield TextBytes(data=b"final", ids=())
 
 
-def _repeating_reasoning(events: Iterator[Event]) -> Iterator[Event]:
+def _repeating_reasoning(events: Iterator[OutputEvent]) -> Iterator[OutputEvent]:
     """Return each reasoning message twice: as reasoning, and then as content."""
-    reasoning: list[Event] = []
+    reasoning: list[OutputEvent] = []
     for event in events:
         yield event
-        if isinstance(event, Opened):
-            reasoning = [Opened(header=FINAL, ids=())] if is_reasoning(event.header) else []
-        elif reasoning and isinstance(event, Text):
+        if isinstance(event, MessageStart):
+            reasoning = [MessageStart(header=FINAL, ids=())] if is_reasoning(event.header) else []
+        elif reasoning and isinstance(event, TextBytes):
             reasoning.append(replace(event, ids=()))
-        elif reasoning and isinstance(event, Closed):
-            yield from (*reasoning, Closed(cut=event.cut))
+        elif reasoning and isinstance(event, MessageEnd):
+            yield from (*reasoning, MessageEnd(hit_token_limit=event.hit_token_limit))
             reasoning = []
 
 
@@ -66,18 +76,18 @@ def _content_repeated(data: Iterator[Json]) -> Iterator[Json]:
             yield {**members(event), "choices": repetition}
             deltas = []
         if event != DONE:
-            deltas.extend(text(at(choice, "delta", "content")) for choice in choices)
+            deltas.extend(text(value_at(choice, "delta", "content")) for choice in choices)
         yield event
 
 
-def _with_free_text(change: Callable[[str], str]) -> OnWords:
+def _with_free_text(change: Callable[[str], str]) -> OnUnscriptedOutput:
     """Change the content of unscripted answers that follow no schema."""
 
-    def changed(request: ChatRequest, words: Words) -> Words:
-        is_free = request.form is AnswerForm.TEXT and request.demanded is None
+    def changed(request: ChatRequest, words: UnscriptedOutput) -> UnscriptedOutput:
+        is_free = request.form is AnswerForm.TEXT and request.required_tool is None
         return replace(words, content=change(words.content)) if is_free else words
 
-    return OnWords(changed)
+    return OnUnscriptedOutput(changed)
 
 
 _FURTHER_TURNS = "\n\nUser: What is the capital of Italy?\n\nAssistant: Rome."
@@ -96,7 +106,7 @@ DEFECTS = (
     Defect(
         "raw-call-escaped",
         "A call is returned as content with its markers, `<` and `>` escaped as `&lt;` and `&gt;`.",
-        OnEvents(showing_raw(on(is_call), _escaped)),
+        OnEvents(showing_raw(by_header(is_call), _escaped)),
     ),
     Defect(
         "channel-name-left",

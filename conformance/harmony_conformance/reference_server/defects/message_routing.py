@@ -1,6 +1,6 @@
 """Defects of routing: messages that are parsed but appear in no field of the response."""
 
-from harmony_conformance.reference_server.defects.event_changes import dropping, on
+from harmony_conformance.reference_server.defects.event_changes import by_header, dropping
 from harmony_conformance.reference_server.defects.stages import Defect, OnEvents
 from harmony_conformance.reference_server.model.output_header import CHANNELS, OutputHeader
 
@@ -14,12 +14,12 @@ DEFECTS = (
     Defect(
         "unknown-channel-dropped",
         "A message on an unknown channel, or without a channel, is dropped without an error.",
-        OnEvents(dropping(on(_has_unknown_channel))),
+        OnEvents(dropping(by_header(_has_unknown_channel))),
         ("P12",),
     ),
     Defect(
         "typed-final-dropped",
         "The content type of a final message is parsed as its recipient, and the answer is dropped as a call.",
-        OnEvents(dropping(on(lambda header: header.channel == "final" and header.content_type is not None))),
+        OnEvents(dropping(by_header(lambda header: header.channel == "final" and header.content_type is not None))),
     ),
 )

@@ -1,6 +1,6 @@
 """Defects of unusual requests: an unexpected value fails this request or crashes the engine."""
 
-from harmony_conformance.json_value import JsonObject, at
+from harmony_conformance.json_value import JsonObject, value_at
 from harmony_conformance.reference_server.defects.stages import Defect, OnOutage, OnRequest
 from harmony_conformance.reference_server.requests.errors import server_failure
 
@@ -35,6 +35,6 @@ DEFECTS = (
     Defect(
         "engine-down-after-text-format",
         "`response_format: {type: text}` requests a grammar that does not exist and crashes the engine.",
-        OnOutage(lambda body: at(body, "response_format", "type") == "text"),
+        OnOutage(lambda body: value_at(body, "response_format", "type") == "text"),
     ),
 )

@@ -9,21 +9,27 @@ from harmony_conformance.reference_server.defects.body_changes import is_json
 from harmony_conformance.reference_server.defects.event_changes import (
     FINAL,
     as_text,
+    buffer_calls,
+    buffer_messages,
+    by_header,
     dropping,
     headed,
     is_call,
     is_reasoning,
-    on,
     opening,
     raising,
     showing_raw,
-    with_calls_whole,
-    with_messages_whole,
     without_markers,
 )
-from harmony_conformance.reference_server.defects.stages import Defect, OnEvents, OnOffer
+from harmony_conformance.reference_server.defects.stages import Defect, OnClientCapabilities, OnEvents
 from harmony_conformance.reference_server.model.output_header import OutputHeader
-from harmony_conformance.reference_server.model.output_parser import Closed, Event, Opened, Skipped, Text
+from harmony_conformance.reference_server.model.output_parser import (
+    MessageEnd,
+    MessageStart,
+    OutputEvent,
+    SkippedHeader,
+    TextBytes,
+)
 from harmony_conformance.reference_server.requests.errors import ApiError, server_failure
 from harmony_ref import tokens
 
@@ -36,62 +42,62 @@ def _is_text_without_markup(header: OutputHeader) -> bool:
     return not header.complete
 
 
-def _malformed_fails(text: str, closed: Closed) -> str:
+def _malformed_fails(text: str, closed: MessageEnd) -> str:
     if closed.ids and not is_json(text):
         raise server_failure(f"error parsing tool call: raw='{text}', err={_NOT_JSON}")
     return text
 
 
-def _cut_fails(text: str, closed: Closed) -> str:
-    if closed.cut and not is_json(text):
+def _cut_fails(text: str, closed: MessageEnd) -> str:
+    if closed.hit_token_limit and not is_json(text):
         raise server_failure(f"error parsing tool call: raw='{text}', err=unexpected end of JSON input")
     return text
 
 
-def _malformed_is_client_error(text: str, _closed: Closed) -> str:
+def _malformed_is_client_error(text: str, _closed: MessageEnd) -> str:
     if not is_json(text):
         raise ApiError("Failed to parse tool call arguments as JSON", code="tool_use_failed")
     return text
 
 
-def _numbers_through_floats(text: str, _closed: Closed) -> str:
+def _numbers_through_floats(text: str, _closed: MessageEnd) -> str:
     return json.dumps(json.loads(text, parse_int=float)) if is_json(text) else text
 
 
-def _unparsed(events: Iterator[Event]) -> Iterator[Event]:
+def _unparsed(events: Iterator[OutputEvent]) -> Iterator[OutputEvent]:
     """Return the whole output, headers included, as one final message without special tokens."""
-    yield Opened(header=FINAL, ids=())
+    yield MessageStart(header=FINAL, ids=())
     yield from (as_text(event, without_markers) for event in events)
-    yield Closed()
+    yield MessageEnd()
 
 
-def _raw_unfinished_header(events: Iterator[Event]) -> Iterator[Event]:
+def _raw_unfinished_header(events: Iterator[OutputEvent]) -> Iterator[OutputEvent]:
     for event in events:
-        if isinstance(event, Skipped) and event.ids:
-            yield Opened(header=FINAL, ids=())
+        if isinstance(event, SkippedHeader) and event.ids:
+            yield MessageStart(header=FINAL, ids=())
             yield as_text(event, tokens.decode_bytes)
-            yield Closed()
+            yield MessageEnd()
         else:
             yield event
 
 
-def _swallowing_start(events: Iterator[Event]) -> Iterator[Event]:
+def _swallowing_start(events: Iterator[OutputEvent]) -> Iterator[OutputEvent]:
     """Append the next header, markers included, and its text to a message without `<|end|>`."""
     swallowed = False
     for event, following in pairwise(chain(events, (None,))):
-        if isinstance(event, Closed) and not event.ids and isinstance(following, Opened):
+        if isinstance(event, MessageEnd) and not event.ids and isinstance(following, MessageStart):
             swallowed = True
-        elif swallowed and isinstance(event, Opened):
+        elif swallowed and isinstance(event, MessageStart):
             swallowed = False
             yield as_text(event, tokens.decode_bytes)
         elif event is not None:
             yield event
 
 
-def _first_of_each(events: Iterator[Event]) -> Iterator[Event]:
+def _first_of_each(events: Iterator[OutputEvent]) -> Iterator[OutputEvent]:
     channels: set[str | None] = set()
 
-    def is_repeated(opened: Opened) -> bool:
+    def is_repeated(opened: MessageStart) -> bool:
         is_known = opened.header.channel in channels and not is_call(opened.header)
         channels.add(opened.header.channel)
         return is_known or _is_preamble(opened.header)
@@ -99,37 +105,37 @@ def _first_of_each(events: Iterator[Event]) -> Iterator[Event]:
     return dropping(is_repeated)(events)
 
 
-def _one_analysis(events: Iterator[Event]) -> Iterator[Event]:
+def _one_analysis(events: Iterator[OutputEvent]) -> Iterator[OutputEvent]:
     count = 0
     for event in events:
-        count += isinstance(event, Opened)
+        count += isinstance(event, MessageStart)
         if count > 2:  # noqa: PLR2004 - reasoning and final, as that server had it
             raise ApiError(f"Expected 2 output messages (reasoning and final), but got {count}.")
         yield event
 
 
-def _each_token_decoded_alone(events: Iterator[Event]) -> Iterator[Event]:
+def _each_token_decoded_alone(events: Iterator[OutputEvent]) -> Iterator[OutputEvent]:
     for event in events:
-        if isinstance(event, Text):
+        if isinstance(event, TextBytes):
             yield replace(event, data=event.data.decode("utf-8", "replace").encode())
         else:
             yield event
 
 
-def _whole_header(opened: Opened) -> str:
+def _whole_header(opened: MessageStart) -> str:
     return tokens.decode(opened.ids)
 
 
-def _has_doubled_channel(opened: Opened) -> bool:
+def _has_doubled_channel(opened: MessageStart) -> bool:
     return opened.ids.count(tokens.CHANNEL) > 1 and opened.header.recipient is not None
 
 
-def _is_foreign_call(opened: Opened) -> bool:
+def _is_foreign_call(opened: MessageStart) -> bool:
     namespace, dot, _name = (opened.header.recipient or "").partition(".")
     return bool(dot) and namespace != "functions"
 
 
-def _has_recipient_in_role(opened: Opened) -> bool:
+def _has_recipient_in_role(opened: MessageStart) -> bool:
     before, marker, _after = _whole_header(opened).partition("<|channel|>")
     return bool(marker) and "to=" in before and is_call(opened.header)
 
@@ -142,21 +148,21 @@ def _last_name_part(header: OutputHeader) -> OutputHeader:
     return replace(header, recipient="functions." + (header.recipient or "").rpartition(".")[2])
 
 
-def _called_on_analysis(opened: Opened) -> bool:
+def _called_on_analysis(opened: MessageStart) -> bool:
     return is_call(opened.header) and opened.header.channel == "analysis"
 
 
-def _header_failure(opened: Opened) -> ApiError:
+def _header_failure(opened: MessageStart) -> ApiError:
     word = next((word for word in _whole_header(opened).split() if word.startswith("to=")), "")
     return server_failure(f'unexpected tokens remaining in message header: Some("{word}")')
 
 
-def _text_after_end_fails(events: Iterator[Event]) -> Iterator[Event]:
+def _text_after_end_fails(events: Iterator[OutputEvent]) -> Iterator[OutputEvent]:
     ended = False
     for event in events:
-        if ended and isinstance(event, Opened) and event.ids[0] != tokens.START:
+        if ended and isinstance(event, MessageStart) and event.ids[0] != tokens.START:
             raise server_failure(f"Unexpected token {event.ids[0]} while expecting start token {tokens.START}")
-        ended = isinstance(event, Closed) and event.ids == (tokens.END,)
+        ended = isinstance(event, MessageEnd) and event.ids == (tokens.END,)
         yield event
 
 
@@ -180,7 +186,7 @@ DEFECTS = (
     Defect(
         "no-markup-500",
         "An answer without any channel markup fails with a 500.",
-        OnEvents(opening(raising(on(_is_text_without_markup), lambda _: server_failure(_NO_MARKUP)))),
+        OnEvents(opening(raising(by_header(_is_text_without_markup), lambda _: server_failure(_NO_MARKUP)))),
         ("L03",),
     ),
     Defect(
@@ -192,7 +198,7 @@ DEFECTS = (
     Defect(
         "headless-output-dropped",
         "Output without `<|message|>` is dropped: empty answer, finish reason `stop`, tokens counted.",
-        OnEvents(dropping(on(_is_text_without_markup))),
+        OnEvents(dropping(by_header(_is_text_without_markup))),
         ("V06",),
     ),
     Defect(
@@ -204,7 +210,7 @@ DEFECTS = (
     Defect(
         "calls-dropped",
         "Calls are dropped without an error: empty answer, finish reason `stop`.",
-        OnEvents(dropping(on(is_call))),
+        OnEvents(dropping(by_header(is_call))),
         ("V10", "V12"),
     ),
     Defect(
@@ -216,37 +222,37 @@ DEFECTS = (
     Defect(
         "none-returns-calls",
         "A call is returned although `tool_choice` is `none`.",
-        OnOffer(lambda offer: replace(offer, takes_calls=True)),
+        OnClientCapabilities(lambda offer: replace(offer, accepts_calls=True)),
         ("V36", "O12"),
     ),
     Defect(
         "malformed-arguments-500",
         "Arguments that are not JSON fail the request with a 500, `error parsing tool call`.",
-        OnEvents(with_calls_whole(_malformed_fails)),
+        OnEvents(buffer_calls(_malformed_fails)),
         ("O02",),
     ),
     Defect(
         "cut-arguments-500",
         "A token limit reached inside arguments fails with a 500 instead of finish reason `length`.",
-        OnEvents(with_calls_whole(_cut_fails)),
+        OnEvents(buffer_calls(_cut_fails)),
         ("O05",),
     ),
     Defect(
         "malformed-arguments-400",
         "Arguments that are not JSON are reported as the client's error, `tool_use_failed`.",
-        OnEvents(with_calls_whole(_malformed_is_client_error)),
+        OnEvents(buffer_calls(_malformed_is_client_error)),
         ("P02",),
     ),
     Defect(
         "malformed-arguments-dropped",
         "A call whose arguments are not JSON is dropped without an error.",
-        OnEvents(with_calls_whole(lambda text, _closed: text if is_json(text) else None)),
+        OnEvents(buffer_calls(lambda text, _closed: text if is_json(text) else None)),
         ("S03", "M02"),
     ),
     Defect(
         "arguments-through-floats",
         "Arguments are decoded and encoded again: integers become floats, and large ones lose digits.",
-        OnEvents(with_calls_whole(_numbers_through_floats)),
+        OnEvents(buffer_calls(_numbers_through_floats)),
     ),
     Defect(
         "output-unparsed",
@@ -257,7 +263,7 @@ DEFECTS = (
     Defect(
         "raw-call-in-content",
         "A call is returned as content with all its markers.",
-        OnEvents(showing_raw(on(is_call), tokens.decode_bytes)),
+        OnEvents(showing_raw(by_header(is_call), tokens.decode_bytes)),
         ("M03", "R01"),
     ),
     Defect(
@@ -281,7 +287,7 @@ DEFECTS = (
     Defect(
         "dotted-name-cut",
         "Only the last part of a function name with dots is returned.",
-        OnEvents(opening(headed(on(is_call), _last_name_part))),
+        OnEvents(opening(headed(by_header(is_call), _last_name_part))),
         ("S02",),
     ),
     Defect(
@@ -299,7 +305,7 @@ DEFECTS = (
     Defect(
         "preamble-dropped",
         "Commentary for the user is dropped from the answer.",
-        OnEvents(dropping(on(_is_preamble))),
+        OnEvents(dropping(by_header(_is_preamble))),
         ("V31",),
     ),
     Defect(
@@ -307,7 +313,10 @@ DEFECTS = (
         "The final answer arrives as reasoning and the content stays empty.",
         OnEvents(
             opening(
-                headed(on(lambda header: header.channel == "final"), lambda header: replace(header, channel="analysis"))
+                headed(
+                    by_header(lambda header: header.channel == "final"),
+                    lambda header: replace(header, channel="analysis"),
+                )
             )
         ),
         ("O21",),
@@ -315,7 +324,9 @@ DEFECTS = (
     Defect(
         "cut-reasoning-lost",
         "Reasoning that the token limit cut is not returned.",
-        OnEvents(with_messages_whole(is_reasoning, lambda whole, closed: [] if closed.cut else [*whole, closed])),
+        OnEvents(
+            buffer_messages(is_reasoning, lambda whole, closed: [] if closed.hit_token_limit else [*whole, closed])
+        ),
         ("V39",),
     ),
     Defect(

@@ -4,8 +4,13 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
-from harmony_conformance.json_value import JsonObject, at, items, members
-from harmony_conformance.reference_server.defects.body_changes import TOOL_ROLE_REFUSED, Body, in_list, without
+from harmony_conformance.json_value import JsonObject, items, members, value_at
+from harmony_conformance.reference_server.defects.body_changes import (
+    TOOL_ROLE_REFUSED,
+    BodyChange,
+    drop_members,
+    in_list,
+)
 from harmony_conformance.reference_server.defects.message_changes import by_role, each_call, each_message, each_part_of
 from harmony_conformance.reference_server.defects.stages import (
     Defect,
@@ -24,19 +29,19 @@ _EFFORTS = frozenset({"low", "medium", "high", None})
 _REASONING = frozenset({"reasoning", "reasoning_content", "thinking"})
 
 
-def _each_entry(change: Body) -> OnRequest:
+def _each_entry(change: BodyChange) -> OnRequest:
     """Change each message of a request."""
     return OnRequest(in_list("messages", change))
 
 
 def _without_developer(body: JsonObject) -> JsonObject:
-    rest = [entry for entry in items(body.get("messages")) if at(entry, "role") != "developer"]
+    rest = [entry for entry in items(body.get("messages")) if value_at(entry, "role") != "developer"]
     return {**body, "messages": rest} if rest else body
 
 
 def _only_leading_instruction(body: JsonObject) -> JsonObject:
     messages = items(body.get("messages"))
-    rest = [entry for place, entry in enumerate(messages) if place == 0 or at(entry, "role") not in INSTRUCTING]
+    rest = [entry for place, entry in enumerate(messages) if place == 0 or value_at(entry, "role") not in INSTRUCTING]
     return {**body, "messages": rest} if rest else body
 
 
@@ -61,11 +66,11 @@ def _has_null_content(entry: JsonObject) -> bool:
 
 
 def _has_empty_arguments(entry: JsonObject) -> bool:
-    return any(at(call, "function", "arguments") == "" for call in items(entry.get("tool_calls")))
+    return any(value_at(call, "function", "arguments") == "" for call in items(entry.get("tool_calls")))
 
 
 def _tool_prompt_in_text(body: JsonObject) -> JsonObject:
-    places = [place for place, entry in enumerate(items(body.get("messages"))) if at(entry, "role") == "user"]
+    places = [place for place, entry in enumerate(items(body.get("messages"))) if value_at(entry, "role") == "user"]
     if not body.get("tools") or not places:
         return body
     messages = [*items(body["messages"])]
@@ -99,7 +104,7 @@ def _result_header_reordered(prompt: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _neighbours_script(body: JsonObject, neighbour: JsonObject) -> JsonObject:
-    own = without("harmony_script")(body)
+    own = drop_members("harmony_script")(body)
     return {**own, "harmony_script": neighbour["harmony_script"]} if "harmony_script" in neighbour else own
 
 
@@ -107,13 +112,13 @@ DEFECTS = (
     Defect(
         "effort-ignored",
         "`reasoning_effort` has no effect: the prompt always contains `Reasoning: medium`.",
-        OnRequest(without("reasoning_effort")),
+        OnRequest(drop_members("reasoning_effort")),
         ("V29", "T04"),
     ),
     Defect(
         "stream-ignores-effort",
         "`reasoning_effort` has no effect on streams: their prompt contains `Reasoning: medium`.",
-        OnRequest(lambda body: without("reasoning_effort")(body) if body.get("stream") is True else body),
+        OnRequest(lambda body: drop_members("reasoning_effort")(body) if body.get("stream") is True else body),
     ),
     Defect(
         "unknown-effort-as-medium",
@@ -138,13 +143,13 @@ DEFECTS = (
     Defect(
         "reasoning-not-passed-back",
         "The reasoning that a client sends back in an open tool loop never reaches the prompt.",
-        _each_entry(without(*_REASONING)),
+        _each_entry(drop_members(*_REASONING)),
         ("V41", "J10", "O14", "O19", "L15"),
     ),
     Defect(
         "reasoning-read-under-another-name",
         "Reasoning is returned as `reasoning` but only read from `reasoning_content` or `thinking`.",
-        _each_entry(without("reasoning")),
+        _each_entry(drop_members("reasoning")),
         ("V41", "J10"),
     ),
     Defect(
@@ -267,7 +272,7 @@ DEFECTS = (
     Defect(
         "call-does-not-stop",
         "Generation continues after `<|call|>`.",
-        OnSampling(lambda sampling: replace(sampling, stopping=sampling.stopping - {tokens.CALL})),
+        OnSampling(lambda sampling: replace(sampling, stop_tokens=sampling.stop_tokens - {tokens.CALL})),
         ("M06",),
     ),
     Defect(

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from functools import partial
 
-from harmony_conformance.json_value import Json, JsonObject, at, items, number, text
+from harmony_conformance.json_value import Json, JsonObject, integer, items, text, value_at
 from harmony_conformance.reference_server.defects.body_changes import (
+    drop_members,
     in_choices,
     in_member,
     on_json,
     on_request,
-    without,
 )
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Defect, OnStream
 from harmony_ref import encode_with_special_tokens, tokens
@@ -41,14 +41,18 @@ def _one_short(logprobs: JsonObject) -> JsonObject:
 
 
 def _only_ordinary(details: JsonObject) -> JsonObject:
-    ordinary: list[Json] = [token for token in items(details.get("tokens")) if at(token, "special") is not True]
+    ordinary: list[Json] = [token for token in items(details.get("tokens")) if value_at(token, "special") is not True]
     return {**details, "tokens": ordinary} if "tokens" in details else details
 
 
 def _swapped(stream: Iterator[Json]) -> Iterator[Json]:
     """Send the third token before the second."""
     for value in stream:
-        if at(value, "token") is not None and number(at(value, "index")) == _SECOND and (after := next(stream, None)):
+        if (
+            value_at(value, "token") is not None
+            and integer(value_at(value, "index")) == _SECOND
+            and (after := next(stream, None))
+        ):
             yield after
         yield value
 
@@ -64,7 +68,7 @@ def _shifted(logprobs: JsonObject) -> JsonObject:
 
 
 def _one_more_token(usage: JsonObject) -> JsonObject:
-    return {**usage, "completion_tokens": (number(usage.get("completion_tokens")) or 0) + 1}
+    return {**usage, "completion_tokens": (integer(usage.get("completion_tokens")) or 0) + 1}
 
 
 _tgi_json = partial(on_json, ApiFamily.TGI)
@@ -97,7 +101,7 @@ DEFECTS = (
     _completions_json(
         "completions-text-trimmed", "Leading and trailing white space of the text is removed.", in_choices(_trimmed)
     ),
-    _completions_request("completions-echo-ignored", "`echo` is ignored.", without("echo")),
+    _completions_request("completions-echo-ignored", "`echo` is ignored.", drop_members("echo")),
     _completions_json(
         "completions-logprobs-one-short",
         "The last log probability is missing.",

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from http import HTTPStatus
 
-from harmony_conformance.json_value import JsonObject, members, number, text
+from harmony_conformance.json_value import JsonObject, integer, members, text
 from harmony_conformance.reference_server.defects.body_changes import (
-    Body,
+    BodyChange,
     all_zero,
     in_answer,
     in_choices,
@@ -17,7 +17,7 @@ from harmony_conformance.reference_server.defects.stages import Defect, OnJson, 
 from harmony_conformance.reference_server.requests.errors import Reply
 
 
-def _in_usage(change: Body) -> OnJson:
+def _in_usage(change: BodyChange) -> OnJson:
     return OnJson(lambda body: {**body, "usage": change(members(body["usage"]))} if "usage" in body else body)
 
 
@@ -37,7 +37,7 @@ def _finish(old: str, new: str) -> OnJson:
 
 
 def _more_reasoning_than_output(usage: JsonObject) -> JsonObject:
-    return {**usage, "completion_tokens_details": {"reasoning_tokens": (number(usage.get("total_tokens")) or 0) + 1}}
+    return {**usage, "completion_tokens_details": {"reasoning_tokens": (integer(usage.get("total_tokens")) or 0) + 1}}
 
 
 def _client_errors_as_500(reply: Reply) -> Reply:

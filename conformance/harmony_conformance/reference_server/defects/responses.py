@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
+from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
 from harmony_conformance.reference_server.defects.body_changes import (
-    Body,
+    BodyChange,
     all_zero,
+    drop_members,
+    for_type,
     in_list,
     in_member,
     on_json,
     on_request,
-    where,
-    without,
 )
 from harmony_conformance.reference_server.defects.message_changes import each_message
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Defect, OnConversation, OnJson, OnStream
@@ -41,7 +41,7 @@ def _error(message: str) -> JsonObject:
 
 def _calls_break_the_stream(stream: Iterator[Json]) -> Iterator[Json]:
     for event in stream:
-        if at(event, "item", "type") == "function_call":
+        if value_at(event, "item", "type") == "function_call":
             yield _error("list index out of range")
             return
         yield event
@@ -49,8 +49,8 @@ def _calls_break_the_stream(stream: Iterator[Json]) -> Iterator[Json]:
 
 def _nameless_calls(stream: Iterator[Json]) -> Iterator[Json]:
     for event in stream:
-        if at(event, "item", "type") == "function_call":
-            yield {**members(event), "item": {**members(at(event, "item")), "name": None}}
+        if value_at(event, "item", "type") == "function_call":
+            yield {**members(event), "item": {**members(value_at(event, "item")), "name": None}}
             yield _error("1 validation error for ResponseFunctionToolCallItem: name")
             return
         yield event
@@ -69,13 +69,13 @@ def _always_completed(body: JsonObject) -> JsonObject:
 
 def _ends_completed(stream: Iterator[Json]) -> Iterator[Json]:
     for event in stream:
-        is_incomplete = at(event, "type") == "response.incomplete"
+        is_incomplete = value_at(event, "type") == "response.incomplete"
         yield {**members(event), "type": "response.completed"} if is_incomplete else event
 
 
 def _numbered_from_one(stream: Iterator[Json]) -> Iterator[Json]:
     for event in stream:
-        yield {**members(event), "sequence_number": (number(at(event, "sequence_number")) or 0) + 1}
+        yield {**members(event), "sequence_number": (integer(value_at(event, "sequence_number")) or 0) + 1}
 
 
 def _without_events(*kinds: str) -> OnStream:
@@ -84,20 +84,20 @@ def _without_events(*kinds: str) -> OnStream:
     def changed(stream: Iterator[Json]) -> Iterator[Json]:
         place, ids = 0, list[Json]()
         for event in stream:
-            ids = [*ids, *items(at(event, "token_ids"))]
-            if at(event, "type") not in kinds:
+            ids = [*ids, *items(value_at(event, "token_ids"))]
+            if value_at(event, "type") not in kinds:
                 yield {**members(event), "sequence_number": place, **({"token_ids": ids} if ids else {})}
                 place, ids = place + 1, []
 
     return OnStream(changed, ApiFamily.RESPONSES)
 
 
-def _in_events(change: Body) -> OnStream:
+def _in_events(change: BodyChange) -> OnStream:
     return OnStream(lambda stream: (change(members(event)) for event in stream), ApiFamily.RESPONSES)
 
 
 def _one_place_before(event: JsonObject) -> JsonObject:
-    index = number(event.get("output_index"))
+    index = integer(event.get("output_index"))
     is_end = text(event.get("type")).endswith(".done")
     return event if index is None or is_end else {**event, "output_index": index - 1}
 
@@ -105,11 +105,11 @@ def _one_place_before(event: JsonObject) -> JsonObject:
 def _last_piece_as_text(stream: Iterator[Json]) -> Iterator[Json]:
     last = ""
     for event in stream:
-        kind = text(at(event, "type"))
+        kind = text(value_at(event, "type"))
         if kind == "response.content_part.added":
             last = ""
         elif kind == "response.output_text.delta":
-            last = text(at(event, "delta"))
+            last = text(value_at(event, "delta"))
         yield {**members(event), "text": last} if kind == "response.output_text.done" else event
 
 
@@ -133,13 +133,13 @@ def _ends_empty(event: JsonObject) -> JsonObject:
 
 def _reasoning_last(body: JsonObject) -> JsonObject:
     output = items(body.get("output"))
-    reasoning = [item for item in output if at(item, "type") == "reasoning"]
+    reasoning = [item for item in output if value_at(item, "type") == "reasoning"]
     return {**body, "output": [*(item for item in output if item not in reasoning), *reasoning]} if reasoning else body
 
 
 def _without_built_in_calls(body: JsonObject) -> JsonObject:
     kinds = ("web_search_call", "code_interpreter_call")
-    return {**body, "output": [item for item in items(body.get("output")) if at(item, "type") not in kinds]}
+    return {**body, "output": [item for item in items(body.get("output")) if value_at(item, "type") not in kinds]}
 
 
 def _without_logprobs(body: JsonObject) -> JsonObject:
@@ -196,19 +196,19 @@ DEFECTS = (
     _json(
         "responses-reasoning-as-output-text",
         "The parts of reasoning items have the type `output_text`, and the item has the role `assistant`.",
-        in_list("output", where("reasoning", _as_assistant_message)),
+        in_list("output", for_type("reasoning", _as_assistant_message)),
         ("P07",),
     ),
     _request(
         "responses-reasoning-text-unread",
         "Only `encrypted_content` and `summary` of a reasoning item are read; its `content` is ignored.",
-        in_list("input", where("reasoning", without("content"))),
+        in_list("input", for_type("reasoning", drop_members("content"))),
         ("O15",),
     ),
     _request(
         "responses-summary-500",
         "A reasoning item without `content` is answered with a 500.",
-        in_list("input", where("reasoning", _only_with_content)),
+        in_list("input", for_type("reasoning", _only_with_content)),
         ("L10",),
     ),
     _json(
@@ -217,7 +217,9 @@ DEFECTS = (
         in_member("usage", in_member("output_tokens_details", all_zero)),
         ("S09",),
     ),
-    _json("responses-object-bare", "The response lacks `object` and `created_at`.", without("object", "created_at")),
+    _json(
+        "responses-object-bare", "The response lacks `object` and `created_at`.", drop_members("object", "created_at")
+    ),
     Defect(
         "responses-completed-when-cut",
         "The status is always `completed`, even if the token limit cut the answer.",
@@ -245,7 +247,9 @@ DEFECTS = (
             "response.output_text.done", "response.reasoning_text.done", "response.function_call_arguments.done"
         ),
     ),
-    Defect("responses-output-index-missing", "The events lack `output_index`.", _in_events(without("output_index"))),
+    Defect(
+        "responses-output-index-missing", "The events lack `output_index`.", _in_events(drop_members("output_index"))
+    ),
     Defect(
         "responses-announced-one-before",
         "The `output_index` of the first events and deltas of an item is one less than that of its last events.",
@@ -275,7 +279,7 @@ DEFECTS = (
     _request(
         "responses-previous-unread",
         "`previous_response_id` is ignored: the model sees the new input only.",
-        without("previous_response_id"),
+        drop_members("previous_response_id"),
     ),
     _json(
         "responses-built-in-left-out",

@@ -3,8 +3,14 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
-from harmony_conformance.reference_server.defects.body_changes import Body, drop_done, in_member, on_json, on_request
+from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
+from harmony_conformance.reference_server.defects.body_changes import (
+    BodyChange,
+    drop_done,
+    in_member,
+    on_json,
+    on_request,
+)
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Defect, OnStream
 from harmony_ref import tokens
 
@@ -12,7 +18,7 @@ _TYPED = "<|constrain|>json<|message|>"
 _CALL_HEADER = "<|start|>assistant<|channel|>commentary"
 
 
-def _undeclared(is_lost: Callable[[str], bool]) -> Body:
+def _undeclared(is_lost: Callable[[str], bool]) -> BodyChange:
     """Parse no call from texts that `is_lost` selects: remove all declared tools."""
     return lambda body: {**body, "tools": []} if "tools" in body and is_lost(text(body.get("text"))) else body
 
@@ -20,7 +26,10 @@ def _undeclared(is_lost: Callable[[str], bool]) -> Body:
 def _dotted_unknown(body: JsonObject) -> JsonObject:
     if "tools" not in body:
         return body
-    return {**body, "tools": [tool for tool in items(body["tools"]) if "." not in text(at(tool, "function", "name"))]}
+    return {
+        **body,
+        "tools": [tool for tool in items(body["tools"]) if "." not in text(value_at(tool, "function", "name"))],
+    }
 
 
 def _always_stopped(meta_info: JsonObject) -> JsonObject:

@@ -10,9 +10,9 @@ from functools import reduce
 from typing import Generic, TypeAlias, TypeVar
 
 from harmony_conformance.json_value import Json, JsonObject
-from harmony_conformance.reference_server.model.generation import Sampling, Words
+from harmony_conformance.reference_server.model.generation import Sampling, UnscriptedOutput
 from harmony_conformance.reference_server.model.output_events import ClientCapabilities
-from harmony_conformance.reference_server.model.output_parser import Event
+from harmony_conformance.reference_server.model.output_parser import OutputEvent
 from harmony_conformance.reference_server.requests.chat_request import ChatRequest
 from harmony_conformance.reference_server.requests.conversation import drop_finished_reasoning
 from harmony_conformance.reference_server.requests.errors import Reply
@@ -55,8 +55,8 @@ class OnNeighbour:
     apply: Callable[[JsonObject, JsonObject], JsonObject]
 
 
-class OnCrowd(_Stage[JsonObject]):
-    """Changes the body of a request that arrives while `CROWD` or more others are processed."""
+class OnOverload(_Stage[JsonObject]):
+    """Changes the body of a request that arrives while `OVERLOAD_REQUESTS` or more others are processed."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class DisconnectBehaviour:
     survives: bool = True
 
 
-class OnDeparture(_Stage[DisconnectBehaviour]):
+class OnDisconnect(_Stage[DisconnectBehaviour]):
     """Changes the behaviour after the client of a stream disconnects."""
 
 
@@ -99,14 +99,14 @@ class OnPrompt(_Stage[tuple[int, ...]]):
 
 
 @dataclass(frozen=True)
-class OnWords:
+class OnUnscriptedOutput:
     """Changes the output of the model when no script is played; receives the parsed request too."""
 
-    apply: Callable[[ChatRequest, Words], Words]
+    apply: Callable[[ChatRequest, UnscriptedOutput], UnscriptedOutput]
 
 
 @dataclass(frozen=True)
-class OnFeeding:
+class OnPromptAndBody:
     """Changes the token ids of the prompt by the raw body of the request: text that the renderer inserts unvalidated."""
 
     apply: Callable[[JsonObject, tuple[int, ...]], tuple[int, ...]]
@@ -116,11 +116,11 @@ class OnSampling(_Stage[Sampling]):
     """Changes the conditions that end a generation."""
 
 
-class OnOffer(_Stage[ClientCapabilities]):
+class OnClientCapabilities(_Stage[ClientCapabilities]):
     """Changes the kinds of output that the answer may contain."""
 
 
-class OnEvents(_Stage[Iterator[Event]]):
+class OnEvents(_Stage[Iterator[OutputEvent]]):
     """Changes the parser's events for the generated tokens. An `ApiError` raised by it fails the request."""
 
 
@@ -136,32 +136,32 @@ class OnReply(_ApiStage[Reply]):
     """Changes the status and the body of a response that is not a stream."""
 
 
-CROWD = 8
-"""Number of other requests under way that `OnCrowd` needs. The suite sends at most 8 at a time, except where a scenario is about load."""
+OVERLOAD_REQUESTS = 8
+"""Number of other requests under way that `OnOverload` needs. The suite sends at most 8 at a time, except where a scenario is about load."""
 
 Change: TypeAlias = (
     OnRequest
     | OnNeighbour
     | OnOutage
-    | OnCrowd
-    | OnDeparture
+    | OnOverload
+    | OnDisconnect
     | OnHistory
     | OnConversation
     | OnPrompt
-    | OnWords
-    | OnFeeding
+    | OnUnscriptedOutput
+    | OnPromptAndBody
     | OnSampling
-    | OnOffer
+    | OnClientCapabilities
     | OnEvents
     | OnJson
     | OnStream
     | OnReply
 )
 
-WORDED = (OnRequest, OnJson, OnStream, OnReply)
+API_STAGES = (OnRequest, OnJson, OnStream, OnReply)
 """The kinds of change that are written for the JSON of one API."""
 
-READING = (OnSampling, OnOffer, OnEvents)
+OUTPUT_PARSING_STAGES = (OnSampling, OnClientCapabilities, OnEvents)
 """The kinds of change to the interpretation of the model's output. They show with some scripts only."""
 
 
@@ -203,17 +203,17 @@ class Changes:
         """True if a defect mixes up requests that are processed at the same time."""
         return bool(self._of(OnNeighbour))
 
-    def crowded(self, body: JsonObject, others: int) -> JsonObject:
+    def overload_request(self, body: JsonObject, others: int) -> JsonObject:
         """Return the body as a server reads it while it processes `others` more requests."""
-        return _chain(self._of(OnCrowd) if others >= CROWD else (), body)
+        return _chain(self._of(OnOverload) if others >= OVERLOAD_REQUESTS else (), body)
 
-    def brings_down(self, body: JsonObject) -> bool:
+    def is_crash_request(self, body: JsonObject) -> bool:
         """Return True if the request crashes the engine."""
         return any(change.apply(body) for change in self._of(OnOutage))
 
-    def departure(self) -> DisconnectBehaviour:
+    def disconnect_behaviour(self) -> DisconnectBehaviour:
         """Return the behaviour after the client of a stream disconnects."""
-        return _chain(self._of(OnDeparture), DisconnectBehaviour())
+        return _chain(self._of(OnDisconnect), DisconnectBehaviour())
 
     def request(
         self, body: JsonObject, neighbour: "JsonObject | None" = None, api: ApiFamily = ApiFamily.CHAT
@@ -233,21 +233,21 @@ class Changes:
     def prompt(self, ids: tuple[int, ...]) -> tuple[int, ...]:
         """Return the token ids of the prompt."""
         ids = _chain(self._of(OnPrompt), ids)
-        return reduce(lambda current, change: change.apply(self._raw_body, current), self._of(OnFeeding), ids)
+        return reduce(lambda current, change: change.apply(self._raw_body, current), self._of(OnPromptAndBody), ids)
 
-    def words(self, request: ChatRequest, words: Words) -> Words:
+    def unscripted_output(self, request: ChatRequest, words: UnscriptedOutput) -> UnscriptedOutput:
         """Return the unscripted output of the model."""
-        return reduce(lambda current, change: change.apply(request, current), self._of(OnWords), words)
+        return reduce(lambda current, change: change.apply(request, current), self._of(OnUnscriptedOutput), words)
 
     def sampling(self, sampling: Sampling) -> Sampling:
         """Return the conditions that end the generation."""
         return _chain(self._of(OnSampling), sampling)
 
-    def offer(self, offer: ClientCapabilities) -> ClientCapabilities:
+    def client_capabilities(self, offer: ClientCapabilities) -> ClientCapabilities:
         """Return the kinds of output that the answer may contain."""
-        return _chain(self._of(OnOffer), offer)
+        return _chain(self._of(OnClientCapabilities), offer)
 
-    def events(self, events: Iterator[Event]) -> Iterator[Event]:
+    def events(self, events: Iterator[OutputEvent]) -> Iterator[OutputEvent]:
         """Return the parser's events for the generated tokens."""
         return _chain(self._of(OnEvents), events)
 

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
-from harmony_conformance.reference_server.defects.body_changes import drop_done, is_json, without
+from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
+from harmony_conformance.reference_server.defects.body_changes import drop_done, drop_members, is_json
 from harmony_conformance.reference_server.defects.stages import Defect, OnRequest, OnStream
 from harmony_conformance.reference_server.model.output_events import DONE
 
 
 def _delta(data: Json) -> JsonObject:
-    return members(at(data, "choices", 0, "delta"))
+    return members(value_at(data, "choices", 0, "delta"))
 
 
 def _calls(data: Json) -> list[JsonObject]:
@@ -18,15 +18,15 @@ def _calls(data: Json) -> list[JsonObject]:
 
 
 def _finish(data: Json) -> str:
-    return text(at(data, "choices", 0, "finish_reason"))
+    return text(value_at(data, "choices", 0, "finish_reason"))
 
 
 def _with_delta(data: Json, delta: JsonObject) -> Json:
-    return {**members(data), "choices": [{**members(at(data, "choices", 0)), "delta": delta}]}
+    return {**members(data), "choices": [{**members(value_at(data, "choices", 0)), "delta": delta}]}
 
 
 def _with_finish(data: Json, reason: Json) -> Json:
-    return {**members(data), "choices": [{**members(at(data, "choices", 0)), "finish_reason": reason}]}
+    return {**members(data), "choices": [{**members(value_at(data, "choices", 0)), "finish_reason": reason}]}
 
 
 def _each(change: Callable[[Json], Json]) -> OnStream:
@@ -47,7 +47,7 @@ def _in_calls(change: Callable[[JsonObject], JsonObject]) -> Callable[[Json], Js
 
 def _fresh_ids(stream: Iterator[Json]) -> Iterator[Json]:
     for count, data in enumerate(stream):
-        fresh = sha256(f"{at(data, 'id')}/{count}".encode()).hexdigest()[:24]
+        fresh = sha256(f"{value_at(data, 'id')}/{count}".encode()).hexdigest()[:24]
         calls: list[Json] = [{**call, "id": f"call_{fresh}"} for call in _calls(data)]
         yield _with_delta(data, {**_delta(data), "tool_calls": calls}) if calls else data
 
@@ -91,7 +91,7 @@ def _error_swallowed(stream: Iterator[Json]) -> Iterator[Json]:
     for data in stream:
         for call in _calls(data):
             index = call.get("index")
-            arguments[index] = arguments.get(index, "") + text(at(call, "function", "arguments"))
+            arguments[index] = arguments.get(index, "") + text(value_at(call, "function", "arguments"))
         if _finish(data) and not all(map(is_json, arguments.values())):
             yield _with_finish(_with_delta(data, {"role": "assistant", "content": ""}), None)
             return
@@ -145,7 +145,9 @@ DEFECTS = (
         _each(_in_calls(lambda call: {**call, "index": 0})),
         ("V13",),
     ),
-    Defect("stream-call-index-missing", "Deltas of calls have no index.", _each(_in_calls(without("index"))), ("V13",)),
+    Defect(
+        "stream-call-index-missing", "Deltas of calls have no index.", _each(_in_calls(drop_members("index"))), ("V13",)
+    ),
     Defect(
         "stream-reasoning-tail-in-content",
         "The last tokens of the reasoning arrive as content.",
@@ -180,12 +182,12 @@ DEFECTS = (
     Defect(
         "stream-without-role",
         "No delta has a role.",
-        _each(lambda data: _with_delta(data, without("role")(_delta(data))) if _delta(data) else data),
+        _each(lambda data: _with_delta(data, drop_members("role")(_delta(data))) if _delta(data) else data),
     ),
     Defect(
         "stream-without-usage",
         "`stream_options.include_usage` is ignored.",
-        _without(lambda data: at(data, "usage") is not None),
+        _without(lambda data: value_at(data, "usage") is not None),
         ("V27",),
     ),
     Defect("stream-without-done", "The stream ends without `[DONE]`.", OnStream(drop_done), ("O04",)),
@@ -218,7 +220,7 @@ DEFECTS = (
     Defect(
         "stream-answered-whole",
         "`stream: true` is answered with one JSON body.",
-        OnRequest(without("stream", "stream_options")),
+        OnRequest(drop_members("stream", "stream_options")),
         ("P06",),
     ),
 )

@@ -3,53 +3,55 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from harmony_conformance.json_value import JsonObject, at, dumps, items
-from harmony_conformance.reference_server.defects.body_changes import without
-from harmony_conformance.reference_server.defects.stages import Defect, OnRequest, OnWords
-from harmony_conformance.reference_server.model.generation import Words
+from harmony_conformance.json_value import JsonObject, dumps, items, value_at
+from harmony_conformance.reference_server.defects.body_changes import drop_members
+from harmony_conformance.reference_server.defects.stages import Defect, OnRequest, OnUnscriptedOutput
+from harmony_conformance.reference_server.model.generation import UnscriptedOutput
 from harmony_conformance.reference_server.requests.chat_request import ChatRequest, read_request
 from harmony_conformance.reference_server.requests.errors import ApiError, server_failure
 from harmony_conformance.reference_server.requests.fields import AnswerForm
 from harmony_ref import tokens
 
 
-def _where(applies: Callable[[ChatRequest], bool], change: Callable[[Words], Words]) -> OnWords:
-    return OnWords(lambda request, words: change(words) if applies(request) else words)
+def _where(
+    applies: Callable[[ChatRequest], bool], change: Callable[[UnscriptedOutput], UnscriptedOutput]
+) -> OnUnscriptedOutput:
+    return OnUnscriptedOutput(lambda request, words: change(words) if applies(request) else words)
 
 
 def _wants_json(request: ChatRequest) -> bool:
-    return request.form is not AnswerForm.TEXT and request.demanded is None
+    return request.form is not AnswerForm.TEXT and request.required_tool is None
 
 
 def _streams_json(request: ChatRequest) -> bool:
-    return _wants_json(request) and request.streamed
+    return _wants_json(request) and request.is_streamed
 
 
 def _answers_again(request: ChatRequest) -> bool:
     return _wants_json(request) and any(message.role == "assistant" for message in request.messages)
 
 
-def _prose(words: Words) -> Words:
+def _prose(words: UnscriptedOutput) -> UnscriptedOutput:
     return replace(words, content="Teal is a fine colour.")
 
 
-def _other_json(words: Words) -> Words:
+def _other_json(words: UnscriptedOutput) -> UnscriptedOutput:
     return replace(words, content='{"colour":"teal"}')
 
 
-def _nothing(words: Words) -> Words:
-    return replace(words, before=(), content="")
+def _nothing(words: UnscriptedOutput) -> UnscriptedOutput:
+    return replace(words, prefix_tokens=(), content="")
 
 
 def _requires_call(request: ChatRequest) -> bool:
-    return request.demanded is not None
+    return request.required_tool is not None
 
 
-def _call_as_content(words: Words) -> Words:
+def _call_as_content(words: UnscriptedOutput) -> UnscriptedOutput:
     """Write the call into a final message, as gpt-oss does if no grammar forces the call."""
     before = tokens.encode_with_special_tokens("<|channel|>final<|message|>")
     content = '{"name":"paint","arguments":' + words.content + "}"
-    return replace(words, before=tuple(before), content=content, end=tokens.RETURN)
+    return replace(words, prefix_tokens=tuple(before), content=content, end=tokens.RETURN)
 
 
 def _without_bad_schema(body: JsonObject) -> JsonObject:
@@ -57,12 +59,12 @@ def _without_bad_schema(body: JsonObject) -> JsonObject:
         read_request({**body, "stream": False, "stream_options": None})
     except ApiError as problem:
         is_about_format = (problem.param or "").startswith("response_format")
-        return without("response_format")(body) if is_about_format else body
+        return drop_members("response_format")(body) if is_about_format else body
     return body
 
 
 def _strict_streams_fail(body: JsonObject) -> JsonObject:
-    is_strict = any(at(tool, "function", "strict") is True for tool in items(body.get("tools")))
+    is_strict = any(value_at(tool, "function", "strict") is True for tool in items(body.get("tools")))
     if is_strict and body.get("stream") is True:
         raise server_failure("NotImplementedError: structure_info not used with HarmonyParser")
     return body
@@ -90,7 +92,7 @@ DEFECTS = (
     Defect(
         "schema-not-enforced",
         "The answer is JSON but does not follow its schema.",
-        _where(lambda request: request.form is AnswerForm.JSON_SCHEMA and request.demanded is None, _other_json),
+        _where(lambda request: request.form is AnswerForm.JSON_SCHEMA and request.required_tool is None, _other_json),
         ("V23",),
     ),
     Defect(
@@ -108,7 +110,7 @@ DEFECTS = (
     Defect(
         "grammar-from-first-token",
         "The grammar applies from the first token: no header, no reasoning, only JSON.",
-        _where(_wants_json, lambda words: replace(words, before=())),
+        _where(_wants_json, lambda words: replace(words, prefix_tokens=())),
         ("T05",),
     ),
     Defect(

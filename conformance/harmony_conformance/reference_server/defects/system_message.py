@@ -3,7 +3,7 @@
 from dataclasses import replace
 from itertools import takewhile
 
-from harmony_conformance.json_value import JsonObject, at, items
+from harmony_conformance.json_value import JsonObject, items, value_at
 from harmony_conformance.reference_server.defects.message_changes import each_part_of
 from harmony_conformance.reference_server.defects.stages import Defect, OnConversation, OnRequest
 from harmony_conformance.reference_server.requests.chat_messages import INSTRUCTING
@@ -13,8 +13,8 @@ from harmony_ref import DeveloperContent, SystemContent
 def _system_last(body: JsonObject) -> JsonObject:
     """Sort the leading instructions: developer messages first, then system messages."""
     messages = items(body.get("messages"))
-    leading = list(takewhile(lambda entry: at(entry, "role") in INSTRUCTING, messages))
-    ordered = sorted(leading, key=lambda entry: at(entry, "role") == "system")
+    leading = list(takewhile(lambda entry: value_at(entry, "role") in INSTRUCTING, messages))
+    ordered = sorted(leading, key=lambda entry: value_at(entry, "role") == "system")
     return {**body, "messages": [*ordered, *messages[len(leading) :]]} if leading else body
 
 
@@ -23,7 +23,7 @@ def _with_prefill(count: int) -> OnRequest:
 
     def changed(body: JsonObject) -> JsonObject:
         messages = items(body.get("messages"))
-        is_prefilled = len(messages) > 1 and at(messages[-1], "role") == "assistant"
+        is_prefilled = len(messages) > 1 and value_at(messages[-1], "role") == "assistant"
         return {**body, "messages": [*messages[:-1], *messages[-1:] * count]} if is_prefilled else body
 
     return OnRequest(changed)

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from harmony_conformance.json_value import JsonObject, items, members
-from harmony_conformance.reference_server.defects.body_changes import without
-from harmony_conformance.reference_server.defects.stages import Defect, OnFeeding, OnPrompt, OnRequest
+from harmony_conformance.reference_server.defects.body_changes import drop_members
+from harmony_conformance.reference_server.defects.stages import Defect, OnPrompt, OnPromptAndBody, OnRequest
 from harmony_ref import tokens
 
 _EFFORTS = frozenset({"low", "medium", "high"})
@@ -14,7 +14,7 @@ _USER = "<|start|>user<|message|>"
 
 
 def _without_unknown_effort(body: JsonObject) -> JsonObject:
-    return body if body.get("reasoning_effort") in _EFFORTS else without("reasoning_effort")(body)
+    return body if body.get("reasoning_effort") in _EFFORTS else drop_members("reasoning_effort")(body)
 
 
 def _effort_as_written(sent: JsonObject, prompt: tuple[int, ...]) -> tuple[int, ...]:
@@ -57,12 +57,12 @@ DEFECTS = (
     Defect(
         "effort-as-written",
         "A `reasoning_effort` that Harmony does not define is copied into the system message.",
-        (OnRequest(_without_unknown_effort), OnFeeding(_effort_as_written)),
+        (OnRequest(_without_unknown_effort), OnPromptAndBody(_effort_as_written)),
     ),
     Defect(
         "author-name-as-written",
         "The `name` of a user message is copied into its header, markers included.",
-        OnFeeding(_names_as_written),
+        OnPromptAndBody(_names_as_written),
     ),
     Defect("date-placeholder", "The current date is an unfilled placeholder of the template.", OnPrompt(_placeholder)),
 )

@@ -9,7 +9,7 @@ from harmony_conformance.reference_server.model.schema_instance import instance
 from harmony_conformance.reference_server.requests.fields import AnswerForm, RequestOptions
 from harmony_ref import tokens
 
-STOPPING = frozenset({tokens.RETURN, tokens.CALL, tokens.ENDOFTEXT})
+STOP_TOKENS = frozenset({tokens.RETURN, tokens.CALL, tokens.ENDOFTEXT})
 """The `eos_token_id`s of gpt-oss's generation_config.json; with `ignore_eos` none of them ends a generation."""
 
 _Request = TypeVar("_Request", bound=RequestOptions)
@@ -19,9 +19,9 @@ _Request = TypeVar("_Request", bound=RequestOptions)
 class Sampling:
     """Conditions that end a generation: stop tokens, a maximum number of tokens, and strings in the visible content."""
 
-    stopping: frozenset[int] = STOPPING
+    stop_tokens: frozenset[int] = STOP_TOKENS
     limit: int | None = None
-    stops: tuple[str, ...] = ()
+    stop_strings: tuple[str, ...] = ()
     shows_stops: bool = False  # the stop string is part of the visible content
 
 
@@ -30,74 +30,76 @@ class Generation:
 
     Attributes:
         emitted: tokens emitted so far, including the stop token, which counts as it does in vLLM.
-        cut: True if the limit ended it.
+        hit_token_limit: True if the limit ended it.
     """
 
     def __init__(self, script: Sequence[int], sampling: Sampling) -> None:
         self._script = script
         self.sampling = sampling
-        self.emitted: list[int] = []
-        self.cut = False
+        self.emitted_tokens: list[int] = []
+        self.hit_token_limit = False
 
     @property
     def is_over(self) -> bool:
         """Return True if no further token follows."""
-        is_stopped = bool(self.emitted) and self.emitted[-1] in self.sampling.stopping
-        return is_stopped or len(self.emitted) in (len(self._script), self.sampling.limit)
+        is_stopped = bool(self.emitted_tokens) and self.emitted_tokens[-1] in self.sampling.stop_tokens
+        return is_stopped or len(self.emitted_tokens) in (len(self._script), self.sampling.limit)
 
-    def again(self) -> "Generation":
+    def fresh_copy(self) -> "Generation":
         """Return a new generation of the same tokens."""
         return Generation(self._script, self.sampling)
 
     def __iter__(self) -> Iterator[int]:
         for token in self._script:
-            self.emitted.append(token)
+            self.emitted_tokens.append(token)
             yield token
-            if token in self.sampling.stopping:
+            if token in self.sampling.stop_tokens:
                 return
-            if len(self.emitted) == self.sampling.limit:
-                self.cut = True
+            if len(self.emitted_tokens) == self.sampling.limit:
+                self.hit_token_limit = True
                 return
 
 
 @dataclass(frozen=True, kw_only=True)
-class Words:
+class UnscriptedOutput:
     """Unscripted output: tokens up to the text of the last message, that text, and its end token."""
 
-    before: tuple[int, ...]
+    prefix_tokens: tuple[int, ...]
     content: str
     end: int
     serial: int  # number of the request, for defects
 
 
-def own_words(request: RequestOptions, serial: int) -> Words:
+def default_output(request: RequestOptions, serial: int) -> UnscriptedOutput:
     """Return a fixed answer that satisfies the request and continues a script that begins the answer."""
-    if request.demanded is not None:
-        header = f"<|channel|>commentary to=functions.{request.demanded.name} <|constrain|>json<|message|>"
-        content, end = dumps(instance(request.demanded.parameters)), tokens.CALL
+    if request.required_tool is not None:
+        header = f"<|channel|>commentary to=functions.{request.required_tool.name} <|constrain|>json<|message|>"
+        content, end = dumps(instance(request.required_tool.parameters)), tokens.CALL
     elif request.form is AnswerForm.TEXT:
         header, content, end = "<|channel|>final<|message|>", "Hello! How can I help you?", tokens.RETURN
     else:
         header = "<|channel|>final <|constrain|>json<|message|>"
         content, end = dumps(instance(request.schema)), tokens.RETURN
-    before = request.script if request.goes_on else tokens.encode_with_special_tokens(_THOUGHT + header)
-    return Words(before=tuple(before or ()), content=content, end=end, serial=serial)
+    before = request.script if request.continues_after_script else tokens.encode_with_special_tokens(_THOUGHT + header)
+    return UnscriptedOutput(prefix_tokens=tuple(before or ()), content=content, end=end, serial=serial)
 
 
 _THOUGHT = "<|channel|>analysis<|message|>The user wants a short answer.<|end|><|start|>assistant"
 
 
-def script_of(request: _Request, changed: Callable[[_Request, Words], Words], serial: int = 0) -> tuple[int, ...]:
+def output_tokens(
+    request: _Request, changed: Callable[[_Request, UnscriptedOutput], UnscriptedOutput], serial: int = 0
+) -> tuple[int, ...]:
     """Return the output tokens for a request: its script, or the unscripted output after `changed` was applied to it.
 
     `changed` applies the sampler defects.
     """
-    if request.script is not None and not request.goes_on:
+    if request.script is not None and not request.continues_after_script:
         return request.script
-    words = changed(request, own_words(request, serial))
-    return (*words.before, *tokens.encode(words.content), words.end)
+    words = changed(request, default_output(request, serial))
+    return (*words.prefix_tokens, *tokens.encode(words.content), words.end)
 
 
-def unchanged(_request: RequestOptions, words: Words) -> Words:
+def keep_output(_request: RequestOptions, words: UnscriptedOutput) -> UnscriptedOutput:
     """Return the output unchanged, for an API without sampler defects."""
     return words

@@ -11,7 +11,13 @@ from hashlib import sha256
 
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.reference_server.model.output_header import OutputHeader
-from harmony_conformance.reference_server.model.output_parser import Closed, Event, Opened, Skipped, Text
+from harmony_conformance.reference_server.model.output_parser import (
+    MessageEnd,
+    MessageStart,
+    OutputEvent,
+    SkippedHeader,
+    TextBytes,
+)
 from harmony_ref import tokens
 
 DONE = "[DONE]"
@@ -42,15 +48,15 @@ class OutputDelta:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientCapabilities:
-    """The calls that a client accepts; `names` are the functions that it declared."""
+    """The calls that a client accepts; `declared_functions` are the functions that it declared."""
 
-    names: frozenset[str]
-    takes_calls: bool
-    allowed: frozenset[str] | None = None  # None: any function may be called
+    declared_functions: frozenset[str]
+    accepts_calls: bool
+    allowed_functions: frozenset[str] | None = None  # None: any function may be called
 
-    def takes(self, function: str) -> bool:
+    def accepts(self, function: str) -> bool:
         """Return True if a call of the function goes to the client."""
-        return self.takes_calls and (self.allowed is None or function in self.allowed)
+        return self.accepts_calls and (self.allowed_functions is None or function in self.allowed_functions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +76,7 @@ def destination(header: OutputHeader, offer: ClientCapabilities) -> Destination:
     if header.role != "assistant":
         return Destination(field=OutputField.REASONING)
     function = _function_name(header.recipient or "", offer)
-    if function and offer.takes(function):
+    if function and offer.accepts(function):
         return Destination(field=OutputField.ARGUMENTS, function=function)
     if header.channel == "analysis" and not function:
         return Destination(field=OutputField.REASONING)
@@ -80,25 +86,25 @@ def destination(header: OutputHeader, offer: ClientCapabilities) -> Destination:
 def _function_name(recipient: str, offer: ClientCapabilities) -> str:
     if recipient.startswith("functions."):
         return recipient.removeprefix("functions.")
-    if recipient in offer.names:
+    if recipient in offer.declared_functions:
         return recipient
     if recipient in _NO_CALL or recipient.partition(".")[0] in _BUILT_IN:
         return ""
     return recipient
 
 
-def until_first_call(events: Iterable[Event], offer: ClientCapabilities) -> Iterator[Event]:
+def until_first_call(events: Iterable[OutputEvent], offer: ClientCapabilities) -> Iterator[OutputEvent]:
     """Yield the events up to the end of the first call, where generation stops without parallel calls."""
     calling = False
     for event in events:
-        if isinstance(event, Opened):
+        if isinstance(event, MessageStart):
             calling = destination(event.header, offer).field is OutputField.ARGUMENTS
         yield event
-        if calling and isinstance(event, Closed):
+        if calling and isinstance(event, MessageEnd):
             return
 
 
-class Assembler:
+class DeltaBuilder:
     """Converts events to deltas; counts the calls and the tokens of reasoning text."""
 
     def __init__(self, offer: ClientCapabilities) -> None:
@@ -108,24 +114,24 @@ class Assembler:
         self._written = {OutputField.REASONING: False, OutputField.CONTENT: False}
         self._separator = ""
         self._ids: list[int] = []
-        self.calls = 0
+        self.call_count = 0
         self.reasoning_tokens = 0
 
-    def deltas(self, events: Iterable[Event]) -> Iterator[OutputDelta]:
+    def deltas(self, events: Iterable[OutputEvent]) -> Iterator[OutputDelta]:
         """Yield the deltas of all events in order; only the name of a call can be empty."""
         for event in events:
             match event:
-                case Opened():
+                case MessageStart():
                     yield from self._begin(event.header)
-                case Text():
+                case TextBytes():
                     self.reasoning_tokens += tokens_in(event) if self._field is OutputField.REASONING else 0
                     self._ids += event.ids if event.data else ()
                     yield from self._write(self._decoder.decode(event.data))
-                case Closed():
-                    yield from self._write("" if event.cut else self._decoder.decode(b"", final=True))
+                case MessageEnd():
+                    yield from self._write("" if event.hit_token_limit else self._decoder.decode(b"", final=True))
                     self._decoder.reset()
                     self._open, self._ids = None, []
-                case Skipped():
+                case SkippedHeader():
                     pass
 
     @property
@@ -136,8 +142,8 @@ class Assembler:
         target = self._open = destination(header, self._offer)
         self._separator = "\n" if self._written.get(target.field) else ""
         if target.field is OutputField.ARGUMENTS:
-            yield OutputDelta(field=OutputField.NAME, text=target.function, call=self.calls)
-            self.calls += 1
+            yield OutputDelta(field=OutputField.NAME, text=target.function, call=self.call_count)
+            self.call_count += 1
 
     def _write(self, text: str) -> Iterator[OutputDelta]:
         if not text or self._open is None:
@@ -145,14 +151,14 @@ class Assembler:
         field, ids = self._open.field, tuple(self._ids)
         self._ids = []
         if field is OutputField.ARGUMENTS:
-            yield OutputDelta(field=field, text=text, call=self.calls - 1)
+            yield OutputDelta(field=field, text=text, call=self.call_count - 1)
             return
         self._written[field] = True
         yield OutputDelta(field=field, text=self._separator + text, ids=ids)
         self._separator = ""
 
 
-def tokens_in(event: Text) -> int:
+def tokens_in(event: TextBytes) -> int:
     """Return the number of tokens of a text; text taken from a header has no ids and is encoded to count it."""
     return len(event.ids) or len(tokens.encode(event.data.decode("utf-8", "replace")))
 

@@ -59,7 +59,7 @@ def read_header(ids: Sequence[int]) -> OutputHeader:
     return _read(_segments(ids))
 
 
-def read_headless(ids: Sequence[int]) -> tuple[OutputHeader, str]:
+def split_incomplete_header(ids: Sequence[int]) -> tuple[OutputHeader, str]:
     """Split tokens that a stop token ended before any `<|message|>` into header and text."""
     *before, last = _segments(ids)
     if last.divider not in _BODY_AFTER:

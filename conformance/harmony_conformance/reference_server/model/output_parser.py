@@ -15,16 +15,16 @@ from harmony_conformance.reference_server.model.output_header import (
     OutputHeader,
     may_become_a_header,
     read_header,
-    read_headless,
+    split_incomplete_header,
 )
 from harmony_ref import tokens
 
-ENDING = frozenset({tokens.END, tokens.RETURN, tokens.CALL, tokens.ENDOFTEXT})
+MESSAGE_END_TOKENS = frozenset({tokens.END, tokens.RETURN, tokens.CALL, tokens.ENDOFTEXT})
 """The tokens that end a message."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Opened:
+class MessageStart:
     """Beginning of a message; `ids` are the tokens of its header, including `<|message|>`."""
 
     header: OutputHeader
@@ -32,7 +32,7 @@ class Opened:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Text:
+class TextBytes:
     """Bytes of the open message; empty for a special token inside a text."""
 
     data: bytes
@@ -40,31 +40,31 @@ class Text:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Closed:
+class MessageEnd:
     """End of the open message; `ids` is empty if the next header or the end of the output ended it."""
 
     ids: tuple[int, ...] = ()
-    cut: bool = False  # the token limit ended it
+    hit_token_limit: bool = False  # the token limit ended it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Skipped:
+class SkippedHeader:
     """Tokens of a header without a message."""
 
     ids: tuple[int, ...]
 
 
-Event: TypeAlias = Opened | Text | Closed | Skipped
+OutputEvent: TypeAlias = MessageStart | TextBytes | MessageEnd | SkippedHeader
 
 
-def read(generation: Generation, opening: Sequence[int] = ()) -> Iterator[Event]:
+def parse_output(generation: Generation, opening: Sequence[int] = ()) -> Iterator[OutputEvent]:
     """Yield the events of a generation; `opening` is the part of the prompt that belongs to the continued message."""
     reader = OutputParser()
     before = [event for token in opening for event in reader.feed(token)]
-    yield from [event for event in before if isinstance(event, Opened)][-1:]
+    yield from [event for event in before if isinstance(event, MessageStart)][-1:]
     for token in generation:
         yield from reader.feed(token)
-    yield from reader.finish(cut=generation.cut)
+    yield from reader.finish(cut=generation.hit_token_limit)
 
 
 class OutputParser:
@@ -74,53 +74,53 @@ class OutputParser:
         self._header: list[int] = []
         self._in_text = False
 
-    def feed(self, token: int) -> Iterator[Event]:
+    def feed(self, token: int) -> Iterator[OutputEvent]:
         """Yield the events that a token causes."""
         return self._feed_text(token) if self._in_text else self._feed_header(token)
 
-    def finish(self, *, cut: bool) -> Iterator[Event]:
-        """Yield the events that the end of the output causes; `cut` is True if the token limit ended it."""
+    def finish(self, *, cut: bool) -> Iterator[OutputEvent]:
+        """Yield the events that the end of the output causes; `hit_token_limit` is True if the token limit ended it."""
         if self._in_text:
             self._in_text = False
-            yield Closed(cut=cut)
+            yield MessageEnd(hit_token_limit=cut)
         elif self._header and may_become_a_header(self._header):
-            yield Skipped(ids=tuple(self._header))
+            yield SkippedHeader(ids=tuple(self._header))
         elif self._header:
-            yield from self._headless(Closed(cut=cut))
+            yield from self._headless(MessageEnd(hit_token_limit=cut))
         self._header = []
 
-    def _feed_text(self, token: int) -> Iterator[Event]:
-        if token in ENDING:
+    def _feed_text(self, token: int) -> Iterator[OutputEvent]:
+        if token in MESSAGE_END_TOKENS:
             self._in_text = False
-            yield Closed(ids=(token,))
+            yield MessageEnd(ids=(token,))
         elif token in (tokens.START, tokens.CHANNEL):
             self._in_text = False
             self._header = [token]
-            yield Closed()
+            yield MessageEnd()
         else:
-            yield Text(data=b"" if tokens.is_special(token) else tokens.TOKEN_BYTES[token], ids=(token,))
+            yield TextBytes(data=b"" if tokens.is_special(token) else tokens.TOKEN_BYTES[token], ids=(token,))
 
-    def _feed_header(self, token: int) -> Iterator[Event]:
+    def _feed_header(self, token: int) -> Iterator[OutputEvent]:
         if token == tokens.MESSAGE:
             ids = (*self._header, token)
             self._header = []
             self._in_text = True
-            yield Opened(header=read_header(ids), ids=ids)
-        elif token in ENDING:
-            yield from self._headless(Closed(ids=(token,)))
+            yield MessageStart(header=read_header(ids), ids=ids)
+        elif token in MESSAGE_END_TOKENS:
+            yield from self._headless(MessageEnd(ids=(token,)))
             self._header = []
         elif token == tokens.START and self._header:
-            yield from self._headless(Closed())
+            yield from self._headless(MessageEnd())
             self._header = [token]
         else:
             self._header.append(token)
 
-    def _headless(self, closed: Closed) -> Iterator[Event]:
+    def _headless(self, closed: MessageEnd) -> Iterator[OutputEvent]:
         """Yield the events of a header without `<|message|>`."""
-        header, text = read_headless(self._header)
+        header, text = split_incomplete_header(self._header)
         if text.strip():
-            yield Opened(header=header, ids=tuple(self._header))
-            yield Text(data=text.encode("utf-8", "replace"), ids=())
+            yield MessageStart(header=header, ids=tuple(self._header))
+            yield TextBytes(data=text.encode("utf-8", "replace"), ids=())
             yield closed
         else:
-            yield Skipped(ids=(*self._header, *closed.ids))
+            yield SkippedHeader(ids=(*self._header, *closed.ids))

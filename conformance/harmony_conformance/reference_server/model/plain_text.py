@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harmony_conformance.reference_server.model.generation import Generation
-from harmony_conformance.reference_server.model.stop_strings_in_messages import begun
+from harmony_conformance.reference_server.model.stop_strings_in_messages import partial_match_length
 from harmony_ref import tokens
 
 
@@ -26,7 +26,7 @@ class TextOptions:
     """Detokenization options; the token that ends a generation is never shown."""
 
     shows_special: bool = False
-    stops: tuple[str, ...] = ()
+    stop_strings: tuple[str, ...] = ()
     shows_stop: bool = False  # the stop string is part of the answer
 
 
@@ -47,17 +47,17 @@ class PlainTextReader:
         for token in self._generation:
             ids.append(token)
             buffer += decoder.decode(self._bytes(token))
-            matches = [(buffer.index(stop), stop) for stop in self._spelling.stops if stop in buffer]
+            matches = [(buffer.index(stop), stop) for stop in self._spelling.stop_strings if stop in buffer]
             if matches:
                 start, self.stopped_by = min(matches)
                 end = start + (len(self.stopped_by) if self._spelling.shows_stop else 0)
                 yield TextPiece(text=buffer[:end], ids=tuple(ids))
                 return
-            certain = len(buffer) - begun(buffer, self._spelling.stops)
+            certain = len(buffer) - partial_match_length(buffer, self._spelling.stop_strings)
             if certain:
                 yield TextPiece(text=buffer[:certain], ids=tuple(ids))
                 buffer, ids = buffer[certain:], []
-        rest = buffer + ("" if self._generation.cut else decoder.decode(b"", final=True))
+        rest = buffer + ("" if self._generation.hit_token_limit else decoder.decode(b"", final=True))
         if rest or ids:
             yield TextPiece(text=rest, ids=tuple(ids))
 
@@ -68,12 +68,12 @@ class PlainTextReader:
         return tokens.decode_bytes([token]) if is_visible else b""
 
 
-def spelled(ids: Sequence[int], *, shows_special: bool) -> str:
+def decode_ids(ids: Sequence[int], *, shows_special: bool) -> str:
     """Decode token ids."""
     return tokens.decode([token for token in ids if shows_special or not tokens.is_special(token)])
 
 
-def marked_up(text: str) -> list[int]:
+def encode_raw_prompt(text: str) -> list[int]:
     """Encode a text, markers as special tokens, as servers tokenize a raw prompt."""
     return tokens.encode_with_special_tokens(text)
 
@@ -82,15 +82,15 @@ _THOUGHT = "<|channel|>analysis<|message|>The user wants a short answer.<|end|><
 _ANSWER = "Hello! How can I help you?"
 
 
-def continuation(prompt: Sequence[int]) -> tuple[int, ...]:
+def unscripted_continuation(prompt: Sequence[int]) -> tuple[int, ...]:
     """Return the unscripted output: it continues a Harmony prompt at its last special token, else plain text."""
     special = [token for token in prompt if tokens.is_special(token)]
     match special[-1] if special else None:
         case tokens.START:
-            return tuple(marked_up(f"{_THOUGHT}<|channel|>final<|message|>{_ANSWER}<|return|>"))
+            return tuple(encode_raw_prompt(f"{_THOUGHT}<|channel|>final<|message|>{_ANSWER}<|return|>"))
         case tokens.CHANNEL:
-            return tuple(marked_up(f"<|message|>{_ANSWER}<|return|>"))
+            return tuple(encode_raw_prompt(f"<|message|>{_ANSWER}<|return|>"))
         case tokens.MESSAGE:
-            return tuple(marked_up(f"{_ANSWER}<|return|>"))
+            return tuple(encode_raw_prompt(f"{_ANSWER}<|return|>"))
         case _:
-            return tuple(marked_up(f" {_ANSWER}<|endoftext|>"))
+            return tuple(encode_raw_prompt(f" {_ANSWER}<|endoftext|>"))

@@ -2,7 +2,7 @@
 
 import re
 
-from harmony_conformance.json_value import Json, JsonObject, items, members, number, text
+from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text
 
 _LITERAL = re.compile(r"\^((?:[^\\^$.|?*+()\[\]{}]|\\[^A-Za-z0-9])*)\$")
 
@@ -28,12 +28,12 @@ def _of_type(schema: JsonObject) -> Json:
     names = items(kind) if isinstance(kind, list) else [kind]
     match names[0] if names else None:
         case "array":
-            return [instance(schema.get("items")) for _ in range(number(schema.get("minItems")) or 0)]
+            return [instance(schema.get("items")) for _ in range(integer(schema.get("minItems")) or 0)]
         case "string":
             plain = _LITERAL.fullmatch(text(schema.get("pattern")))
-            return re.sub(r"\\(.)", r"\1", plain[1]) if plain else "x" * (number(schema.get("minLength")) or 1)
+            return re.sub(r"\\(.)", r"\1", plain[1]) if plain else "x" * (integer(schema.get("minLength")) or 1)
         case "integer" | "number":
-            return number(schema.get("minimum")) or 0
+            return integer(schema.get("minimum")) or 0
         case "boolean":
             return False
         case "null":

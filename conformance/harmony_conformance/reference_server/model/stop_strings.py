@@ -4,21 +4,21 @@ from collections.abc import Iterable, Iterator
 
 from harmony_conformance.reference_server.model.generation import Sampling
 from harmony_conformance.reference_server.model.output_events import OutputDelta, OutputField
-from harmony_conformance.reference_server.model.stop_strings_in_messages import begun
+from harmony_conformance.reference_server.model.stop_strings_in_messages import partial_match_length
 from harmony_ref import tokens
 
 
-class StopStrings:
-    """Truncates the deltas of one answer; `met` is True after a stop string."""
+class StopStringFilter:
+    """Truncates the deltas of one answer; `has_matched` is True after a stop string."""
 
     def __init__(self, sampling: Sampling) -> None:
         self._sampling = sampling
         self._buffer = ""
         self._ids: list[int] = []
         self._bytes = 0
-        self.met = False
+        self.has_matched = False
 
-    def cut(self, deltas: Iterable[OutputDelta]) -> Iterator[OutputDelta]:
+    def truncate(self, deltas: Iterable[OutputDelta]) -> Iterator[OutputDelta]:
         """Yield the deltas up to a stop string in the content; buffer text that can become one."""
         for delta in deltas:
             if delta.field is not OutputField.CONTENT:
@@ -27,14 +27,14 @@ class StopStrings:
                 continue
             self._buffer += delta.text
             self._ids += delta.ids
-            stops = self._sampling.stops
+            stops = self._sampling.stop_strings
             matches = [(start, len(stop)) for stop in stops if (start := self._buffer.find(stop)) >= 0]
             if matches:
-                self.met = True
+                self.has_matched = True
                 start, length = min(matches)
                 yield from self._release(start + length if self._sampling.shows_stops else start)
                 return
-            yield from self._release(len(self._buffer) - begun(self._buffer, stops))
+            yield from self._release(len(self._buffer) - partial_match_length(self._buffer, stops))
         yield from self._release(len(self._buffer))
 
     def _release(self, length: int) -> Iterator[OutputDelta]:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from harmony_conformance.json_value import Json, JsonObject, items, object_in, text
+from harmony_conformance.json_value import Json, JsonObject, items, parse_object, text
 from harmony_conformance.reference_server.defects.stages import ApiFamily
-from harmony_conformance.reference_server.model.output_events import Assembler, OutputField, call_id
-from harmony_conformance.reference_server.model.plain_text import PlainTextReader, spelled
+from harmony_conformance.reference_server.model.output_events import DeltaBuilder, OutputField, call_id
+from harmony_conformance.reference_server.model.plain_text import PlainTextReader, decode_ids
 from harmony_conformance.reference_server.model.stop_strings_in_messages import until_stop
-from harmony_conformance.reference_server.ollama.request import Delivery
+from harmony_conformance.reference_server.ollama.request import DeliveryOptions
 from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun
 from harmony_conformance.reference_server.requests.errors import ApiError
 from harmony_ref import tokens
@@ -24,7 +24,7 @@ _READING = 1_000  # nanoseconds per token
 _WRITING = 1_000  # nanoseconds per token, unless the request sets a delay
 _SECOND = 1_000_000_000  # nanoseconds
 
-Place = Callable[[JsonObject], JsonObject]
+OutputPlacement = Callable[[JsonObject], JsonObject]
 """Puts the output of a line in the members of the endpoint."""
 
 
@@ -44,40 +44,40 @@ class _Line:
 
     output: JsonObject
     ids: tuple[int, ...]
-    ending: JsonObject
+    statistics: JsonObject
 
 
 @dataclass(frozen=True, kw_only=True)
 class OllamaAnswer:
-    """An accepted request and its generation; either `whole` or `stream` can be called, once."""
+    """An accepted request and its generation; either `complete_response` or `stream` can be called, once."""
 
     run: PromptRun
-    delivery: Delivery
+    delivery: DeliveryOptions
     now: Callable[[], float]  # seconds since the epoch
     token_delay: float  # seconds per token
-    place: Place
+    place_output: OutputPlacement
     raw: PlainTextReader | None = None  # None: parse the output as Harmony
-    tells_context: bool = False  # the last line has the token ids of the conversation
+    shows_context: bool = False  # the last line has the token ids of the conversation
 
-    def whole(self) -> JsonObject:
+    def complete_response(self) -> JsonObject:
         """Return all lines merged; raise an ApiError if a defect causes an error."""
         lines = list(self._lines())
         names = dict.fromkeys(name for line in lines for name in line.output)
         output: JsonObject = {name: _merged(line.output.get(name) for line in lines) for name in names}
         ids = tuple(token for line in lines for token in line.ids)
-        body = self._body(_Line(output=output, ids=ids, ending=lines[-1].ending))
+        body = self._body(_Line(output=output, ids=ids, statistics=lines[-1].statistics))
         return self.run.changes.json({**body, **self._prompt_ids()}, ApiFamily.OLLAMA)
 
     def stream(self) -> Iterator[Json]:
         """Return the lines of a stream."""
         return self.run.changes.stream(self._bodies(), ApiFamily.OLLAMA)
 
-    def rendered(self) -> JsonObject:
+    def rendered_prompt_response(self) -> JsonObject:
         """Return the rendered prompt instead of an answer."""
         return {
             "model": self.delivery.model,
             "created_at": instant(self.now()),
-            **({"response": ""} if self.place is in_response else {"message": {"role": "", "content": ""}}),
+            **({"response": ""} if self.place_output is in_response else {"message": {"role": "", "content": ""}}),
             "done": False,
             "_debug_info": {"rendered_template": tokens.decode(self.run.prompt)},
             **self._prompt_ids(),
@@ -99,9 +99,9 @@ class OllamaAnswer:
         body: JsonObject = {
             "model": self.delivery.model,
             "created_at": instant(self.now()),
-            **self.place(line.output),
-            "done": bool(line.ending),
-            **line.ending,
+            **self.place_output(line.output),
+            "done": bool(line.statistics),
+            **line.statistics,
         }
         if self.delivery.logprobs is not None:
             body["logprobs"] = [_logprob(token, self.delivery.logprobs) for token in line.ids]
@@ -112,10 +112,10 @@ class OllamaAnswer:
     def _lines(self) -> Iterator[_Line]:
         sent = 0
         for output in self._texts() if self.raw is None else self._raw_texts(self.raw):
-            ids = tuple(self.run.generation.emitted[sent:])
+            ids = tuple(self.run.generation.emitted_tokens[sent:])
             sent += len(ids)
             is_last = "content" not in output and "thinking" not in output
-            yield _Line(output=output, ids=ids, ending=self._ending() if is_last else {})
+            yield _Line(output=output, ids=ids, statistics=self._ending() if is_last else {})
 
     def _raw_texts(self, raw: PlainTextReader) -> Iterator[JsonObject]:
         for piece in raw.pieces():
@@ -125,10 +125,10 @@ class OllamaAnswer:
 
     def _texts(self) -> Iterator[JsonObject]:
         """Yield the pieces of text, then the calls."""
-        assembler = Assembler(self.run.offer)
+        assembler = DeltaBuilder(self.run.client_capabilities)
         names: list[str] = []
         arguments: list[str] = []
-        for delta in assembler.deltas(until_stop(self.run.events(), self.delivery.stops)):
+        for delta in assembler.deltas(until_stop(self.run.events(), self.delivery.stop_strings)):
             match delta.field:
                 case OutputField.NAME:
                     yield from _invalid_arguments(arguments[-1:])
@@ -140,18 +140,18 @@ class OllamaAnswer:
                     yield {"thinking": delta.text}
                 case OutputField.CONTENT:
                     yield {"content": delta.text}
-        if not self.run.generation.cut:
+        if not self.run.generation.hit_token_limit:
             yield from _invalid_arguments(arguments[-1:])
         yield self._calls(names, arguments)
 
     def _calls(self, names: Sequence[str], arguments: Sequence[str]) -> JsonObject:
-        parsed = [(name, object_in(text)) for name, text in zip(names, arguments, strict=True)]
-        if self.run.generation.cut and arguments and not arguments[-1]:
+        parsed = [(name, parse_object(text)) for name, text in zip(names, arguments, strict=True)]
+        if self.run.generation.hit_token_limit and arguments and not arguments[-1]:
             parsed.pop()
         valid = [(name, value) for name, value in parsed if value is not None]
         calls: list[Json] = [
             {
-                "id": call_id(self.run.seed, index)[: len("call_12345678")],
+                "id": call_id(self.run.id_seed, index)[: len("call_12345678")],
                 "function": {"index": index, "name": name, "arguments": value},
             }
             for index, (name, value) in enumerate(valid)
@@ -159,7 +159,7 @@ class OllamaAnswer:
         return {"tool_calls": calls} if calls else {}
 
     def _ending(self) -> JsonObject:
-        prompt, output = self.run.prompt, self.run.generation.emitted
+        prompt, output = self.run.prompt, self.run.generation.emitted_tokens
         reading = len(prompt) * _READING
         writing = len(output) * (int(self.token_delay * _SECOND) or _WRITING)
         statistics: JsonObject = {
@@ -170,8 +170,8 @@ class OllamaAnswer:
             "eval_count": len(output),
             "eval_duration": writing,
         }
-        context: JsonObject = {"context": [*prompt, *output]} if self.tells_context else {}
-        reason = "length" if self.run.generation.cut else "stop"
+        context: JsonObject = {"context": [*prompt, *output]} if self.shows_context else {}
+        reason = "length" if self.run.generation.hit_token_limit else "stop"
         return {"done_reason": reason, **context, **{name: value for name, value in statistics.items() if value}}
 
 
@@ -188,13 +188,13 @@ def _merged(values: Iterator[Json]) -> Json:
 
 def _invalid_arguments(arguments: Sequence[str]) -> Iterator[JsonObject]:
     """Yield the arguments of complete calls that are not a JSON object, as content."""
-    return ({"content": text} for text in arguments if text and object_in(text) is None)
+    return ({"content": text} for text in arguments if text and parse_object(text) is None)
 
 
 def _logprob(token: int, alternatives: int) -> JsonObject:
     """Return the log probability of a token; the probability of scripted tokens is 1."""
     entry: JsonObject = {
-        "token": spelled([token], shows_special=True),
+        "token": decode_ids([token], shows_special=True),
         "logprob": 0.0,
         "bytes": [*tokens.decode_bytes([token])],
     }

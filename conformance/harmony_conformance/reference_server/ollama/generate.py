@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from harmony_conformance.json_value import Json, JsonObject
-from harmony_conformance.reference_server.ollama.request import bad
+from harmony_conformance.reference_server.ollama.request import bad_request
 from harmony_conformance.reference_server.requests.chat_messages import ChatMessage
-from harmony_conformance.reference_server.requests.conversation import developer
+from harmony_conformance.reference_server.requests.conversation import developer_message
 from harmony_ref import HarmonyError, Message, Role, parse, tokens
 
 _FRAME = (tokens.RETURN, tokens.ENDOFTEXT)
@@ -15,23 +15,25 @@ def prompt_text(body: JsonObject) -> str:
     """Return the prompt; empty if absent; raise an ApiError (400) if it is invalid."""
     for name in ("suffix", "images", "template"):
         if body.get(name):
-            raise bad(f"this model does not take a {name}" if name != "images" else "this model does not take images")
+            raise bad_request(
+                f"this model does not take a {name}" if name != "images" else "this model does not take images"
+            )
     return _text(body, "prompt")
 
 
 def refuse_beside_raw(body: JsonObject) -> None:
     """Reject the members that a raw prompt cannot have."""
     if any(body.get(name) for name in ("system", "template", "context")):
-        raise bad("raw mode does not support template, system, or context")
+        raise bad_request("raw mode does not support template, system, or context")
 
 
-def messages_of(body: JsonObject, prompt: str) -> tuple[ChatMessage, ...]:
+def build_messages(body: JsonObject, prompt: str) -> tuple[ChatMessage, ...]:
     """Return the conversation of a prompt and an optional system message."""
     system, user = _text(body, "system"), ChatMessage(role="user", text=prompt)
     return (ChatMessage(role="system", text=system), user) if system else (user,)
 
 
-def context_of(body: JsonObject) -> tuple[int, ...]:
+def read_context(body: JsonObject) -> tuple[int, ...]:
     """Return the token ids that an earlier answer returned as `context`; raise an ApiError (400) if it is invalid."""
     value = body.get("context")
     if value is None:
@@ -39,7 +41,7 @@ def context_of(body: JsonObject) -> tuple[int, ...]:
     values = value if isinstance(value, list) else [None]
     ids = tuple(token for token in values if isinstance(token, int) and not isinstance(token, bool))
     if len(ids) != len(values) or not all(tokens.is_known(token) for token in ids):
-        raise bad("context: expected token ids of the vocabulary")
+        raise bad_request("context: expected token ids of the vocabulary")
     return ids
 
 
@@ -58,11 +60,11 @@ def continued_messages(context: Sequence[int], body: JsonObject, prompt: str) ->
 
 def new_turn(body: JsonObject, prompt: str) -> tuple[Message, ...]:
     """Return the messages that follow the context."""
-    return (*developer(_text(body, "system") or None, ()), Message(author=Role.USER, content=prompt))
+    return (*developer_message(_text(body, "system") or None, ()), Message(author=Role.USER, content=prompt))
 
 
 def _text(body: JsonObject, name: str) -> str:
     value: Json = body.get(name)
     if value is not None and not isinstance(value, str):
-        raise bad(f"{name}: expected a string")
+        raise bad_request(f"{name}: expected a string")
     return value or ""

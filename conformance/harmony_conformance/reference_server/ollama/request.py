@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from harmony_conformance.json_value import Json, JsonObject, dumps, items, members
-from harmony_conformance.reference_server.pipeline.prompt_run import id_of
+from harmony_conformance.reference_server.pipeline.prompt_run import derive_id
 from harmony_conformance.reference_server.requests import fields
 from harmony_conformance.reference_server.requests.chat_messages import ChatMessage, PastCall
 from harmony_conformance.reference_server.requests.chat_request import ChatRequest
@@ -18,57 +18,57 @@ _MOST_LOGPROBS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Delivery:
+class DeliveryOptions:
     """Delivery options; `logprobs` is the number of alternatives per token, None for no log probabilities."""
 
     model: str
-    streamed: bool
+    is_streamed: bool
     shows_token_ids: bool
     logprobs: int | None
     renders_only: bool
-    stops: tuple[str, ...]
+    stop_strings: tuple[str, ...]
     unloads: bool  # `keep_alive` is 0
 
 
-def bad(message: str) -> ApiError:
+def bad_request(message: str) -> ApiError:
     """Return an error with status 400; Ollama's errors have only a message."""
     return ApiError(message)
 
 
-def read_delivery(body: JsonObject) -> Delivery:
+def read_delivery(body: JsonObject) -> DeliveryOptions:
     """Parse the members that every request has; raise an ApiError (4xx) if one is invalid."""
     _options(body.get("options"))
-    return Delivery(
+    return DeliveryOptions(
         model=_model(body.get("model")),
-        streamed=fields.switch(body, "stream", otherwise=True),
-        shows_token_ids=fields.switch(body, "return_token_ids"),
+        is_streamed=fields.read_boolean(body, "stream", otherwise=True),
+        shows_token_ids=fields.read_boolean(body, "return_token_ids"),
         logprobs=_logprobs(body),
-        renders_only=fields.switch(body, "_debug_render_only"),
-        stops=_stops(members(body.get("options")).get("stop")),
+        renders_only=fields.read_boolean(body, "_debug_render_only"),
+        stop_strings=_stops(members(body.get("options")).get("stop")),
         unloads=body.get("keep_alive") in (0, "0", "0s"),
     )
 
 
-def asked_of(body: JsonObject, messages: tuple[ChatMessage, ...]) -> ChatRequest:
+def read_chat_request(body: JsonObject, messages: tuple[ChatMessage, ...]) -> ChatRequest:
     """Return the generation options of a request, with these messages; raise an ApiError (4xx) if one is invalid."""
     form, schema = _form(body.get("format"))
     limit = members(body.get("options")).get("num_predict")  # None, zero and negative values mean no limit
     return ChatRequest(
         messages=messages,
         tools=_tools(body.get("tools")),
-        choice=ToolChoice.AUTO,
-        demanded=None,
+        tool_choice=ToolChoice.AUTO,
+        required_tool=None,
         calls_in_parallel=True,
         effort=_effort(body.get("think")),
         form=form,
         schema=schema,
         schema_name="answer",
         limit=limit if isinstance(limit, int) and limit > 0 else None,
-        streamed=fields.switch(body, "stream", otherwise=True),
+        is_streamed=fields.read_boolean(body, "stream", otherwise=True),
         usage_in_stream=False,
-        shows_token_ids=fields.switch(body, "return_token_ids"),
+        shows_token_ids=fields.read_boolean(body, "return_token_ids"),
         script=fields.script(body),
-        goes_on=fields.goes_on(body),
+        continues_after_script=fields.continues_after_script(body),
         token_delay=fields.token_delay(body),
         event_tokens=1,
         ends_at_stop=True,
@@ -78,7 +78,7 @@ def asked_of(body: JsonObject, messages: tuple[ChatMessage, ...]) -> ChatRequest
 def read_messages(value: Json) -> tuple[ChatMessage, ...]:
     """Return the messages of a chat, tool results with their tool; raise an ApiError (400) if one is invalid."""
     if value is not None and not isinstance(value, list):
-        raise bad("messages: expected a list")
+        raise bad_request("messages: expected a list")
     calls: list[PastCall] = []
     messages: list[ChatMessage] = []
     for position, entry in enumerate(items(value)):
@@ -89,9 +89,9 @@ def read_messages(value: Json) -> tuple[ChatMessage, ...]:
 
 def _message(entry: Json, where: str, past_calls: list[PastCall]) -> ChatMessage:
     if not isinstance(entry, dict):
-        raise bad(f"{where}: expected an object")
+        raise bad_request(f"{where}: expected an object")
     if entry.get("images"):
-        raise bad("this model does not take images")
+        raise bad_request("this model does not take images")
     text = _string(entry, "content", where) or ""
     role = (_string(entry, "role", where) or "").lower()
     match role:
@@ -104,7 +104,7 @@ def _message(entry: Json, where: str, past_calls: list[PastCall]) -> ChatMessage
         case "tool":
             return ChatMessage(role=role, text=text, tool=_tool_name(entry, where, past_calls))
         case _:
-            raise bad(f"invalid role {role!r}: expected one of system, user, assistant, tool")
+            raise bad_request(f"invalid role {role!r}: expected one of system, user, assistant, tool")
 
 
 def _call(entry: Json, where: str) -> PastCall:
@@ -112,10 +112,10 @@ def _call(entry: Json, where: str) -> PastCall:
     name = members(function).get("name")
     arguments = members(function).get("arguments")
     if not isinstance(name, str) or not isinstance(arguments, dict):
-        raise bad(f"{where}.function: expected a name, and arguments as an object")
+        raise bad_request(f"{where}.function: expected a name, and arguments as an object")
     identity = members(entry).get("id")
     return PastCall(
-        id=identity if isinstance(identity, str) and identity else id_of("", where),
+        id=identity if isinstance(identity, str) and identity else derive_id("", where),
         name=name,
         arguments=dumps(arguments),
     )
@@ -128,20 +128,20 @@ def _tool_name(entry: JsonObject, where: str, past_calls: list[PastCall]) -> str
     name = name or next((past.name for past in past_calls if call and past.id == call), None)
     name = name or (past_calls[-1].name if past_calls else None)
     if name is None:
-        raise bad(f"{where}: expected a tool_name, since no earlier message calls a tool")
+        raise bad_request(f"{where}: expected a tool_name, since no earlier message calls a tool")
     return name
 
 
 def _string(entry: JsonObject, name: str, where: str) -> str | None:
     value = entry.get(name)
     if value is not None and not isinstance(value, str):
-        raise bad(f"{where}.{name}: expected a string")
+        raise bad_request(f"{where}.{name}: expected a string")
     return value
 
 
 def _model(value: Json) -> str:
     if not isinstance(value, str) or not value:
-        raise bad("model is required")
+        raise bad_request("model is required")
     if value.removesuffix(":latest") != MODEL:
         raise ApiError(f"model '{value}' not found", status=HTTPStatus.NOT_FOUND)
     return value
@@ -155,7 +155,7 @@ def _effort(value: Json) -> Effort:
         return Effort.LOW
     if isinstance(value, str) and value in _EFFORTS:
         return _EFFORTS[value]
-    raise bad(f'invalid think value: {dumps(value)} (must be "high", "medium", "low", "max", true, or false)')
+    raise bad_request(f'invalid think value: {dumps(value)} (must be "high", "medium", "low", "max", true, or false)')
 
 
 def _form(value: Json) -> tuple[AnswerForm, Json]:
@@ -168,12 +168,12 @@ def _form(value: Json) -> tuple[AnswerForm, Json]:
             fields.refuse_bad_schema(value, "format")
             return AnswerForm.JSON_SCHEMA, value
         case _:
-            raise bad(f'invalid format: {dumps(value)}; expected "json" or a valid JSON Schema object')
+            raise bad_request(f'invalid format: {dumps(value)}; expected "json" or a valid JSON Schema object')
 
 
 def _tools(value: Json) -> tuple[Tool, ...]:
     if value is not None and not isinstance(value, list):
-        raise bad("tools: expected a list")
+        raise bad_request("tools: expected a list")
     tools = tuple(
         fields.function_tool(members(entry).get("function"), f"tools[{position}].function")
         for position, entry in enumerate(items(value))
@@ -185,26 +185,26 @@ def _tools(value: Json) -> tuple[Tool, ...]:
 def _options(value: Json) -> None:
     """Reject options of a wrong type; a scripted model ignores valid ones."""
     if value is not None and not isinstance(value, dict):
-        raise bad("options: expected an object")
+        raise bad_request("options: expected an object")
     for name, option in members(value).items():
         if option is None:
             continue
         if name in _WHOLE and (isinstance(option, bool) or not isinstance(option, int)):
-            raise bad(f'option "{name}" must be of type integer')
+            raise bad_request(f'option "{name}" must be of type integer')
         if name in _NUMBERS and (isinstance(option, bool) or not isinstance(option, int | float)):
-            raise bad(f'option "{name}" must be of type float32')
+            raise bad_request(f'option "{name}" must be of type float32')
 
 
 def _stops(value: Json) -> tuple[str, ...]:
     values = [value] if isinstance(value, str) else items(value)
     texts = tuple(entry for entry in values if isinstance(entry, str))
     if len(texts) != len(values):
-        raise bad('option "stop" must be of an array of strings')
+        raise bad_request('option "stop" must be of an array of strings')
     return texts
 
 
 def _logprobs(body: JsonObject) -> int | None:
     most = body.get("top_logprobs")
     if most is not None and (isinstance(most, bool) or not isinstance(most, int) or not 0 <= most <= _MOST_LOGPROBS):
-        raise bad(f"top_logprobs must be between 0 and {_MOST_LOGPROBS}")
-    return (most or 0) if fields.switch(body, "logprobs") else None
+        raise bad_request(f"top_logprobs must be between 0 and {_MOST_LOGPROBS}")
+    return (most or 0) if fields.read_boolean(body, "logprobs") else None

@@ -12,7 +12,12 @@ from harmony_conformance.reference_server.defects.stages import ApiFamily
 from harmony_conformance.reference_server.ollama.accept import chat_answer, generate_answer
 from harmony_conformance.reference_server.ollama.answer import OllamaAnswer, in_message, in_response, instant
 from harmony_conformance.reference_server.ollama.request import read_delivery
-from harmony_conformance.reference_server.pipeline.http import Host, body_of, json_response, stream_response
+from harmony_conformance.reference_server.pipeline.http import (
+    ServerState,
+    json_response,
+    read_json_body,
+    stream_response,
+)
 from harmony_conformance.reference_server.requests.errors import ApiError, Reply
 from harmony_conformance.reference_server.requests.fields import MODEL
 
@@ -47,7 +52,7 @@ def error_body(problem: ApiError) -> JsonObject:
 class Ollama:
     """Endpoints of Ollama's API."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: ServerState) -> None:
         self._host = host
 
     def routes(self) -> list[Route]:
@@ -81,7 +86,7 @@ class Ollama:
 
     async def show(self, request: Request) -> Response:
         """POST /api/show."""
-        body = await body_of(request)
+        body = await read_json_body(request)
         read_delivery({"model": body.get("model", body.get("name"))})
         description: JsonObject = {
             "modelfile": f"FROM {MODEL}\n",
@@ -107,7 +112,7 @@ class Ollama:
         return self._loading(body, in_response({})) if answer is None else await self._answered(request, answer)
 
     async def _body(self, request: Request) -> JsonObject:
-        return self._host.changes.request(await body_of(request), api=ApiFamily.OLLAMA)
+        return self._host.changes.request(await read_json_body(request), api=ApiFamily.OLLAMA)
 
     def _loading(self, body: JsonObject, output: JsonObject) -> Response:
         """Answer a request without a prompt, which loads or unloads the model."""
@@ -118,11 +123,11 @@ class Ollama:
 
     async def _answered(self, request: Request, answer: OllamaAnswer) -> Response:
         if answer.delivery.renders_only:
-            return json_response(HTTPStatus.OK, answer.rendered())
+            return json_response(HTTPStatus.OK, answer.rendered_prompt_response())
         generations = [answer.run.generation]
-        if answer.delivery.streamed:
+        if answer.delivery.is_streamed:
             lines = (f"{line if isinstance(line, str) else dumps(line)}\n" for line in answer.stream())
             return stream_response(lines, generations, answer.token_delay, self._host.load, _NDJSON)
-        body = answer.whole()
+        body = answer.complete_response()
         await self._host.wait(request, generations, answer.token_delay)
         return self._host.reply(Reply(status=HTTPStatus.OK, body=body), ApiFamily.OLLAMA)

@@ -25,7 +25,7 @@ _POLLING_SECONDS = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class Host:
+class ServerState:
     """State that all APIs of one server share."""
 
     changes: Changes
@@ -48,7 +48,7 @@ class Host:
                 remaining -= _POLLING_SECONDS
 
 
-async def body_of(request: Request) -> JsonObject:
+async def read_json_body(request: Request) -> JsonObject:
     """Return the JSON object in the request body; raise an ApiError if it is too large or not a JSON object."""
     too_large = ApiError(
         f"The request is larger than {LARGEST_BODY} bytes.",
@@ -91,11 +91,11 @@ def stream_response(
     pieces: Iterator[str], generations: Sequence[Generation], delay: float, load: Load, media_type: str = EVENT_STREAM
 ) -> Response:
     """Return a stream that sends each piece when its tokens are generated; `delay` is the seconds per token."""
-    paced = load.streamed(lambda: _paced(pieces, generations, delay))
+    paced = load.serve_stream(lambda: _paced(pieces, generations, delay))
     return StreamingResponse(paced, media_type=media_type, headers={"cache-control": "no-cache"})
 
 
-def server_sent(data: Iterator[Json]) -> Iterator[str]:
+def format_events(data: Iterator[Json]) -> Iterator[str]:
     """Format server-sent events without a name; a string such as `[DONE]` is sent as it is, other values as JSON."""
     return (f"data: {value if isinstance(value, str) else dumps(value)}\n\n" for value in data)
 
@@ -110,4 +110,4 @@ async def _paced(pieces: Iterator[str], generations: Sequence[Generation], delay
 
 
 def _token_count(generations: Sequence[Generation]) -> int:
-    return sum(len(generation.emitted) for generation in generations)
+    return sum(len(generation.emitted_tokens) for generation in generations)

@@ -25,7 +25,7 @@ class Load:
         finally:
             self.running -= 1
 
-    async def streamed(self, pieces: Callable[[], AsyncIterator[bytes]]) -> AsyncIterator[bytes]:
+    async def serve_stream(self, pieces: Callable[[], AsyncIterator[bytes]]) -> AsyncIterator[bytes]:
         """Yield the stream that `pieces` starts or continues; it ends with the connection, unless a defect is active."""
         has_ended = False
         try:
@@ -38,7 +38,7 @@ class Load:
                 self._on_disconnect(pieces)
 
     def _on_disconnect(self, pieces: Callable[[], AsyncIterator[bytes]]) -> None:
-        behaviour = self._changes.departure()
+        behaviour = self._changes.disconnect_behaviour()
         self.is_down = self.is_down or not behaviour.survives
         if not behaviour.stops:
             task = asyncio.get_running_loop().create_task(self._exhaust(pieces))

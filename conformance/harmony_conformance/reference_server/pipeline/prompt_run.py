@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from harmony_conformance.json_value import JsonObject, canonical
+from harmony_conformance.json_value import JsonObject, canonical_json
 from harmony_conformance.reference_server.defects.stages import Changes
 from harmony_conformance.reference_server.model.generation import Generation
 from harmony_conformance.reference_server.model.output_events import ClientCapabilities, until_first_call
-from harmony_conformance.reference_server.model.output_parser import Event, read
+from harmony_conformance.reference_server.model.output_parser import OutputEvent, parse_output
 from harmony_conformance.reference_server.requests.errors import wrong_value
 from harmony_ref import HarmonyError, Message, render_conversation_for_completion
 
@@ -18,38 +18,40 @@ _DELIVERY = frozenset({"stream", "stream_options", "return_token_ids", "harmony_
 
 @dataclass(frozen=True, kw_only=True)
 class PromptRun:
-    """One generation; `opening` is the end of the prompt that the answer continues, including the header."""
+    """One generation; `answer_prefix` is the end of the prompt that the answer continues, including the header."""
 
-    seed: str  # source of the ids of its calls
+    id_seed: str  # source of the ids of its calls
     prompt: tuple[int, ...]
-    opening: tuple[int, ...] = ()
+    answer_prefix: tuple[int, ...] = ()
     generation: Generation
-    offer: ClientCapabilities
+    client_capabilities: ClientCapabilities
     calls_in_parallel: bool = True
     changes: Changes
 
-    def again(self) -> "PromptRun":
+    def fresh_copy(self) -> "PromptRun":
         """Return a copy with a new generation, for another answer to the same request."""
-        return replace(self, generation=self.generation.again())
+        return replace(self, generation=self.generation.fresh_copy())
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Iterator[OutputEvent]:
         """Return the events of the output; the iterator can be used once."""
-        events = read(self.generation, self.opening)
-        return self.changes.events(events if self.calls_in_parallel else until_first_call(events, self.offer))
+        events = parse_output(self.generation, self.answer_prefix)
+        return self.changes.events(
+            events if self.calls_in_parallel else until_first_call(events, self.client_capabilities)
+        )
 
 
-def seed_of(body: JsonObject) -> str:
+def request_hash(body: JsonObject) -> str:
     """Return a hash that is equal for requests that differ only in delivery."""
     content = {name: value for name, value in body.items() if name not in _DELIVERY}
-    return sha256(canonical(content).encode("utf-8", "replace")).hexdigest()
+    return sha256(canonical_json(content).encode("utf-8", "replace")).hexdigest()
 
 
-def id_of(prefix: str, *parts: "str | int") -> str:
+def derive_id(prefix: str, *parts: "str | int") -> str:
     """Return an id derived from `parts`, so that two runs give equal ids."""
     return prefix + sha256("/".join(map(str, parts)).encode()).hexdigest()[:32]
 
 
-def prompt_of(messages: tuple[Message, ...], changes: Changes) -> tuple[int, ...]:
+def render_prompt(messages: tuple[Message, ...], changes: Changes) -> tuple[int, ...]:
     """Return the prompt without the reasoning of finished turns; raise an ApiError if Harmony cannot represent it."""
     try:
         ids = render_conversation_for_completion(changes.conversation(messages), auto_drop_analysis=False)

@@ -20,8 +20,8 @@ class ChatRequest(RequestOptions):
     """Validated request; `event_tokens` is the number of tokens per stream event."""
 
     messages: tuple[ChatMessage, ...]
-    choices: int = 1  # `n`
-    stops: tuple[str, ...] = ()
+    choice_count: int = 1  # `n`
+    stop_strings: tuple[str, ...] = ()
     seed: Json = None
     logprobs: bool = False
     top_logprobs: int = 0
@@ -29,45 +29,45 @@ class ChatRequest(RequestOptions):
     event_tokens: int
     ends_at_stop: bool  # an end-of-turn token ends the generation
     built_in: tuple[ToolNamespaceConfig, ...] = ()
-    allowed: frozenset[str] | None = None  # None: any function may be called
+    allowed_functions: frozenset[str] | None = None  # None: any function may be called
 
 
 def read_request(body: JsonObject) -> ChatRequest:
     """Parse a JSON body; raise an ApiError (4xx) that names an invalid parameter."""
-    fields.named_model(body)
+    fields.validate_model(body)
     fields.refuse_unsupported(body, _NEUTRAL)
     fields.refuse_bad_sampling(body)
     tools = _tools(body.get("tools"))
     allowed = _allowed(body.get("tool_choice"), tools)
     choice, demanded = _tool_choice(body.get("tool_choice"), tools) if allowed is None else allowed[:2]
-    streamed = fields.switch(body, "stream")
+    streamed = fields.read_boolean(body, "stream")
     form, schema, schema_name = _answer_form(body.get("response_format"))
     return ChatRequest(
         messages=read_messages(body.get("messages")),
         tools=tools,
-        choice=choice,
-        demanded=demanded,
-        calls_in_parallel=fields.switch(body, "parallel_tool_calls", otherwise=True),
+        tool_choice=choice,
+        required_tool=demanded,
+        calls_in_parallel=fields.read_boolean(body, "parallel_tool_calls", otherwise=True),
         effort=fields.effort(body.get("reasoning_effort"), "reasoning_effort"),
         form=form,
         schema=schema,
         schema_name=schema_name,
         limit=fields.limit(body, "max_tokens", "max_completion_tokens"),
-        choices=fields.whole_number(body, "n", 1, _MOST_CHOICES) or 1,
-        stops=fields.stop_strings(body.get("stop")),
+        choice_count=fields.whole_number(body, "n", 1, _MOST_CHOICES) or 1,
+        stop_strings=fields.stop_strings(body.get("stop")),
         seed=body.get("seed"),
-        logprobs=fields.switch(body, "logprobs"),
+        logprobs=fields.read_boolean(body, "logprobs"),
         top_logprobs=_top_logprobs(body),
-        streamed=streamed,
+        is_streamed=streamed,
         usage_in_stream=fields.usage_in_stream(body.get("stream_options"), streamed=streamed),
-        shows_token_ids=fields.switch(body, "return_token_ids"),
+        shows_token_ids=fields.read_boolean(body, "return_token_ids"),
         script=fields.script(body),
-        goes_on=fields.goes_on(body),
+        continues_after_script=fields.continues_after_script(body),
         token_delay=fields.token_delay(body),
         event_tokens=fields.event_tokens(body),
-        ends_at_stop=not fields.switch(body, "ignore_eos"),
+        ends_at_stop=not fields.read_boolean(body, "ignore_eos"),
         built_in=_built_in(body.get("chat_template_kwargs")),
-        allowed=None if allowed is None else allowed[2],
+        allowed_functions=None if allowed is None else allowed[2],
     )
 
 

@@ -33,7 +33,7 @@ def conversation(request: ChatRequest, *, date: str) -> tuple[Message, ...]:
     system = reduce(SystemContent.with_tools, request.built_in, system_content(request.effort, date))
     return (
         Message(author=Role.SYSTEM, content=system),
-        *developer(_instructions(leading), request.offered, formats(request)),
+        *developer_message(_instructions(leading), request.declared_tools, response_formats(request)),
         *(part for message in request.messages[len(leading) :] for part in _parts(message)),
     )
 
@@ -58,14 +58,14 @@ def _instructions(messages: Iterable[ChatMessage]) -> str | None:
     return "\n\n".join(texts) if texts else None
 
 
-def formats(request: RequestOptions) -> tuple[ResponseFormat, ...]:
+def response_formats(request: RequestOptions) -> tuple[ResponseFormat, ...]:
     """Return the response formats that a request declares."""
     if request.form is not AnswerForm.JSON_SCHEMA:
         return ()
     return (ResponseFormat(name=request.schema_name, schema=request.schema),)
 
 
-def developer(
+def developer_message(
     instructions: str | None, tools: Sequence[Tool], declared: Sequence[ResponseFormat] = ()
 ) -> Iterator[Message]:
     """Yield the developer message, unless it would be empty."""
@@ -83,30 +83,30 @@ def _parts(message: ChatMessage) -> Iterator[Message]:
         case "user":
             yield Message(author=Role.USER, content=message.text or "")
         case "tool":
-            yield result(message.tool or "", message.text or "")
+            yield result_message(message.tool or "", message.text or "")
         case "assistant":
             yield from _assistant_turn(message)
         case _:
-            yield from developer(_instructions([message]), ())
+            yield from developer_message(_instructions([message]), ())
 
 
 def _assistant_turn(message: ChatMessage) -> Iterator[Message]:
     if message.reasoning:
-        yield said("analysis", message.reasoning)
+        yield assistant_message("analysis", message.reasoning)
     if message.text and message.calls:
-        yield said("commentary", message.text)
+        yield assistant_message("commentary", message.text)
     for call in message.calls:
-        yield called(call.name, call.arguments)
+        yield call_message(call.name, call.arguments)
     if not message.calls and (message.text or (message.text == "" and not message.reasoning)):
-        yield said("final", message.text)
+        yield assistant_message("final", message.text)
 
 
-def said(channel: str, text: str) -> Message:
+def assistant_message(channel: str, text: str) -> Message:
     """Return a message of the assistant on a channel."""
     return Message(author=Role.ASSISTANT, channel=channel, content=text)
 
 
-def called(name: str, arguments: str) -> Message:
+def call_message(name: str, arguments: str) -> Message:
     """Return a call of a function."""
     return Message(
         author=Role.ASSISTANT,
@@ -117,7 +117,7 @@ def called(name: str, arguments: str) -> Message:
     )
 
 
-def result(name: str, text: str) -> Message:
+def result_message(name: str, text: str) -> Message:
     """Return the result of a function."""
     return Message(
         author=Author(role=Role.TOOL, name=f"functions.{name}"), recipient=ASSISTANT, channel="commentary", content=text

@@ -64,32 +64,32 @@ class RequestOptions:
     """Generation options common to all APIs."""
 
     tools: tuple[Tool, ...]
-    choice: ToolChoice
-    demanded: Tool | None  # must be called: `tool_choice` names it or requires any
+    tool_choice: ToolChoice
+    required_tool: Tool | None  # must be called: `tool_choice` names it or requires any
     calls_in_parallel: bool  # an answer may have several calls
     effort: Effort
     form: AnswerForm
     schema: Json  # JSON schema of the final answer if `form` is `json_schema`
     schema_name: str
     limit: int | None  # maximum number of tokens to generate
-    streamed: bool
+    is_streamed: bool
     shows_token_ids: bool
     script: tuple[int, ...] | None  # None: unscripted output
-    goes_on: bool  # the model continues unscripted after the script
+    continues_after_script: bool  # the model continues unscripted after the script
     token_delay: float  # seconds per token
 
     @property
-    def calls_allowed(self) -> bool:
+    def can_call_tools(self) -> bool:
         """True if the model may call tools."""
-        return self.choice is not ToolChoice.NONE
+        return self.tool_choice is not ToolChoice.NONE
 
     @property
-    def offered(self) -> tuple[Tool, ...]:
+    def declared_tools(self) -> tuple[Tool, ...]:
         """Tools that the prompt declares."""
-        return self.tools if self.calls_allowed else ()
+        return self.tools if self.can_call_tools else ()
 
 
-def named_model(body: JsonObject) -> None:
+def validate_model(body: JsonObject) -> None:
     """Reject a request without the name of the served model."""
     model = body.get("model")
     if not isinstance(model, str) or not model:
@@ -137,7 +137,7 @@ def refuse_unsupported(body: JsonObject, neutral: "dict[str, tuple[Json, ...]]")
             raise unsupported(name, "this server only accepts the default.")
 
 
-def switch(body: JsonObject, name: str, *, otherwise: bool = False) -> bool:
+def read_boolean(body: JsonObject, name: str, *, otherwise: bool = False) -> bool:
     """Return the boolean member `name`, or `otherwise` if it is absent."""
     value = body.get(name)
     if value is None:
@@ -285,7 +285,7 @@ def script(body: JsonObject) -> tuple[int, ...] | None:
     raise wrong_value("harmony_script", "expected a text or a list of token ids of the vocabulary.")
 
 
-def goes_on(body: JsonObject) -> bool:
+def continues_after_script(body: JsonObject) -> bool:
     """Return True if `harmony_script_then` is "model": the model continues unscripted after the script."""
     value = body.get("harmony_script_then")
     if value not in (None, "model") or (value is not None and body.get("harmony_script") is None):

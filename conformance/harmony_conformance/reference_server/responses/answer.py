@@ -15,8 +15,14 @@ from harmony_conformance.reference_server.model.output_events import (
     tokens_in,
 )
 from harmony_conformance.reference_server.model.output_header import OutputHeader
-from harmony_conformance.reference_server.model.output_parser import Closed, Event, Opened, Skipped, Text
-from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun, id_of
+from harmony_conformance.reference_server.model.output_parser import (
+    MessageEnd,
+    MessageStart,
+    OutputEvent,
+    SkippedHeader,
+    TextBytes,
+)
+from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun, derive_id
 from harmony_conformance.reference_server.requests.errors import ApiError
 from harmony_conformance.reference_server.requests.fields import MODEL
 from harmony_conformance.reference_server.responses.builtin_tools import NAMESPACES, PYTHON, namespace_of
@@ -32,14 +38,14 @@ from harmony_conformance.reference_server.responses.output_items import (
     PythonOutput,
     ReasoningOutput,
 )
-from harmony_conformance.reference_server.responses.request import ResponsesRequest, Thoughts
+from harmony_conformance.reference_server.responses.request import ReasoningMember, ResponsesRequest
 
 FAILED = "failed"
 
 
 @dataclass(kw_only=True)
 class ResponsesAnswer:
-    """An accepted request and its generation; either `whole` or `stream` can be called, once."""
+    """An accepted request and its generation; either `complete_response` or `stream` can be called, once."""
 
     id: str
     created: int
@@ -53,7 +59,7 @@ class ResponsesAnswer:
     _is_reasoning: bool = False
     _is_announced: bool = False
 
-    def whole(self) -> JsonObject:
+    def complete_response(self) -> JsonObject:
         """Return the complete response; raise an ApiError if a defect causes an error."""
         for _ in self._items():
             pass
@@ -63,8 +69,8 @@ class ResponsesAnswer:
         """Yield the numbered events; the last one has the complete response or the error."""
         sent = 0
         for number, event in enumerate(self._events()):
-            ids: list[Json] = [*self.run.generation.emitted[sent:]]
-            sent = len(self.run.generation.emitted)
+            ids: list[Json] = [*self.run.generation.emitted_tokens[sent:]]
+            sent = len(self.run.generation.emitted_tokens)
             numbered: JsonObject = {"type": event["type"], "sequence_number": number, **event}
             yield {**numbered, "token_ids": ids} if ids and self.request.shows_token_ids else numbered
 
@@ -87,21 +93,21 @@ class ResponsesAnswer:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         for event in self.run.events():
             match event:
-                case Opened():
+                case MessageStart():
                     decoder.reset()
                     self._ids.clear()
                     yield from self._begin(event)
-                case Text():
+                case TextBytes():
                     self._ids += event.ids if event.data else ()
                     yield from self._write(decoder.decode(event.data))
                     self._reasoning_tokens += tokens_in(event) if self._is_reasoning else 0
-                case Closed():
-                    yield from self._write("" if event.cut else decoder.decode(b"", final=True))
+                case MessageEnd():
+                    yield from self._write("" if event.hit_token_limit else decoder.decode(b"", final=True))
                     yield from self._end(event)
-                case Skipped():
+                case SkippedHeader():
                     pass
 
-    def _begin(self, event: Opened) -> Iterator[JsonObject]:
+    def _begin(self, event: MessageStart) -> Iterator[JsonObject]:
         self._open = self._item(event.header)
         self._is_reasoning = isinstance(self._open, ReasoningOutput)
         self._is_announced = not self._is_reasoning
@@ -115,14 +121,14 @@ class ResponsesAnswer:
         if not self._is_announced:
             self._is_announced = True
             yield from self._open.begin()
-        if isinstance(self._open, MessageOutput) and self.request.likely is not None:
+        if isinstance(self._open, MessageOutput) and self.request.top_logprobs is not None:
             delta = OutputDelta(field=OutputField.CONTENT, text=text, ids=tuple(self._ids))
-            self._open.take(logprobs(delta, self.request.likely))
+            self._open.set_logprobs(logprobs(delta, self.request.top_logprobs))
         self._ids.clear()
         yield from self._open.write(text)
 
-    def _end(self, event: Event) -> Iterator[JsonObject]:
-        status = INCOMPLETE if isinstance(event, Closed) and event.cut else COMPLETED
+    def _end(self, event: OutputEvent) -> Iterator[JsonObject]:
+        status = INCOMPLETE if isinstance(event, MessageEnd) and event.hit_token_limit else COMPLETED
         if self._open is not None and self._is_announced:
             self.output.append(self._open.value(status))
             yield from self._open.end(status)
@@ -131,30 +137,32 @@ class ResponsesAnswer:
 
     def _item(self, header: OutputHeader) -> OutputItem:
         recipient = header.recipient or ""
-        built_in = self.request.built_in if self.request.calls_allowed else ()
+        built_in = self.request.built_in if self.request.can_call_tools else ()
         if header.role == "assistant" and namespace_of(recipient) in {NAMESPACES[tool].name for tool in built_in}:
             if recipient == PYTHON:
                 return PythonOutput(self._position("ci_"))
             return BrowsingOutput(self._position("ws_"), recipient=recipient)
-        target = destination(header, self.run.offer)
+        target = destination(header, self.run.client_capabilities)
         if target.field is OutputField.ARGUMENTS:
             self._calls += 1
-            call = call_id(self.run.seed, self._calls - 1)
+            call = call_id(self.run.id_seed, self._calls - 1)
             return FunctionCallOutput(self._position("fc_"), name=target.function, call_id=call)
         if target.field is OutputField.REASONING:
-            in_summary = self.request.thoughts is Thoughts.SUMMARY
-            return ReasoningOutput(self._position("rs_"), in_summary=in_summary, is_sealed=self.request.seals_thoughts)
+            in_summary = self.request.reasoning_member is ReasoningMember.SUMMARY
+            return ReasoningOutput(
+                self._position("rs_"), in_summary=in_summary, is_sealed=self.request.encrypts_reasoning
+            )
         phase = "commentary" if header.channel == "commentary" else "final_answer"
         return MessageOutput(self._position("msg_"), phase=phase)
 
     def _position(self, prefix: str) -> ItemPosition:
         index = len(self.output)
-        return ItemPosition(id=id_of(prefix, self.id, index), index=index)
+        return ItemPosition(id=derive_id(prefix, self.id, index), index=index)
 
     def _last(self) -> JsonObject:
         """Return the response after the last token."""
-        response = self._response(INCOMPLETE if self.run.generation.cut else COMPLETED)
-        ids: JsonObject = {"token_ids": [*self.run.generation.emitted]} if self.request.shows_token_ids else {}
+        response = self._response(INCOMPLETE if self.run.generation.hit_token_limit else COMPLETED)
+        ids: JsonObject = {"token_ids": [*self.run.generation.emitted_tokens]} if self.request.shows_token_ids else {}
         return {**response, "output": [*self.output], "usage": self._usage(), **ids}
 
     def _response(self, status: str) -> JsonObject:
@@ -170,13 +178,13 @@ class ResponsesAnswer:
             "incomplete_details": details,
             "model": MODEL,
             "output": [],
-            **self.request.echoed,
+            **self.request.echoed_members,
             "usage": None,
             **ids,
         }
 
     def _usage(self) -> JsonObject:
-        generated = len(self.run.generation.emitted)
+        generated = len(self.run.generation.emitted_tokens)
         return {
             "input_tokens": len(self.run.prompt),
             "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},

@@ -10,11 +10,11 @@ from itertools import takewhile
 
 from harmony_conformance.reference_server.requests.conversation import (
     ASSISTANT,
-    called,
-    developer,
-    formats,
-    result,
-    said,
+    assistant_message,
+    call_message,
+    developer_message,
+    response_formats,
+    result_message,
     system_content,
 )
 from harmony_conformance.reference_server.responses.builtin_tools import NAMESPACES, namespace_of
@@ -36,11 +36,11 @@ def conversation(request: ResponsesRequest, *, date: str) -> tuple[Message, ...]
     """Return all messages of a request; `date` is the current date in the system message."""
     leading = [item.text for item in takewhile(_is_instruction, request.items) if isinstance(item, MessageItem)]
     texts = [text for text in (request.instructions or "", *leading) if text]
-    built_in = [NAMESPACES[tool] for tool in request.built_in] if request.calls_allowed else []
+    built_in = [NAMESPACES[tool] for tool in request.built_in] if request.can_call_tools else []
     system = reduce(SystemContent.with_tools, built_in, system_content(request.effort, date))
     return (
         Message(author=Role.SYSTEM, content=system),
-        *developer("\n\n".join(texts) if texts else None, request.offered, formats(request)),
+        *developer_message("\n\n".join(texts) if texts else None, request.declared_tools, response_formats(request)),
         *_messages(request.items[len(leading) :]),
     )
 
@@ -54,19 +54,19 @@ def _messages(entries: Sequence[Item]) -> Iterator[Message]:
         match item:
             case ReasoningItem():
                 if item.text:
-                    yield said("analysis", item.text)
+                    yield assistant_message("analysis", item.text)
             case CallItem():
-                yield called(item.name, item.arguments)
+                yield call_message(item.name, item.arguments)
             case ResultItem():
-                yield result(item.tool, item.text)
+                yield result_message(item.tool, item.text)
             case BuiltInItem():
                 yield from _built_in(item)
             case MessageItem(role="user"):
                 yield Message(author=Role.USER, content=item.text)
             case MessageItem(role="assistant"):
-                yield said(_channel(item, entries[index + 1 :]), item.text)
+                yield assistant_message(_channel(item, entries[index + 1 :]), item.text)
             case MessageItem():
-                yield from developer(item.text or None, ())
+                yield from developer_message(item.text or None, ())
 
 
 def _channel(item: MessageItem, following: Sequence[Item]) -> str:

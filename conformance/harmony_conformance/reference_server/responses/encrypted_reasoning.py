@@ -9,13 +9,13 @@ import binascii
 _MARK = "harmony-conformance:"
 
 
-def sealed(text: str) -> str:
+def seal(text: str) -> str:
     """Encode reasoning as an opaque string."""
     return _MARK + base64.urlsafe_b64encode(text.encode("utf-8", "replace")).decode()
 
 
-def unsealed(content: str) -> str | None:
-    """Decode the result of `sealed`; return None for any other string."""
+def unseal(content: str) -> str | None:
+    """Decode the result of `seal`; return None for any other string."""
     if not content.startswith(_MARK):
         return None
     try:

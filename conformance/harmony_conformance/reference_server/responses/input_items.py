@@ -12,7 +12,7 @@ from harmony_conformance.json_value import Json, JsonObject, items, members, tex
 from harmony_conformance.reference_server.requests.errors import ApiError, wrong_value
 from harmony_conformance.reference_server.requests.fields import string, text_part
 from harmony_conformance.reference_server.responses.builtin_tools import PYTHON, RECIPIENTS, browsing_arguments
-from harmony_conformance.reference_server.responses.encrypted_reasoning import unsealed
+from harmony_conformance.reference_server.responses.encrypted_reasoning import unseal
 
 _TEXT_PARTS = {
     "assistant": {"output_text": "text", "refusal": "refusal"},
@@ -67,7 +67,7 @@ class BuiltInItem:
 Item: TypeAlias = MessageItem | ReasoningItem | CallItem | ResultItem | BuiltInItem
 
 
-def listed(value: Json) -> list[Json]:
+def to_item_list(value: Json) -> list[Json]:
     """Return the input as a list of items; a string becomes one user message; raise an ApiError for another type."""
     match value:
         case str():
@@ -141,7 +141,7 @@ def _reasoning(entry: JsonObject, where: str) -> str:
         return _text(entry["content"], f"{where}.content", {"reasoning_text": "text"})
     sealed = entry.get("encrypted_content")
     if isinstance(sealed, str) and sealed:
-        reasoning = unsealed(sealed)
+        reasoning = unseal(sealed)
         if reasoning is None:
             raise ApiError(
                 f"Invalid value for '{where}.encrypted_content': expected a value from this server.",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from harmony_conformance.json_value import Json, JsonObject, items, members
 from harmony_conformance.reference_server.responses.builtin_tools import browsing_action
-from harmony_conformance.reference_server.responses.encrypted_reasoning import sealed
+from harmony_conformance.reference_server.responses.encrypted_reasoning import seal
 
 COMPLETED = "completed"
 INCOMPLETE = "incomplete"
@@ -91,7 +91,7 @@ class ReasoningOutput(OutputItem):
         """Return the item; `encrypted_content` only if the client requested it."""
         part: list[Json] = [self._part()]
         texts: JsonObject = {"summary": part, "content": []} if self._in_summary else {"summary": [], "content": part}
-        encrypted: JsonObject = {"encrypted_content": sealed(self._text)} if self._is_sealed else {}
+        encrypted: JsonObject = {"encrypted_content": seal(self._text)} if self._is_sealed else {}
         return {"id": self._position.id, "type": "reasoning", "status": status, **texts, **encrypted}
 
     def _initial(self) -> JsonObject:
@@ -120,7 +120,7 @@ class MessageOutput(OutputItem):
         self._logprobs: list[Json] = []
         self._new: list[Json] = []
 
-    def take(self, entries: list[Json]) -> None:
+    def set_logprobs(self, entries: list[Json]) -> None:
         """Set the log probabilities of the next piece of text."""
         self._new = entries
 

@@ -24,7 +24,7 @@ _MOST_LIKELY = 20
 _SUMMARIES = (None, "auto", "concise", "detailed")
 
 
-class Thoughts(StrEnum):
+class ReasoningMember(StrEnum):
     """Member of a reasoning item that has its text."""
 
     CONTENT = "content"
@@ -39,18 +39,18 @@ class ResponsesRequest(RequestOptions):
     entries: tuple[Json, ...]  # the input as JSON
     instructions: str | None
     built_in: tuple[str, ...]  # types of the built-in tools
-    thoughts: Thoughts
-    seals_thoughts: bool  # return `encrypted_content`
-    likely: int | None  # number of most likely tokens per log probability; None: no log probabilities
-    stored: bool
-    allowed: frozenset[str] | None  # None: any function may be called
+    reasoning_member: ReasoningMember
+    encrypts_reasoning: bool  # return `encrypted_content`
+    top_logprobs: int | None  # number of most likely tokens per log probability; None: no log probabilities
+    is_stored: bool
+    allowed_functions: frozenset[str] | None  # None: any function may be called
     ends_at_stop: bool  # an end-of-turn token ends the generation
-    echoed: JsonObject  # members of the request that every response repeats
+    echoed_members: JsonObject  # members of the request that every response repeats
 
 
 def read_request(body: JsonObject, entries: Sequence[Json]) -> ResponsesRequest:
     """Parse a JSON body with the whole input in `entries`; raise an ApiError (4xx) that names an invalid parameter."""
-    fields.named_model(body)
+    fields.validate_model(body)
     fields.refuse_unsupported(body, _NEUTRAL)
     fields.refuse_bad_sampling(body)
     tools, built_in = _tools(body.get("tools"))
@@ -64,26 +64,26 @@ def read_request(body: JsonObject, entries: Sequence[Json]) -> ResponsesRequest:
         instructions=_instructions(body.get("instructions")),
         tools=tools,
         built_in=built_in,
-        choice=choice,
-        demanded=demanded,
-        calls_in_parallel=fields.switch(body, "parallel_tool_calls", otherwise=True),
+        tool_choice=choice,
+        required_tool=demanded,
+        calls_in_parallel=fields.read_boolean(body, "parallel_tool_calls", otherwise=True),
         effort=fields.effort(reasoning.get("effort"), "reasoning.effort"),
         form=form,
         schema=schema,
         schema_name=name,
-        thoughts=_thoughts(reasoning),
-        seals_thoughts=_SEALED in included,
-        likely=likely if _LOGPROBS in included else None,
+        reasoning_member=_thoughts(reasoning),
+        encrypts_reasoning=_SEALED in included,
+        top_logprobs=likely if _LOGPROBS in included else None,
         limit=fields.limit(body, "max_output_tokens"),
-        streamed=fields.switch(body, "stream"),
-        stored=fields.switch(body, "store", otherwise=True),
-        allowed=_allowed_names(body.get("tool_choice")),
-        ends_at_stop=not fields.switch(body, "ignore_eos"),
-        shows_token_ids=fields.switch(body, "return_token_ids"),
+        is_streamed=fields.read_boolean(body, "stream"),
+        is_stored=fields.read_boolean(body, "store", otherwise=True),
+        allowed_functions=_allowed_names(body.get("tool_choice")),
+        ends_at_stop=not fields.read_boolean(body, "ignore_eos"),
+        shows_token_ids=fields.read_boolean(body, "return_token_ids"),
         script=fields.script(body),
-        goes_on=fields.goes_on(body),
+        continues_after_script=fields.continues_after_script(body),
         token_delay=fields.token_delay(body),
-        echoed=_echoed(body),
+        echoed_members=_echoed(body),
     )
 
 
@@ -169,11 +169,11 @@ def _answer_form(value: Json) -> tuple[AnswerForm, Json, str]:
     return AnswerForm.JSON_SCHEMA, schema, name
 
 
-def _thoughts(reasoning: JsonObject) -> Thoughts:
+def _thoughts(reasoning: JsonObject) -> ReasoningMember:
     summary = reasoning.get("summary")
     if summary not in _SUMMARIES:
         raise wrong_value("reasoning.summary", f"expected one of 'auto', 'concise', 'detailed', got {summary!r}.")
-    return Thoughts.CONTENT if summary is None else Thoughts.SUMMARY
+    return ReasoningMember.CONTENT if summary is None else ReasoningMember.SUMMARY
 
 
 def _included(value: Json) -> list[Json]:

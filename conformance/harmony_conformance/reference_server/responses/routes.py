@@ -9,22 +9,33 @@ from starlette.routing import Route
 
 from harmony_conformance.json_value import Json, JsonObject, dumps, members, text
 from harmony_conformance.reference_server.defects.stages import ApiFamily
-from harmony_conformance.reference_server.model.generation import STOPPING, Generation, Sampling, script_of, unchanged
+from harmony_conformance.reference_server.model.generation import (
+    STOP_TOKENS,
+    Generation,
+    Sampling,
+    keep_output,
+    output_tokens,
+)
 from harmony_conformance.reference_server.model.output_events import ClientCapabilities
-from harmony_conformance.reference_server.pipeline.http import Host, body_of, json_response, stream_response
-from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun, id_of, prompt_of, seed_of
+from harmony_conformance.reference_server.pipeline.http import (
+    ServerState,
+    json_response,
+    read_json_body,
+    stream_response,
+)
+from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun, derive_id, render_prompt, request_hash
 from harmony_conformance.reference_server.requests.errors import Reply
 from harmony_conformance.reference_server.responses.answer import FAILED, ResponsesAnswer
 from harmony_conformance.reference_server.responses.conversation import conversation
-from harmony_conformance.reference_server.responses.input_items import listed
+from harmony_conformance.reference_server.responses.input_items import to_item_list
 from harmony_conformance.reference_server.responses.request import ResponsesRequest, read_request
-from harmony_conformance.reference_server.responses.store import Store, Stored, input_items
+from harmony_conformance.reference_server.responses.store import Store, StoredResponse, input_items
 
 
 class Responses:
     """Endpoints of the Responses API and the stored responses."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: ServerState) -> None:
         self._host = host
         self._store = Store()
 
@@ -39,29 +50,29 @@ class Responses:
 
     async def create(self, request: Request) -> Response:
         """POST /v1/responses."""
-        answer = self._accept(self._host.changes.request(await body_of(request), api=ApiFamily.RESPONSES))
+        answer = self._accept(self._host.changes.request(await read_json_body(request), api=ApiFamily.RESPONSES))
         generations, delay = [answer.run.generation], answer.request.token_delay
-        if answer.request.streamed:
+        if answer.request.is_streamed:
             events = self._host.changes.stream(self._stored_events(answer), ApiFamily.RESPONSES)
             return stream_response(_named_events(events), generations, delay, self._host.load)
-        body = answer.whole()
+        body = answer.complete_response()
         self._store_response(answer.request, body)
         await self._host.wait(request, generations, delay)
         return self._host.reply(Reply(status=HTTPStatus.OK, body=body), ApiFamily.RESPONSES)
 
     async def retrieve(self, request: Request) -> Response:
         """GET /v1/responses/{id}."""
-        return json_response(HTTPStatus.OK, self._store.found(request.path_params["id"]).response)
+        return json_response(HTTPStatus.OK, self._store.get(request.path_params["id"]).response)
 
     async def delete(self, request: Request) -> Response:
         """DELETE /v1/responses/{id}."""
         response = request.path_params["id"]
-        self._store.forget(response)
+        self._store.remove(response)
         return json_response(HTTPStatus.OK, {"id": response, "object": "response", "deleted": True})
 
     async def input_items(self, request: Request) -> Response:
         """GET /v1/responses/{id}/input_items."""
-        entries = input_items(self._store.found(request.path_params["id"]))
+        entries = input_items(self._store.get(request.path_params["id"]))
         ends: JsonObject = {
             "first_id": members(entries[0]).get("id"),
             "last_id": members(entries[-1]).get("id"),
@@ -70,26 +81,27 @@ class Responses:
         return json_response(HTTPStatus.OK, {"object": "list", "data": entries, **ends})
 
     def _accept(self, body: JsonObject) -> ResponsesAnswer:
-        previous = self._store.before(body.get("previous_response_id"))
-        request = read_request(body, (*previous, *self._store.resolved(listed(body.get("input")))))
+        previous = self._store.previous_items(body.get("previous_response_id"))
+        request = read_request(body, (*previous, *self._store.resolve_references(to_item_list(body.get("input")))))
         changes = self._host.changes
         offer = ClientCapabilities(
-            names=frozenset(tool.name for tool in request.tools),
-            takes_calls=bool(request.offered),
-            allowed=request.allowed,
+            declared_functions=frozenset(tool.name for tool in request.tools),
+            accepts_calls=bool(request.declared_tools),
+            allowed_functions=request.allowed_functions,
         )
-        stopping = STOPPING if request.ends_at_stop else frozenset[int]()
+        stopping = STOP_TOKENS if request.ends_at_stop else frozenset[int]()
         run = PromptRun(
-            seed=seed_of(body),
-            prompt=prompt_of(conversation(request, date=self._host.date), changes),
+            id_seed=request_hash(body),
+            prompt=render_prompt(conversation(request, date=self._host.date), changes),
             generation=Generation(
-                script_of(request, unchanged), changes.sampling(Sampling(stopping=stopping, limit=request.limit))
+                output_tokens(request, keep_output),
+                changes.sampling(Sampling(stop_tokens=stopping, limit=request.limit)),
             ),
-            offer=changes.offer(offer),
+            client_capabilities=changes.client_capabilities(offer),
             calls_in_parallel=request.calls_in_parallel,
             changes=changes,
         )
-        identity = id_of("resp_", run.seed, next(self._host.serials))
+        identity = derive_id("resp_", run.id_seed, next(self._host.serials))
         return ResponsesAnswer(id=identity, created=int(self._host.now()), request=request, run=run)
 
     def _stored_events(self, answer: ResponsesAnswer) -> Iterator[Json]:
@@ -101,8 +113,8 @@ class Responses:
             yield event
 
     def _store_response(self, request: ResponsesRequest, response: JsonObject) -> None:
-        if request.stored:
-            self._store.keep(Stored(response=response, entries=request.entries))
+        if request.is_stored:
+            self._store.add(StoredResponse(response=response, entries=request.entries))
 
 
 def _named_events(events: Iterator[Json]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from harmony_conformance.json_value import Json, JsonObject, items, members, text
-from harmony_conformance.reference_server.pipeline.prompt_run import id_of
+from harmony_conformance.reference_server.pipeline.prompt_run import derive_id
 from harmony_conformance.reference_server.requests.errors import ApiError
 
 _MOST = 4096
@@ -14,7 +14,7 @@ _MOST = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stored:
+class StoredResponse:
     """A response and its input, including that of earlier responses."""
 
     response: JsonObject
@@ -25,26 +25,26 @@ class Store:
     """Responses by id."""
 
     def __init__(self) -> None:
-        self._stored: OrderedDict[str, Stored] = OrderedDict()
+        self._stored: OrderedDict[str, StoredResponse] = OrderedDict()
 
-    def keep(self, stored: Stored) -> None:
+    def add(self, stored: StoredResponse) -> None:
         """Store a response."""
         self._stored[text(stored.response.get("id"))] = stored
         while len(self._stored) > _MOST:
             self._stored.popitem(last=False)
 
-    def found(self, response: str) -> Stored:
+    def get(self, response: str) -> StoredResponse:
         """Return the response with this id; raise an ApiError (404) for an unknown id."""
         if response not in self._stored:
             raise ApiError(f"Response with id '{response}' not found.", status=HTTPStatus.NOT_FOUND, code="not_found")
         return self._stored[response]
 
-    def forget(self, response: str) -> None:
+    def remove(self, response: str) -> None:
         """Remove a response; raise an ApiError (404) for an unknown id."""
-        self.found(response)
+        self.get(response)
         del self._stored[response]
 
-    def before(self, previous: Json) -> tuple[Json, ...]:
+    def previous_items(self, previous: Json) -> tuple[Json, ...]:
         """Return the items up to the end of the previous response, if any; raise an ApiError if it is not stored."""
         if previous is None:
             return ()
@@ -57,7 +57,7 @@ class Store:
         stored = self._stored[previous]
         return (*stored.entries, *items(stored.response.get("output")))
 
-    def resolved(self, entries: Sequence[Json]) -> tuple[Json, ...]:
+    def resolve_references(self, entries: Sequence[Json]) -> tuple[Json, ...]:
         """Replace each item reference by its item; raise an ApiError if it is not stored."""
         return tuple(
             self._item(text(members(entry).get("id"))) if members(entry).get("type") == "item_reference" else entry
@@ -72,11 +72,11 @@ class Store:
         raise ApiError(f"Item with id '{item}' not found.", param="input", code="item_not_found")
 
 
-def input_items(stored: Stored) -> list[Json]:
+def input_items(stored: StoredResponse) -> list[Json]:
     """Return the input as the API lists it: the last item first, each with an id."""
     response = text(stored.response.get("id"))
     entries: list[Json] = [
-        {"id": id_of("item_", response, index), "type": "message", **members(entry)}
+        {"id": derive_id("item_", response, index), "type": "message", **members(entry)}
         for index, entry in enumerate(stored.entries)
     ]
     return entries[::-1]

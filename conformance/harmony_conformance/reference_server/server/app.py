@@ -16,17 +16,17 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from harmony_conformance.json_value import JsonObject
-from harmony_conformance.reference_server.chat.completion import accept
+from harmony_conformance.reference_server.chat.completion import accept_request
 from harmony_conformance.reference_server.completions.routes import Completions
-from harmony_conformance.reference_server.defects import defects_named
-from harmony_conformance.reference_server.defects.stages import CROWD, ApiFamily, Changes
+from harmony_conformance.reference_server.defects import find_defects
+from harmony_conformance.reference_server.defects.stages import OVERLOAD_REQUESTS, ApiFamily, Changes
 from harmony_conformance.reference_server.ollama.routes import Ollama
 from harmony_conformance.reference_server.ollama.routes import error_body as ollama_error
 from harmony_conformance.reference_server.pipeline.http import (
-    Host,
-    body_of,
+    ServerState,
+    format_events,
     json_response,
-    server_sent,
+    read_json_body,
     stream_response,
 )
 from harmony_conformance.reference_server.pipeline.load import Load
@@ -59,8 +59,8 @@ def create_app(*, defects: Iterable[str] = (), date: str = DATE, now: Callable[[
     Raises:
         LookupError: unknown defect id; the message lists the known ones.
     """
-    changes = Changes(defects_named(defects))
-    host = Host(changes=changes, date=date, now=now, serials=count(1), load=Load(changes))
+    changes = Changes(find_defects(defects))
+    host = ServerState(changes=changes, date=date, now=now, serials=count(1), load=Load(changes))
     server = _Server(host)
     return Starlette(
         routes=[
@@ -98,33 +98,33 @@ class _ServerHeader:
 class _Server:
     """Endpoints, and the last request body for the defects that mix requests."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: ServerState) -> None:
         self._host = host
         self._changes = host.changes
-        self._last: JsonObject | None = None
+        self._last_body: JsonObject | None = None
 
     async def chat(self, request: Request) -> Response:
         """POST /v1/chat/completions."""
-        body = await body_of(request)
-        if self._changes.brings_down(body):
+        body = await read_json_body(request)
+        if self._changes.is_crash_request(body):
             self._host.load.is_down = True
         if self._host.load.is_down:
             raise server_failure("The engine is dead.")
         serial = next(self._host.serials)
         neighbour = None
         if self._changes.crosses_requests:
-            neighbour, self._last = self._last if self._host.load.running >= CROWD else None, body
-        completion = accept(
-            self._changes.request(self._changes.crowded(body, self._host.load.running), neighbour),
+            neighbour, self._last_body = self._last_body if self._host.load.running >= OVERLOAD_REQUESTS else None, body
+        completion = accept_request(
+            self._changes.request(self._changes.overload_request(body, self._host.load.running), neighbour),
             serial=serial,
             created=int(self._host.now()),
             date=self._host.date,
             changes=self._changes.for_body(body),
         )
         generations, delay = completion.generations, completion.request.token_delay
-        if completion.request.streamed:
-            return stream_response(server_sent(completion.stream()), generations, delay, self._host.load)
-        answer = completion.whole()
+        if completion.request.is_streamed:
+            return stream_response(format_events(completion.stream()), generations, delay, self._host.load)
+        answer = completion.complete_response()
         await self._host.wait(request, generations, delay)
         return self._host.reply(Reply(status=HTTPStatus.OK, body=answer), ApiFamily.CHAT)
 

@@ -47,7 +47,7 @@ def running(*, defects: Iterable[str] = (), date: str = DATE) -> Generator[str]:
 
 
 @contextmanager
-def running_beside(*, defects: Iterable[str] = ()) -> Generator[str]:
+def running_in_process(*, defects: Iterable[str] = ()) -> Generator[str]:
     """Run the server in a child process, so that client and server each have a core, and yield its base URL.
 
     Forking is immediate, but only possible before there are threads or an event loop. Otherwise the start takes about

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Changes
-from harmony_conformance.reference_server.model.generation import STOPPING, Generation, Sampling
+from harmony_conformance.reference_server.model.generation import STOP_TOKENS, Generation, Sampling
 from harmony_conformance.reference_server.model.output_events import DONE
-from harmony_conformance.reference_server.model.plain_text import PlainTextReader, continuation
+from harmony_conformance.reference_server.model.plain_text import PlainTextReader, unscripted_continuation
 from harmony_conformance.reference_server.sglang.request import SglangGenerateRequest
 from harmony_ref import tokens
 
@@ -16,7 +16,7 @@ _CERTAIN = 0.0  # logarithm of 1, the probability of scripted tokens
 
 @dataclass(frozen=True, kw_only=True)
 class SglangGeneration:
-    """An accepted request and its continuation; either `whole` or `stream` can be called, once."""
+    """An accepted request and its continuation; either `complete_response` or `stream` can be called, once."""
 
     id: str
     request: SglangGenerateRequest
@@ -25,7 +25,7 @@ class SglangGeneration:
     text: PlainTextReader
     changes: Changes
 
-    def whole(self) -> JsonObject:
+    def complete_response(self) -> JsonObject:
         """Return the complete response body."""
         text = "".join(piece.text for piece in self.text.pieces())
         return self.changes.json(self._body(text, self._ending()), ApiFamily.SGLANG)
@@ -44,7 +44,7 @@ class SglangGeneration:
         yield DONE
 
     def _body(self, text: str, ending: "JsonObject | None") -> JsonObject:
-        emitted = self.generation.emitted
+        emitted = self.generation.emitted_tokens
         logprobs: list[Json] = [[_CERTAIN, token, None] for token in emitted]
         return {
             "text": text,
@@ -65,26 +65,26 @@ class SglangGeneration:
 
     def _ending(self) -> JsonObject:
         """Return the `finish_reason`, with the token or string that ended the generation."""
-        emitted = self.generation.emitted
+        emitted = self.generation.emitted_tokens
         if self.text.stopped_by is not None:
             return {"type": "stop", "matched": self.text.stopped_by}
-        if self.generation.cut or not emitted:
+        if self.generation.hit_token_limit or not emitted:
             return {"type": "length", "length": len(emitted)}
         return {"type": "stop", "matched": emitted[-1]}
 
 
-def generated(request: SglangGenerateRequest, ident: str, changes: Changes) -> SglangGeneration:
+def prepare_generation(request: SglangGenerateRequest, ident: str, changes: Changes) -> SglangGeneration:
     """Prepare the generation for a request."""
     prompt = changes.prompt(request.prompt)
-    stopping = frozenset[int]() if request.ignores_stops else STOPPING
-    sampling = changes.sampling(Sampling(limit=request.limit, stopping=stopping))
-    script = (request.script if request.script is not None else continuation(prompt)) or (tokens.ENDOFTEXT,)
+    stopping = frozenset[int]() if request.ignores_stops else STOP_TOKENS
+    sampling = changes.sampling(Sampling(limit=request.limit, stop_tokens=stopping))
+    script = (request.script if request.script is not None else unscripted_continuation(prompt)) or (tokens.ENDOFTEXT,)
     generation = Generation(script if request.limit else (), sampling)
     return SglangGeneration(
         id=ident,
         request=request,
         prompt=prompt,
         generation=generation,
-        text=PlainTextReader(generation, request.spelling, sampling.stopping),
+        text=PlainTextReader(generation, request.text_options, sampling.stop_tokens),
         changes=changes,
     )

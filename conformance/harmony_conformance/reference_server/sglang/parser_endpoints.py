@@ -13,7 +13,7 @@ _FUNCTIONS = "functions."
 _BEGINNING = re.compile(r"(?=<\|start\|>)")
 
 
-def separated(text: str) -> JsonObject:
+def split_reasoning(text: str) -> JsonObject:
     """Separate a completion into reasoning and the rest."""
     thoughts, rest = "", ""
     for message, source in _messages(text):
@@ -26,7 +26,7 @@ def separated(text: str) -> JsonObject:
     return {"reasoning_text": thoughts, "text": rest}
 
 
-def called(text: str, names: Collection[str]) -> JsonObject:
+def parse_calls(text: str, names: Collection[str]) -> JsonObject:
     """Separate calls of functions with these names from the visible text; return a text without calls unchanged."""
     calls: list[Json] = []
     visible: list[str] = []

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from harmony_conformance.json_value import Json, JsonObject, dumps, items, members
-from harmony_conformance.reference_server.model.plain_text import TextOptions, marked_up
+from harmony_conformance.reference_server.model.plain_text import TextOptions, encode_raw_prompt
 from harmony_conformance.reference_server.requests import fields
 from harmony_conformance.reference_server.requests.errors import ApiError
 from harmony_ref import tokens
@@ -22,7 +22,7 @@ _SAMPLING = frozenset(
 """Accepted sampling parameters; some have no effect."""
 
 
-def refused(message: str) -> ApiError:
+def generate_error(message: str) -> ApiError:
     """Return an error of /generate."""
     return ApiError(message, code=GENERATE)
 
@@ -34,8 +34,8 @@ class SglangGenerateRequest:
     prompt: tuple[int, ...]  # token ids of `text`, or `input_ids`
     limit: int
     ignores_stops: bool  # no token ends the generation
-    spelling: TextOptions
-    streamed: bool
+    text_options: TextOptions
+    is_streamed: bool
     shows_prompt: bool
     shows_logprobs: bool
     script: tuple[int, ...] | None
@@ -47,21 +47,21 @@ def read_request(body: JsonObject) -> SglangGenerateRequest:
     sampling = members(body.get("sampling_params"))
     unknown = next((name for name in sampling if name not in _SAMPLING), None)
     if unknown is not None:
-        raise refused(f"unknown field `{unknown}`, expected one of {', '.join(sorted(_SAMPLING))}")
+        raise generate_error(f"unknown field `{unknown}`, expected one of {', '.join(sorted(_SAMPLING))}")
     stop = sampling.get("stop")
     stops = [stop] if isinstance(stop, str) else items(stop)
     return SglangGenerateRequest(
         prompt=_prompt(body),
         limit=_limit(sampling.get("max_new_tokens")),
-        ignores_stops=fields.switch(sampling, "ignore_eos"),
-        spelling=TextOptions(
-            shows_special=not fields.switch(sampling, "skip_special_tokens", otherwise=True),
-            stops=tuple(entry for entry in stops if isinstance(entry, str) and entry),
-            shows_stop=fields.switch(sampling, "no_stop_trim"),
+        ignores_stops=fields.read_boolean(sampling, "ignore_eos"),
+        text_options=TextOptions(
+            shows_special=not fields.read_boolean(sampling, "skip_special_tokens", otherwise=True),
+            stop_strings=tuple(entry for entry in stops if isinstance(entry, str) and entry),
+            shows_stop=fields.read_boolean(sampling, "no_stop_trim"),
         ),
-        streamed=fields.switch(body, "stream"),
-        shows_prompt=fields.switch(body, "return_prompt_token_ids"),
-        shows_logprobs=fields.switch(body, "return_logprob"),
+        is_streamed=fields.read_boolean(body, "stream"),
+        shows_prompt=fields.read_boolean(body, "return_prompt_token_ids"),
+        shows_logprobs=fields.read_boolean(body, "return_logprob"),
         script=fields.script(body),
         token_delay=fields.token_delay(body),
     )
@@ -70,12 +70,12 @@ def read_request(body: JsonObject) -> SglangGenerateRequest:
 def _prompt(body: JsonObject) -> tuple[int, ...]:
     text, values = body.get("text"), body.get("input_ids")
     if (text is None) == (values is None):
-        raise refused("Either text, input_ids or input_embeds should be provided.")
+        raise generate_error("Either text, input_ids or input_embeds should be provided.")
     if isinstance(text, str):
-        return tuple(marked_up(text))
+        return tuple(encode_raw_prompt(text))
     ids = tuple(one for one in values if isinstance(one, int)) if isinstance(values, list) else ()
     if not ids or not isinstance(values, list) or len(ids) != len(values) or not all(map(tokens.is_known, ids)):
-        raise refused("Expected one text or the token ids of one: this server accepts one prompt per request.")
+        raise generate_error("Expected one text or the token ids of one: this server accepts one prompt per request.")
     return ids
 
 
@@ -83,5 +83,5 @@ def _limit(value: Json) -> int:
     if value is None:
         return _DEFAULT_LIMIT
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise refused(f"max_new_tokens must be at least 0, got {dumps(value)}.")
+        raise generate_error(f"max_new_tokens must be at least 0, got {dumps(value)}.")
     return value

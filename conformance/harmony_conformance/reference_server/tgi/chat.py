@@ -8,20 +8,20 @@ from dataclasses import dataclass
 
 from harmony_conformance.json_value import Json, JsonObject, items, members
 from harmony_conformance.reference_server.defects.stages import ApiFamily
-from harmony_conformance.reference_server.model.generation import Generation, Sampling, script_of, unchanged
+from harmony_conformance.reference_server.model.generation import Generation, Sampling, keep_output, output_tokens
 from harmony_conformance.reference_server.model.output_events import (
     DONE,
-    Assembler,
     ClientCapabilities,
+    DeltaBuilder,
     OutputDelta,
     OutputField,
     call_id,
     message,
 )
-from harmony_conformance.reference_server.model.output_parser import Event
+from harmony_conformance.reference_server.model.output_parser import OutputEvent
 from harmony_conformance.reference_server.model.stop_strings_in_messages import until_stop
-from harmony_conformance.reference_server.pipeline.http import Host
-from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun, prompt_of, seed_of
+from harmony_conformance.reference_server.pipeline.http import ServerState
+from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun, render_prompt, request_hash
 from harmony_conformance.reference_server.requests.chat_request import ChatRequest, read_request
 from harmony_conformance.reference_server.requests.conversation import conversation
 from harmony_conformance.reference_server.requests.errors import ApiError
@@ -35,21 +35,23 @@ _IGNORED = ("model", "n", "stop", "logit_bias", "logprobs", "top_logprobs", "res
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chat:
-    """An accepted chat and its generation; either `whole` or `stream` can be called, once."""
+class TgiChat:
+    """An accepted chat and its generation; either `complete_response` or `stream` can be called, once."""
 
     request: ChatRequest
     run: PromptRun
-    stops: tuple[str, ...]
+    stop_strings: tuple[str, ...]
     created: int
 
-    def whole(self) -> JsonObject:
+    def complete_response(self) -> JsonObject:
         """Return the complete response body."""
-        built = _as_tgi(message(Assembler(self.run.offer).deltas(self._events()), seed=self.run.seed))
+        built = _as_tgi(
+            message(DeltaBuilder(self.run.client_capabilities).deltas(self._events()), seed=self.run.id_seed)
+        )
         choice: JsonObject = {"index": 0, "message": built, "logprobs": None, "finish_reason": self._finish()}
         body: JsonObject = {**self._envelope("chat.completion"), "choices": [choice], "usage": self._usage()}
         if self.request.shows_token_ids:
-            choice["token_ids"] = [*self.run.generation.emitted]
+            choice["token_ids"] = [*self.run.generation.emitted_tokens]
             body["prompt_token_ids"] = [*self.run.prompt]
         return self.run.changes.json(body, ApiFamily.TGI)
 
@@ -67,9 +69,9 @@ class Chat:
 
     def _chunks(self) -> Iterator[JsonObject]:
         sent = 0
-        for delta in Assembler(self.run.offer).deltas(self._events()):
+        for delta in DeltaBuilder(self.run.client_capabilities).deltas(self._events()):
             yield self._with_ids(self._chunk(self._delta(delta)), sent)
-            sent = len(self.run.generation.emitted)
+            sent = len(self.run.generation.emitted_tokens)
         yield self._with_ids(self._chunk({"content": ""}, finish=self._finish()), sent)
         if self.request.usage_in_stream:
             yield {**self._envelope("chat.completion.chunk"), "choices": [], "usage": self._usage()}
@@ -79,7 +81,7 @@ class Chat:
         if not self.request.shows_token_ids:
             return chunk
         prompt: JsonObject = {} if sent else {"prompt_token_ids": [*self.run.prompt]}
-        ids: list[Json] = [*self.run.generation.emitted[sent:]]
+        ids: list[Json] = [*self.run.generation.emitted_tokens[sent:]]
         choices: list[Json] = [{**members(choice), "token_ids": ids} for choice in items(chunk["choices"])]
         return {**chunk, **prompt, "choices": choices}
 
@@ -93,38 +95,42 @@ class Chat:
             return {delta.field.value: delta.text}
         is_name = delta.field is OutputField.NAME
         function: JsonObject = {"name": delta.text if is_name else None, "arguments": "" if is_name else delta.text}
-        call: JsonObject = {"index": delta.call, "id": call_id(self.run.seed, delta.call), "type": "function"}
+        call: JsonObject = {"index": delta.call, "id": call_id(self.run.id_seed, delta.call), "type": "function"}
         return {"tool_calls": [{**call, "function": function}]}
 
-    def _events(self) -> Iterator[Event]:
-        return until_stop(self.run.events(), self.stops)
+    def _events(self) -> Iterator[OutputEvent]:
+        return until_stop(self.run.events(), self.stop_strings)
 
     def _finish(self) -> str:
-        emitted = self.run.generation.emitted
-        if self.run.generation.cut:
+        emitted = self.run.generation.emitted_tokens
+        if self.run.generation.hit_token_limit:
             return "length"
         return "stop" if self.run.generation.is_over or not emitted else "stop_sequence"
 
     def _usage(self) -> JsonObject:
-        prompt, output = len(self.run.prompt), len(self.run.generation.emitted)
+        prompt, output = len(self.run.prompt), len(self.run.generation.emitted_tokens)
         return {"prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output}
 
     def _envelope(self, kind: str) -> JsonObject:
         return {"object": kind, "id": "", "created": self.created, "model": MODEL, "system_fingerprint": FINGERPRINT}
 
 
-def accept(body: JsonObject, host: Host) -> Chat:
+def accept_request(body: JsonObject, host: ServerState) -> TgiChat:
     """Validate a request body and prepare its answer; raise an ApiError (422) if it is invalid."""
     request = read_chat(body)
-    offer = ClientCapabilities(names=frozenset(tool.name for tool in request.tools), takes_calls=bool(request.offered))
+    offer = ClientCapabilities(
+        declared_functions=frozenset(tool.name for tool in request.tools), accepts_calls=bool(request.declared_tools)
+    )
     run = PromptRun(
-        seed=seed_of(body),
-        prompt=prompt_of(conversation(request, date=host.date), host.changes),
-        generation=Generation(script_of(request, unchanged), host.changes.sampling(Sampling(limit=request.limit))),
-        offer=host.changes.offer(offer),
+        id_seed=request_hash(body),
+        prompt=render_prompt(conversation(request, date=host.date), host.changes),
+        generation=Generation(
+            output_tokens(request, keep_output), host.changes.sampling(Sampling(limit=request.limit))
+        ),
+        client_capabilities=host.changes.client_capabilities(offer),
         changes=host.changes,
     )
-    return Chat(request=request, run=run, stops=stop_strings(body.get("stop")), created=int(host.now()))
+    return TgiChat(request=request, run=run, stop_strings=stop_strings(body.get("stop")), created=int(host.now()))
 
 
 def read_chat(body: JsonObject) -> ChatRequest:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Changes
 from harmony_conformance.reference_server.model.generation import Generation, Sampling
-from harmony_conformance.reference_server.model.plain_text import continuation, spelled
+from harmony_conformance.reference_server.model.plain_text import decode_ids, unscripted_continuation
 from harmony_conformance.reference_server.tgi.request import TgiGenerateRequest
 from harmony_ref import tokens
 
@@ -16,7 +16,7 @@ _CERTAIN = 0.0  # logarithm of 1, the probability of scripted tokens
 
 @dataclass(kw_only=True)
 class TgiGeneration:
-    """An accepted request and its continuation; either `whole` or `stream` can be called, once."""
+    """An accepted request and its continuation; either `complete_response` or `stream` can be called, once."""
 
     request: TgiGenerateRequest
     prompt: tuple[int, ...]
@@ -28,7 +28,7 @@ class TgiGeneration:
         default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace")
     )
 
-    def whole(self) -> JsonObject:
+    def complete_response(self) -> JsonObject:
         """Return the complete response body."""
         entries: list[Json] = [*self._tokens()]
         body: JsonObject = {"generated_text": self._visible_text()}
@@ -51,7 +51,7 @@ class TgiGeneration:
             alternatives: JsonObject = {"top_tokens": [token]} if self.request.top_tokens else {}
             last = self.generation.is_over or self._is_stopped()
             yield {
-                "index": len(self.generation.emitted),
+                "index": len(self.generation.emitted_tokens),
                 "token": token,
                 **alternatives,
                 "generated_text": self._visible_text() if last else None,
@@ -64,41 +64,41 @@ class TgiGeneration:
             is_special = tokens.is_special(token)
             piece = "" if is_special else self._decoder.decode(tokens.TOKEN_BYTES[token])
             self._text += piece
-            text = spelled([token], shows_special=True) if is_special else piece
+            text = decode_ids([token], shows_special=True) if is_special else piece
             yield {"id": token, "text": text, "logprob": _CERTAIN, "special": is_special}
             if self._is_stopped():
                 return
 
     def _is_stopped(self) -> bool:
-        return any(stop in self._text for stop in self.request.stops)
+        return any(stop in self._text for stop in self.request.stop_strings)
 
     def _visible_text(self) -> str:
         return (self.request.inputs if self.request.returns_prompt else "") + self._text
 
     def _ending(self) -> JsonObject:
-        emitted = self.generation.emitted
+        emitted = self.generation.emitted_tokens
         return {"finish_reason": self._finish(), "generated_tokens": len(emitted), "seed": self.request.seed}
 
     def _finish(self) -> str:
         if self._is_stopped():
             return "stop_sequence"
-        emitted = self.generation.emitted
-        reached_stop = bool(emitted) and emitted[-1] in self.sampling.stopping
+        emitted = self.generation.emitted_tokens
+        reached_stop = bool(emitted) and emitted[-1] in self.sampling.stop_tokens
         return "length" if len(emitted) == self.sampling.limit and not reached_stop else "eos_token"
 
     def _prefill(self) -> list[Json]:
         """Return the entries of the prompt tokens; the first one has no probability."""
         return [
-            {"id": token, "text": spelled([token], shows_special=True), "logprob": _CERTAIN if index else None}
+            {"id": token, "text": decode_ids([token], shows_special=True), "logprob": _CERTAIN if index else None}
             for index, token in enumerate(self.prompt)
         ]
 
 
-def generated(request: TgiGenerateRequest, changes: Changes) -> TgiGeneration:
+def prepare_generation(request: TgiGenerateRequest, changes: Changes) -> TgiGeneration:
     """Prepare the generation for a request."""
     prompt = changes.prompt(request.prompt)
     sampling = changes.sampling(Sampling(limit=request.limit))
-    script = (request.script if request.script is not None else continuation(prompt)) or (tokens.ENDOFTEXT,)
+    script = (request.script if request.script is not None else unscripted_continuation(prompt)) or (tokens.ENDOFTEXT,)
     return TgiGeneration(
         request=request, prompt=prompt, sampling=sampling, generation=Generation(script, sampling), changes=changes
     )

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import TypeAlias
 
 from harmony_conformance.json_value import Json, JsonObject, dumps, members, text
-from harmony_conformance.reference_server.model.plain_text import marked_up
+from harmony_conformance.reference_server.model.plain_text import encode_raw_prompt
 from harmony_conformance.reference_server.model.schema_instance import instance
 from harmony_conformance.reference_server.requests import fields
 from harmony_conformance.reference_server.requests.errors import ApiError
@@ -28,13 +28,13 @@ class TgiGenerateRequest:
     inputs: str
     prompt: tuple[int, ...]  # token ids of `inputs`, truncated on the left if requested
     limit: int | None
-    stops: tuple[str, ...]
+    stop_strings: tuple[str, ...]
     seed: int | None
     shows_details: bool
     shows_prompt: bool
     returns_prompt: bool
     top_tokens: int  # number of alternatives per token
-    streamed: bool
+    is_streamed: bool
     script: tuple[int, ...] | None
     token_delay: float  # seconds per token
 
@@ -53,19 +53,19 @@ def read_request(body: JsonObject, *, streamed: bool) -> TgiGenerateRequest:
     shows_prompt = parameters.get("decoder_input_details") is True
     if shows_prompt and streamed:
         raise invalid("`decoder_input_details` == true is not supported when streaming tokens")
-    prompt = tuple(marked_up(inputs))
+    prompt = tuple(encode_raw_prompt(inputs))
     most = parameters.get("truncate")
     return TgiGenerateRequest(
         inputs=inputs,
         prompt=prompt[-most:] if isinstance(most, int) and most > 0 else prompt,
         limit=_whole(parameters, "max_new_tokens"),
-        stops=stop_strings(parameters.get("stop")),
+        stop_strings=stop_strings(parameters.get("stop")),
         seed=_whole(parameters, "seed"),
         shows_details=parameters.get("details") is True or shows_prompt,
         shows_prompt=shows_prompt,
         returns_prompt=parameters.get("return_full_text") is True,
         top_tokens=_whole(parameters, "top_n_tokens") or 0,
-        streamed=streamed,
+        is_streamed=streamed,
         script=fields.script(body) or _by_grammar(parameters.get("grammar")),
         token_delay=fields.token_delay(body),
     )

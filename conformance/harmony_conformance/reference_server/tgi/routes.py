@@ -11,16 +11,21 @@ from harmony_conformance.json_value import Json, JsonObject, dumps
 from harmony_conformance.reference_server.defects.stages import ApiFamily
 from harmony_conformance.reference_server.model.generation import Generation
 from harmony_conformance.reference_server.model.output_events import DONE
-from harmony_conformance.reference_server.model.plain_text import marked_up
-from harmony_conformance.reference_server.pipeline.http import Host, body_of, json_response, stream_response
-from harmony_conformance.reference_server.pipeline.prompt_run import prompt_of
+from harmony_conformance.reference_server.model.plain_text import encode_raw_prompt
+from harmony_conformance.reference_server.pipeline.http import (
+    ServerState,
+    json_response,
+    read_json_body,
+    stream_response,
+)
+from harmony_conformance.reference_server.pipeline.prompt_run import render_prompt
 from harmony_conformance.reference_server.requests.conversation import conversation
 from harmony_conformance.reference_server.requests.errors import ApiError, Reply
-from harmony_conformance.reference_server.requests.fields import MODEL, switch
-from harmony_conformance.reference_server.tgi.chat import accept, read_chat
-from harmony_conformance.reference_server.tgi.generate import generated
+from harmony_conformance.reference_server.requests.fields import MODEL, read_boolean
+from harmony_conformance.reference_server.tgi.chat import accept_request, read_chat
+from harmony_conformance.reference_server.tgi.generate import prepare_generation
 from harmony_conformance.reference_server.tgi.request import MOST_STOPS, invalid, read_request
-from harmony_conformance.reference_server.tgi.tokenize import placed
+from harmony_conformance.reference_server.tgi.tokenize import token_offsets
 from harmony_ref import decode
 
 PREFIX = "/tgi"
@@ -54,7 +59,7 @@ def error_body(problem: ApiError) -> JsonObject:
 class Tgi:
     """Endpoints of TGI."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: ServerState) -> None:
         self._host = host
 
     def routes(self) -> list[Route]:
@@ -92,32 +97,32 @@ class Tgi:
     async def compatible(self, request: Request) -> Response:
         """POST /: as /generate_stream if `stream` is true, else as /generate, with the answer in a list."""
         body = await self._body(request)
-        if switch(body, "stream"):
+        if read_boolean(body, "stream"):
             return self._stream(body)
         return await self._whole(request, body, in_list=True)
 
     async def chat(self, request: Request) -> Response:
         """POST /v1/chat/completions."""
-        chat = accept(await self._body(request), self._host)
+        chat = accept_request(await self._body(request), self._host)
         generation, delay = chat.run.generation, chat.request.token_delay
-        if chat.request.streamed:
+        if chat.request.is_streamed:
             return stream_response(_events(chat.stream()), [generation], delay, self._host.load)
-        body = chat.whole()
+        body = chat.complete_response()
         await self._host.wait(request, [generation], delay)
         return self._reply(body, _headers(chat.run.prompt, generation, delay))
 
     async def tokenize(self, request: Request) -> Response:
         """POST /tokenize."""
-        inputs = (await body_of(request)).get("inputs")
+        inputs = (await read_json_body(request)).get("inputs")
         if not isinstance(inputs, str):
             raise invalid("`inputs`: expected a string")
-        return json_response(HTTPStatus.OK, placed(marked_up(inputs)))
+        return json_response(HTTPStatus.OK, token_offsets(encode_raw_prompt(inputs)))
 
     async def chat_tokenize(self, request: Request) -> Response:
         """POST /chat_tokenize."""
         chat = read_chat(await self._body(request))
-        prompt = prompt_of(conversation(chat, date=self._host.date), self._host.changes)
-        body: JsonObject = {"tokenize_response": placed(prompt), "templated_text": decode(prompt)}
+        prompt = render_prompt(conversation(chat, date=self._host.date), self._host.changes)
+        body: JsonObject = {"tokenize_response": token_offsets(prompt), "templated_text": decode(prompt)}
         return json_response(HTTPStatus.OK, self._host.changes.json(body, ApiFamily.TGI))
 
     async def info(self, _request: Request) -> Response:
@@ -134,17 +139,17 @@ class Tgi:
         return json_response(HTTPStatus.OK, {"object": "list", "data": [model]})
 
     async def _body(self, request: Request) -> JsonObject:
-        return self._host.changes.request(await body_of(request), api=ApiFamily.TGI)
+        return self._host.changes.request(await read_json_body(request), api=ApiFamily.TGI)
 
     async def _whole(self, request: Request, body: JsonObject, *, in_list: bool = False) -> Response:
-        answer = generated(read_request(body, streamed=False), self._host.changes)
-        answer_body, delay = answer.whole(), answer.request.token_delay
+        answer = prepare_generation(read_request(body, streamed=False), self._host.changes)
+        answer_body, delay = answer.complete_response(), answer.request.token_delay
         await self._host.wait(request, [answer.generation], delay)
         headers = _headers(answer.prompt, answer.generation, delay)
         return json_response(HTTPStatus.OK, [answer_body], headers) if in_list else self._reply(answer_body, headers)
 
     def _stream(self, body: JsonObject) -> Response:
-        answer = generated(read_request(body, streamed=True), self._host.changes)
+        answer = prepare_generation(read_request(body, streamed=True), self._host.changes)
         delay = answer.request.token_delay
         return stream_response(_events(answer.stream()), [answer.generation], delay, self._host.load)
 
@@ -159,7 +164,7 @@ def _events(data: Iterator[Json]) -> Iterator[str]:
 
 def _headers(prompt: tuple[int, ...], generation: Generation, delay: float) -> dict[str, str]:
     """Return TGI's headers of token counts and times, in milliseconds except `x-compute-time`, in seconds."""
-    count = len(generation.emitted)
+    count = len(generation.emitted_tokens)
     inference = str(int(count * delay * 1000))
     return {
         "x-compute-type": "cpu+reference",

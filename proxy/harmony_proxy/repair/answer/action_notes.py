@@ -12,21 +12,23 @@ class ActionNotes:
     """Counts repairs per check, and stores the reason for each check that was not repaired."""
 
     def __init__(self) -> None:
-        self.repaired: dict[str, int] = {}
-        self.left: dict[str, str] = {}
+        self.repair_counts: dict[str, int] = {}
+        self.unrepaired_reasons: dict[str, str] = {}
 
     def count(self, checks: Iterable[str]) -> None:
         """Count one more repair of each of these checks."""
         for check in checks:
-            self.repaired[check] = self.repaired.get(check, 0) + 1
+            self.repair_counts[check] = self.repair_counts.get(check, 0) + 1
 
-    def leave(self, checks: Iterable[str], reason: str) -> None:
+    def record_unrepaired(self, checks: Iterable[str], reason: str) -> None:
         """Record that these checks still fail. The first reason of a check is retained."""
         for check in checks:
-            self.left.setdefault(check, reason)
+            self.unrepaired_reasons.setdefault(check, reason)
 
-    def acted(self, blocked: tuple[str, ...]) -> Actions:
+    def to_actions(self, blocked: tuple[str, ...]) -> Actions:
         """Return the current record, with these blocked checks."""
         return Actions(
-            repaired=MappingProxyType(dict(self.repaired)), blocked=blocked, left=MappingProxyType(dict(self.left))
+            repair_counts=MappingProxyType(dict(self.repair_counts)),
+            blocked_checks=blocked,
+            unrepaired_reasons=MappingProxyType(dict(self.unrepaired_reasons)),
         )

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.judge.check import Check, Finding, Outcome, Severity, Verdict
-from harmony_conformance.judge.judge import Result, is_comparison, judge_alone
+from harmony_conformance.judge.judge import Result, is_comparison, judge_exchange
 
 _ALONE: Mapping[str, Check] = MappingProxyType({rule.id: rule for rule in CHECKS if not is_comparison(rule)})  # type: ignore[misc]
 _MUST: Mapping[str, Check] = MappingProxyType(
@@ -19,16 +19,16 @@ _MUST: Mapping[str, Check] = MappingProxyType(
 )
 
 
-def judged(x: Exchange, checks: Collection[str] | None = None) -> tuple[Result, ...]:
+def run_checks(x: Exchange, checks: Collection[str] | None = None) -> tuple[Result, ...]:
     """Return the results of the named checks, by default of all checks."""
     rules = _ALONE.values() if checks is None else [_ALONE[name] for name in checks if name in _ALONE]
-    return tuple(judge_alone(x, rules))
+    return tuple(judge_exchange(x, rules))
 
 
-def failing(results: Iterable[Result]) -> Mapping[str, tuple[Finding, ...]]:
+def failures_of_results(results: Iterable[Result]) -> Mapping[str, tuple[Finding, ...]]:
     """Return the failed MUST checks with their failing findings."""
     return {
-        result.check: of_their_choice(
+        result.check: without_duplicates(
             result.check, [finding for finding in result.findings if finding.verdict is Verdict.FAIL]
         )
         for result in results
@@ -36,15 +36,15 @@ def failing(results: Iterable[Result]) -> Mapping[str, tuple[Finding, ...]]:
     }
 
 
-def fails(x: Exchange, checks: Collection[str] | None = None) -> Mapping[str, tuple[Finding, ...]]:
+def find_failures(x: Exchange, checks: Collection[str] | None = None) -> Mapping[str, tuple[Finding, ...]]:
     """Return those of these MUST checks that fail, with their findings. Streams call it often, so it builds no full results."""
     rules = _MUST.values() if checks is None else [_MUST[name] for name in checks if name in _MUST]
     exchanges = (x, *x.other_choices)
     failures = {rule.id: [finding for one in exchanges for finding in _failures(rule, one)] for rule in rules}
-    return {check: of_their_choice(check, findings) for check, findings in failures.items() if findings}
+    return {check: without_duplicates(check, findings) for check, findings in failures.items() if findings}
 
 
-def of_their_choice(check: str, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def without_duplicates(check: str, findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings without duplicates of other choices.
 
     A leak check reads all choices at once, and each further choice alone. A finding in a further choice is thus reported twice,
@@ -53,10 +53,10 @@ def of_their_choice(check: str, findings: Iterable[Finding]) -> tuple[Finding, .
     findings = tuple(findings)
     if check not in _OF_ALL_CHOICES:
         return findings
-    duplicates = Counter(_identity(one) for one in findings if _CHOICE.match(one.at))
+    duplicates = Counter(_identity(one) for one in findings if _CHOICE.match(one.location))
     own: list[Finding] = []
     for one in findings:
-        if _CHOICE.match(one.at) is None and duplicates[_identity(one)]:
+        if _CHOICE.match(one.location) is None and duplicates[_identity(one)]:
             duplicates[_identity(one)] -= 1
         else:
             own.append(one)
@@ -65,12 +65,12 @@ def of_their_choice(check: str, findings: Iterable[Finding]) -> tuple[Finding, .
 
 def choice_of(finding: Finding) -> int:
     """Return the index of the choice that a finding refers to."""
-    match = _CHOICE.match(finding.at)
+    match = _CHOICE.match(finding.location)
     return int(match[1]) if match is not None else 0
 
 
 def _identity(finding: Finding) -> tuple[str, str, str | None]:
-    return finding.message, _CHOICE.sub("", finding.at), finding.excerpt
+    return finding.message, _CHOICE.sub("", finding.location), finding.excerpt
 
 
 _CHOICE = re.compile(r"\Achoice (\d+): ")
@@ -86,4 +86,4 @@ def _failures(rule: Check, x: Exchange) -> Iterator[Finding]:
     except Exception:  # noqa: BLE001 - a check that breaks proves nothing
         return
     prefix = f"choice {x.choice}: " if x.choice else ""
-    yield from (replace(one, at=prefix + one.at) for one in findings if one.verdict is Verdict.FAIL)
+    yield from (replace(one, location=prefix + one.location) for one in findings if one.verdict is Verdict.FAIL)

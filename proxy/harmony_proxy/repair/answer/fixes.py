@@ -9,13 +9,20 @@ from functools import wraps
 from hashlib import sha256
 
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
+from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
 from harmony_conformance.judge.check import Finding
-from harmony_proxy.repair.text.annotations import moved
-from harmony_proxy.repair.text.api_dialects import ChoiceContent, Dialect, called, counted, home_of, object_called
+from harmony_proxy.repair.text.annotations import move_annotations
+from harmony_proxy.repair.text.api_dialects import (
+    ChoiceContent,
+    Dialect,
+    default_kind,
+    object_tool_call,
+    tool_call,
+    with_reasoning_tokens,
+)
 from harmony_proxy.repair.text.leak_prefixes import BEGINS_GLUED, CALL_SEAM, MARKER, SEAM
 from harmony_proxy.repair.text.leaked_text_parser import LeakedTextParser, NoDestinationError, ParsedText, TextKind
-from harmony_proxy.repair.text.logprobs import spelled_by
+from harmony_proxy.repair.text.logprobs import entries_for_text
 from harmony_proxy.repair.text.responses_answer import with_status
 
 _CODE = re.compile(r"```[\s\S]*?```|~~~[\s\S]*?~~~|`[^`\n]+`")
@@ -43,26 +50,26 @@ class FailingAnswer:
     x: Exchange
     dialect: Dialect
     value: Json
-    found: Mapping[str, tuple[Finding, ...]]
-    declared: frozenset[str] = field(default_factory=frozenset[str])
+    findings: Mapping[str, tuple[Finding, ...]]
+    declared_functions: frozenset[str] = field(default_factory=frozenset[str])
 
     def places(self, choice: int) -> frozenset[str]:
         """Return the locations of the findings in a choice."""
         prefix = f"choice {choice}: " if choice else ""
         return frozenset(
-            one.at.removeprefix(prefix)
-            for findings in self.found.values()
+            one.location.removeprefix(prefix)
+            for findings in self.findings.values()
             for one in findings
-            if one.at.startswith(prefix) and (choice or not one.at.startswith("choice "))
+            if one.location.startswith(prefix) and (choice or not one.location.startswith("choice "))
         )
 
 
-Mending = Callable[[FailingAnswer], "Json"]
+Fix = Callable[[FailingAnswer], "Json"]
 
 
-def declared_by(x: Exchange) -> frozenset[str]:
+def declared_functions(x: Exchange) -> frozenset[str]:
     """Return the names of the functions that the request declares."""
-    return frozenset(text(at(tool, "function", "name")) for tool in x.tools) - {""}
+    return frozenset(text(value_at(tool, "function", "name")) for tool in x.tools) - {""}
 
 
 def new_id(body: bytes, choice: int, number: int) -> str:
@@ -80,7 +87,7 @@ def clean_name(name: str, declared: Collection[str]) -> str | None:
     return None
 
 
-def told_from_ids(answer: FailingAnswer) -> Json:
+def rewrite_from_ids(answer: FailingAnswer) -> Json:
     """Rewrite the answer from its emitted token ids."""
     expected = answer.x.expected_output
     part = next((part for part in answer.dialect.parts(answer.value) if part.choice == 0), None)
@@ -88,18 +95,20 @@ def told_from_ids(answer: FailingAnswer) -> Json:
         return None
     parsed = [
         *(ParsedText(kind=TextKind.REASONING, text=one) for one in expected.reasoning),
-        *(ParsedText(kind=TextKind.CONTENT, text=one) for one in expected.shown),
+        *(ParsedText(kind=TextKind.CONTENT, text=one) for one in expected.user_texts),
     ]
     for call in expected.calls:
-        if call.name not in answer.declared:
+        if call.name not in answer.declared_functions:
             return None
         parsed += [ParsedText(kind=TextKind.CALL, name=call.name), ParsedText(kind=TextKind.CALL, text=call.arguments)]
     texts = {answer.dialect.content, *answer.dialect.reasoning, "tool_calls"}
-    retained = {name: one for name, one in part.said.items() if name not in texts}
-    return _replace_messages(answer, {0: _build_message(answer, part, retained, parsed, "\n")}, {0: expected.finish})
+    retained = {name: one for name, one in part.message.items() if name not in texts}
+    return _replace_messages(
+        answer, {0: _build_message(answer, part, retained, parsed, "\n")}, {0: expected.finish_reason}
+    )
 
 
-def _per_message(fix: Callable[[FailingAnswer, ChoiceContent], JsonObject | None]) -> Mending:
+def _per_message(fix: Callable[[FailingAnswer, ChoiceContent], JsonObject | None]) -> Fix:
     """Apply a fix of one message to the messages of all choices."""
 
     @wraps(fix)
@@ -111,23 +120,23 @@ def _per_message(fix: Callable[[FailingAnswer, ChoiceContent], JsonObject | None
     return fix_all
 
 
-def _per_call(fix: Callable[[FailingAnswer, JsonObject, str, Collection[str]], JsonObject]) -> Mending:
+def _per_call(fix: Callable[[FailingAnswer, JsonObject, str, Collection[str]], JsonObject]) -> Fix:
     """Apply a fix of one call to all calls. Arguments: the answer, the call, its location, and the locations of findings."""
 
     @wraps(fix)
     def fix_calls(answer: FailingAnswer, part: ChoiceContent) -> JsonObject | None:
         places = frozenset(place.lstrip("/") for place in answer.places(part.choice))
-        calls = items(part.said.get("tool_calls"))
+        calls = items(part.message.get("tool_calls"))
         fixed: list[Json] = [
             fix(answer, members(call), f"tool_calls/{index}", places) for index, call in enumerate(calls)
         ]
-        return {**part.said, "tool_calls": fixed} if fixed != calls else None
+        return {**part.message, "tool_calls": fixed} if fixed != calls else None
 
     return _per_message(fix_calls)
 
 
 @_per_message
-def told_from_text(answer: FailingAnswer, part: ChoiceContent) -> JsonObject | None:
+def rewrite_from_text(answer: FailingAnswer, part: ChoiceContent) -> JsonObject | None:
     """Rewrite the answer from its leaking texts, parsed as Harmony."""
     places = {_top_member(place) for place in answer.places(part.choice)}
     leaking = [name for name, _ in answer.dialect.texts(part) if _has_finding(answer.dialect, name, places)]
@@ -136,30 +145,30 @@ def told_from_text(answer: FailingAnswer, part: ChoiceContent) -> JsonObject | N
     leaking.sort(key=lambda name: name == answer.dialect.content)  # the model wrote the reasoning first
     texts = dict(answer.dialect.texts(part))
     parsed = [one for name in leaking for one in _parse(answer, name, texts[name])]
-    retained = {name: one for name, one in part.said.items() if name not in leaking}
+    retained = {name: one for name, one in part.message.items() if name not in leaking}
     return _build_message(answer, part, retained, parsed, "")
 
 
 @_per_message
-def repetition_removed(answer: FailingAnswer, part: ChoiceContent) -> JsonObject | None:
+def remove_repetition(answer: FailingAnswer, part: ChoiceContent) -> JsonObject | None:
     """Remove the reasoning from the start of the content that repeats it verbatim."""
-    content = text(part.said.get(answer.dialect.content))
-    reasoning = next((one for name in answer.dialect.reasoning if (one := text(part.said.get(name)).strip())), "")
+    content = text(part.message.get(answer.dialect.content))
+    reasoning = next((one for name in answer.dialect.reasoning if (one := text(part.message.get(name)).strip())), "")
     is_repeated = reasoning and content.startswith(reasoning) and answer.places(part.choice)
-    return {**part.said, answer.dialect.content: content[len(reasoning) :].lstrip()} if is_repeated else None
+    return {**part.message, answer.dialect.content: content[len(reasoning) :].lstrip()} if is_repeated else None
 
 
 @_per_call
-def names_cleaned(answer: FailingAnswer, call: JsonObject, location: str, places: Collection[str]) -> JsonObject:
+def clean_names(answer: FailingAnswer, call: JsonObject, location: str, places: Collection[str]) -> JsonObject:
     """Remove header residue from the names of called functions."""
-    name = clean_name(text(at(call, "function", "name")), answer.declared)
+    name = clean_name(text(value_at(call, "function", "name")), answer.declared_functions)
     if f"{location}/function/name" not in places or name is None:
         return call
     return {**call, "function": {**members(call.get("function")), "name": name}}
 
 
 @_per_call
-def call_ids_cleaned(answer: FailingAnswer, call: JsonObject, location: str, places: Collection[str]) -> JsonObject:
+def clean_call_ids(answer: FailingAnswer, call: JsonObject, location: str, places: Collection[str]) -> JsonObject:
     """Remove markers from the ids of calls."""
     del answer
     identity = MARKER.sub("", text(call.get("id")))
@@ -167,10 +176,10 @@ def call_ids_cleaned(answer: FailingAnswer, call: JsonObject, location: str, pla
 
 
 @_per_call
-def arguments_cut(answer: FailingAnswer, call: JsonObject, location: str, places: Collection[str]) -> JsonObject:
+def truncate_arguments(answer: FailingAnswer, call: JsonObject, location: str, places: Collection[str]) -> JsonObject:
     """Remove the markers after the arguments of calls."""
     del answer
-    arguments = at(call, "function", "arguments")
+    arguments = value_at(call, "function", "arguments")
     if f"{location}/function/arguments" not in places or not isinstance(arguments, str):
         return call
     truncated = _TRAILING_MARKERS.sub("", arguments)
@@ -181,34 +190,34 @@ _TRAILING_MARKERS = re.compile(rf"(?:\s*(?:{MARKER.pattern.replace('?P<marker>',
 
 
 @_per_message
-def markers_cut(answer: FailingAnswer, part: ChoiceContent) -> JsonObject | None:
+def remove_trailing_markers(answer: FailingAnswer, part: ChoiceContent) -> JsonObject | None:
     """Remove the markers at the end of the content or reasoning."""
     places = {_top_member(place) for place in answer.places(part.choice)}
-    message = dict(part.said)
+    message = dict(part.message)
     for name, fragment in answer.dialect.texts(part):
         if _has_finding(answer.dialect, name, places):
             message[name] = _TRAILING_MARKERS.sub("", fragment)
-    return message if message != part.said else None
+    return message if message != part.message else None
 
 
 @_per_message
-def refusal_told(answer: FailingAnswer, part: ChoiceContent) -> JsonObject | None:
+def rewrite_refusal(answer: FailingAnswer, part: ChoiceContent) -> JsonObject | None:
     """Remove the header from the refusal."""
-    refusal = part.said.get("refusal")
+    refusal = part.message.get("refusal")
     if not isinstance(refusal, str) or "refusal" not in answer.places(part.choice):
         return None
     parsed = _parse(answer, answer.dialect.content, refusal)
-    return {**part.said, "refusal": "".join(one.text for one in parsed if one.kind is TextKind.CONTENT)}
+    return {**part.message, "refusal": "".join(one.text for one in parsed if one.kind is TextKind.CONTENT)}
 
 
-def finish_mended(answer: FailingAnswer) -> Json:
+def correct_finish_reason(answer: FailingAnswer) -> Json:
     """Correct the finish reason to match the content of the answer, if that is certain."""
     reasons: dict[int, str] = {}
     for part in answer.dialect.parts(answer.value):
         if "/finish_reason" in answer.places(part.choice):
-            fixed = finish_of(part.finish, calls=bool(items(part.said.get("tool_calls"))))
+            fixed = derive_finish_reason(part.finish, calls=bool(items(part.message.get("tool_calls"))))
             if answer.x.reached_stop and part.finish == "length":
-                fixed = "tool_calls" if items(part.said.get("tool_calls")) else "stop"
+                fixed = "tool_calls" if items(part.message.get("tool_calls")) else "stop"
             if answer.x.hit_token_limit:
                 fixed = "length"
             if fixed is not None:
@@ -216,14 +225,14 @@ def finish_mended(answer: FailingAnswer) -> Json:
     return _replace_messages(answer, {}, reasons) if reasons else None
 
 
-def status_mended(answer: FailingAnswer) -> Json:
+def correct_status(answer: FailingAnswer) -> Json:
     """Set the status of a response from the end of its emitted tokens."""
     if not (answer.x.hit_token_limit or answer.x.reached_stop):
         return None
     return with_status(members(answer.value), is_cut=answer.x.hit_token_limit)
 
 
-def finish_of(reason: str | None, *, calls: bool) -> str | None:
+def derive_finish_reason(reason: str | None, *, calls: bool) -> str | None:
     """Return the correct finish reason in place of a wrong one; None if it cannot be determined."""
     known = reason if reason in _FINISH_REASONS else _FOREIGN_FINISH_REASONS.get((reason or "").lower())
     if known == "stop" and calls:
@@ -238,7 +247,7 @@ def _build_message(
 ) -> JsonObject:
     """Return the retained members of a message with the parsed texts and calls added. `separator` joins texts of one kind."""
     dialect = answer.dialect
-    reasoning_member = next((name for name in dialect.reasoning if name in part.said), dialect.reasoning[0])
+    reasoning_member = next((name for name in dialect.reasoning if name in part.message), dialect.reasoning[0])
     new_content, new_reasoning = (
         separator.join(one.text for one in parsed if one.kind is kind)
         for kind in (TextKind.CONTENT, TextKind.REASONING)
@@ -256,8 +265,10 @@ def _build_message(
     if calls:
         message["tool_calls"] = calls
     if annotations := items(retained.get("annotations")):
-        message["annotations"] = [one for _, one in moved(annotations, text(part.said.get(dialect.content)), content)]
-    return {**{name: message[name] for name in part.said if name in message}, **message}
+        message["annotations"] = [
+            one for _, one in move_annotations(annotations, text(part.message.get(dialect.content)), content)
+        ]
+    return {**{name: message[name] for name in part.message if name in message}, **message}
 
 
 def _build_calls(answer: FailingAnswer, choice: int, parsed: Sequence[ParsedText]) -> list[Json]:
@@ -268,9 +279,9 @@ def _build_calls(answer: FailingAnswer, choice: int, parsed: Sequence[ParsedText
         elif one.kind is TextKind.CALL and calls:
             calls[-1] = (calls[-1][0], calls[-1][1] + one.text)
     if answer.dialect.calls_are_whole:
-        return [object_called(name, arguments) for name, arguments in calls]
+        return [object_tool_call(name, arguments) for name, arguments in calls]
     return [
-        called(name, arguments.strip(), index=None, identity=new_id(answer.x.request.body, choice, number))
+        tool_call(name, arguments.strip(), index=None, identity=new_id(answer.x.request.body, choice, number))
         for number, (name, arguments) in enumerate(calls)
     ]
 
@@ -287,12 +298,12 @@ def _parse(answer: FailingAnswer, member: str, leaked: str) -> list[ParsedText]:
         for place, code in enumerate(codes[:0x1000]):
             hidden = hidden.replace(code, chr(_PRIVATE + place), 1)
     glued = BEGINS_GLUED.match(hidden) is not None and any(one.search(hidden) for one in (SEAM, CALL_SEAM))
-    home = home_of(answer.dialect, member)
+    home = default_kind(answer.dialect, member)
     first = next((one for one in SEAM.finditer(hidden) if one["channel"] == "final"), None)
     is_thought = (
         home is TextKind.CONTENT and not glued and first is not None and first.start() and not MARKER.search(hidden)
     )
-    parser = LeakedTextParser(TextKind.REASONING if is_thought else home, answer.declared, glued=glued)
+    parser = LeakedTextParser(TextKind.REASONING if is_thought else home, answer.declared_functions, glued=glued)
     parsed = [*parser.feed(hidden), *parser.close()]
     if hidden == leaked:
         return parsed
@@ -321,30 +332,38 @@ def _replace_messages(
         message = changed.get(part.choice)
         if message is None:
             continue
-        has_new_calls = items(message.get("tool_calls")) and not items(part.said.get("tool_calls"))
+        has_new_calls = items(message.get("tool_calls")) and not items(part.message.get("tool_calls"))
         if dialect.finishes_with_calls and has_new_calls and part.finish == "stop":
             reasons[part.choice] = "tool_calls"
         content = text(message.get(dialect.content))
-        if content != text(part.said.get(dialect.content)) and (entries := dialect.entries(value, part.choice)):
-            value = dialect.with_entries(value, part.choice, spelled_by(entries, content))
-    values = dialect.told(value, {choice: [message] for choice, message in changed.items()}, reasons)
+        if content != text(part.message.get(dialect.content)) and (entries := dialect.entries(value, part.choice)):
+            value = dialect.with_entries(value, part.choice, entries_for_text(entries, content))
+    values = dialect.rewrite(value, {choice: [message] for choice, message in changed.items()}, reasons)
     reasoning = (text(message.get(name)) for message in changed.values() for name in dialect.reasoning)
-    return counted(values[0], "".join(reasoning)) if values else None
+    return with_reasoning_tokens(values[0], "".join(reasoning)) if values else None
 
 
-MENDINGS: tuple[Mending, ...] = (
-    told_from_ids,
-    told_from_text,
-    markers_cut,
-    repetition_removed,
-    refusal_told,
-    names_cleaned,
-    call_ids_cleaned,
-    arguments_cut,
-    finish_mended,
-    status_mended,
+FIXES: tuple[Fix, ...] = (
+    rewrite_from_ids,
+    rewrite_from_text,
+    remove_trailing_markers,
+    remove_repetition,
+    rewrite_refusal,
+    clean_names,
+    clean_call_ids,
+    truncate_arguments,
+    correct_finish_reason,
+    correct_status,
 )
 """All fixes, in the order in which they are tried."""
 
 
-__all__ = ["MENDINGS", "FailingAnswer", "NoDestinationError", "clean_name", "declared_by", "finish_of", "new_id"]
+__all__ = [
+    "FIXES",
+    "FailingAnswer",
+    "NoDestinationError",
+    "clean_name",
+    "declared_functions",
+    "derive_finish_reason",
+    "new_id",
+]

@@ -1,6 +1,6 @@
 """The repairs: for each repairable check the fixes, and the examples that they cannot repair.
 
-Proof: `proxy/tests/repair/test_repair_proofs.py`. It repairs every failing example of the check, unless `cannot` gives a reason.
+Proof: `proxy/tests/repair/test_repair_proofs.py`. It repairs every failing example of the check, unless `unrepairable_examples` gives a reason.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from harmony_proxy.repair.answer.fixes import (
-    Mending,
-    arguments_cut,
-    call_ids_cleaned,
-    finish_mended,
-    markers_cut,
-    names_cleaned,
-    refusal_told,
-    repetition_removed,
-    status_mended,
-    told_from_ids,
-    told_from_text,
+    Fix,
+    clean_call_ids,
+    clean_names,
+    correct_finish_reason,
+    correct_status,
+    remove_repetition,
+    remove_trailing_markers,
+    rewrite_from_ids,
+    rewrite_from_text,
+    rewrite_refusal,
+    truncate_arguments,
 )
 
 NO_REPAIR = "no repair makes the check pass without failing another"
@@ -40,24 +40,32 @@ class Repair:
 
     Attributes:
         check: Id of the check.
-        does: Description of the repair, one sentence.
-        by: Fixes for whole answers; the first that helps is applied.
-        cannot: Reason for each example of the check that is not repaired.
+        description: Description of the repair, one sentence.
+        fixes: Fixes for whole answers; the first that helps is applied.
+        unrepairable_examples: Reason for each example of the check that is not repaired.
             An example `<name> (streamed)` is the same answer as a stream, `<name> (without the ids)` the same without token ids.
     """
 
     check: str
-    does: str
-    by: tuple[Mending, ...]
-    cannot: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    description: str
+    fixes: tuple[Fix, ...]
+    unrepairable_examples: Mapping[str, str] = field(default_factory=lambda: _NONE)
 
 
 _ALL = (
     Repair(
         check="channels.no_marker_leak",
-        does="The text is parsed as Harmony: reasoning moves to the reasoning field, calls become tool calls, markers and header words are removed.",
-        by=(told_from_ids, told_from_text, markers_cut, refusal_told, names_cleaned, call_ids_cleaned, arguments_cut),
-        cannot={
+        description="The text is parsed as Harmony: reasoning moves to the reasoning field, calls become tool calls, markers and header words are removed.",
+        fixes=(
+            rewrite_from_ids,
+            rewrite_from_text,
+            remove_trailing_markers,
+            rewrite_refusal,
+            clean_names,
+            clean_call_ids,
+            truncate_arguments,
+        ),
+        unrepairable_examples={
             "fail-header-as-the-name": _LOST_NAME,
             "fail-in-a-key-of-the-arguments": _A_NAME,
             "fail-in-an-error": _AN_ERROR,
@@ -70,9 +78,9 @@ _ALL = (
     ),
     Repair(
         check="channels.no_channel_words",
-        does="Header words without markers are parsed as headers: reasoning moves to the reasoning field, calls become tool calls.",
-        by=(told_from_ids, told_from_text, names_cleaned),
-        cannot={
+        description="Header words without markers are parsed as headers: reasoning moves to the reasoning field, calls become tool calls.",
+        fixes=(rewrite_from_ids, rewrite_from_text, clean_names),
+        unrepairable_examples={
             "fail-code-call": _NO_FUNCTION,
             "fail-forbidden-call": "the request does not allow the function: the text must not become a call",
             "fail-escaped-arguments-with-known-ids (without the ids)": _NO_FUNCTION,
@@ -81,15 +89,17 @@ _ALL = (
     ),
     Repair(
         check="channels.no_reasoning_in_content",
-        does="Reasoning in tags moves to the reasoning field. Reasoning that the content repeats, or that the token ids identify, leaves the content.",
-        by=(told_from_ids, told_from_text, repetition_removed),
-        cannot={"fail-repeated (streamed)": "the content was emitted before it was known to repeat the reasoning"},
+        description="Reasoning in tags moves to the reasoning field. Reasoning that the content repeats, or that the token ids identify, leaves the content.",
+        fixes=(rewrite_from_ids, rewrite_from_text, remove_repetition),
+        unrepairable_examples={
+            "fail-repeated (streamed)": "the content was emitted before it was known to repeat the reasoning"
+        },
     ),
     Repair(
         check="tool_calls.name_is_declared",
-        does="Markers, channel words, content types and the namespace are removed from the name if the rest is a declared function.",
-        by=(names_cleaned,),
-        cannot={
+        description="Markers, channel words, content types and the namespace are removed from the name if the rest is a declared function.",
+        fixes=(clean_names,),
+        unrepairable_examples={
             "fail-empty": _LOST_NAME,
             "fail-header-as-the-name": _LOST_NAME,
             "fail-no-such-tool": "the model named an undeclared function",
@@ -100,9 +110,9 @@ _ALL = (
     ),
     Repair(
         check="tool_calls.finish_reason_agrees",
-        does="`stop` with calls becomes `tool_calls`, `tool_calls` without calls becomes `stop`, and a finish reason of another API is translated.",
-        by=(finish_mended,),
-        cannot={
+        description="`stop` with calls becomes `tool_calls`, `tool_calls` without calls becomes `stop`, and a finish reason of another API is translated.",
+        fixes=(correct_finish_reason,),
+        unrepairable_examples={
             "fail-another-word-than-the-row": "only the test script defines the expected finish reason; the answer does not show it",
             "fail-missing": "the answer does not show whether it ended by itself or was truncated",
             "fail-completions-cut": "answers of the Completions API pass unchanged",
@@ -110,19 +120,19 @@ _ALL = (
     ),
     Repair(
         check="channels.content_is_the_answer",
-        does=_BY_IDS,
-        by=(told_from_ids,),
+        description=_BY_IDS,
+        fixes=(rewrite_from_ids,),
     ),
     Repair(
         check="reasoning.reasoning_holds_no_answer",
-        does=_BY_IDS,
-        by=(told_from_ids,),
+        description=_BY_IDS,
+        fixes=(rewrite_from_ids,),
     ),
     Repair(
         check="responses.status_says_how_it_ended",
-        does="If the emitted token ids show how the answer ended, the status, its reason and the last event are set accordingly.",
-        by=(status_mended,),
-        cannot={"fail-completed-with-details": _HOW_IT_ENDED, "fail-incomplete-item": _HOW_IT_ENDED},
+        description="If the emitted token ids show how the answer ended, the status, its reason and the last event are set accordingly.",
+        fixes=(correct_status,),
+        unrepairable_examples={"fail-completed-with-details": _HOW_IT_ENDED, "fail-incomplete-item": _HOW_IT_ENDED},
     ),
 )
 

@@ -11,12 +11,12 @@ from harmony_conformance.judge.check import Finding
 from harmony_conformance.transport.messages import Chunk
 from harmony_proxy.policy.actions import Actions, RepairedAnswer
 from harmony_proxy.policy.policy import Action
-from harmony_proxy.repair.answer.check_verdicts import failing, fails, judged
-from harmony_proxy.repair.answer.fixes import MENDINGS, FailingAnswer, declared_by
+from harmony_proxy.repair.answer.check_verdicts import failures_of_results, find_failures, run_checks
+from harmony_proxy.repair.answer.fixes import FIXES, FailingAnswer, declared_functions
 from harmony_proxy.repair.answer.repair_table import NO_REPAIR, REPAIRS
 from harmony_proxy.repair.text.api_dialects import Dialect
 from harmony_proxy.repair.text.leaked_text_parser import NoDestinationError
-from harmony_proxy.repair.text.responses_answer import WHOLE
+from harmony_proxy.repair.text.responses_answer import ANSWER_DIALECTS
 
 
 def repair_answer(
@@ -28,13 +28,13 @@ def repair_answer(
     `reasoning_field`: the client's name for the reasoning.
     """
     checks = [check for check, action in actions.items() if action is not Action.OBSERVE]
-    results = judged(x, checks)
-    findings = failing(results)
+    results = run_checks(x, checks)
+    findings = failures_of_results(results)
     fixed, reasons = x, dict[str, str]()
     to_repair = {check for check in findings if actions[check] is Action.REPAIR}
     if to_repair:
-        fixed, reasons = _repaired(x, {check: findings[check] for check in to_repair})
-    still_failing = fails(fixed, findings) if fixed is not x else findings
+        fixed, reasons = _apply_fixes(x, {check: findings[check] for check in to_repair})
+    still_failing = find_failures(fixed, findings) if fixed is not x else findings
     repaired = {check: len(findings[check]) for check in findings if check not in still_failing and check in to_repair}
     left = {check: reasons.get(check, NO_REPAIR) for check in still_failing if check in to_repair}
     blocked = tuple(
@@ -43,23 +43,27 @@ def repair_answer(
     body = _with_reasoning_field(fixed, reasoning_field) if reasoning_field is not None else None
     if body is None and fixed is not x and fixed.response is not None:
         body = fixed.response.body
-    return RepairedAnswer(body=body, actions=Actions(repaired=repaired, blocked=blocked, left=left), results=results)
+    return RepairedAnswer(
+        body=body,
+        actions=Actions(repair_counts=repaired, blocked_checks=blocked, unrepaired_reasons=left),
+        results=results,
+    )
 
 
-def _repaired(x: Exchange, findings: Mapping[str, tuple[Finding, ...]]) -> tuple[Exchange, dict[str, str]]:
+def _apply_fixes(x: Exchange, findings: Mapping[str, tuple[Finding, ...]]) -> tuple[Exchange, dict[str, str]]:
     """Return the exchange with all possible repairs, and the reasons for the checks that still fail."""
     reasons: dict[str, str] = {}
-    dialect = WHOLE.get(x.api)
+    dialect = ANSWER_DIALECTS.get(x.api)
     if dialect is None or x.response_json is None:
         return x, dict.fromkeys(findings, f"answers of the API {x.api} are not repaired")
-    failing_before = frozenset(fails(x))
+    failing_before = frozenset(find_failures(x))
     current, remaining = x, dict(findings)
     for _ in findings:
         repairable = {check: one for check, one in remaining.items() if check in REPAIRS}
         step = _step(current, dialect, repairable, failing_before, reasons)
         if step is None:
             break
-        current, remaining = step, dict(fails(step, findings))
+        current, remaining = step, dict(find_failures(step, findings))
     return current, reasons
 
 
@@ -71,10 +75,12 @@ def _step(
     reasons: dict[str, str],
 ) -> Exchange | None:
     """Return the exchange after the first fix that reduces the failing checks and adds none."""
-    answer = FailingAnswer(x=x, dialect=dialect, value=x.response_json, found=findings, declared=declared_by(x))
-    failing = frozenset(fails(x))
-    for fix in MENDINGS:
-        if not any(fix in REPAIRS[check].by for check in findings):
+    answer = FailingAnswer(
+        x=x, dialect=dialect, value=x.response_json, findings=findings, declared_functions=declared_functions(x)
+    )
+    failing = frozenset(find_failures(x))
+    for fix in FIXES:
+        if not any(fix in REPAIRS[check].fixes for check in findings):
             continue
         try:
             value = fix(answer)
@@ -84,7 +90,7 @@ def _step(
         if value is None or value == x.response_json:
             continue
         changed = with_body(x, value)
-        failing_after = frozenset(fails(changed))
+        failing_after = frozenset(find_failures(changed))
         if failing_after <= failing_before and not findings.keys() <= failing_after and failing_after < failing:
             return changed
     return None
@@ -94,21 +100,21 @@ def with_body(x: Exchange, value: Json) -> Exchange:
     """Return the exchange with this JSON value as its answer."""
     if x.response is None:
         return x
-    last = x.response.chunks[-1].at if x.response.chunks else 0.0
+    last = x.response.chunks[-1].arrival_time if x.response.chunks else 0.0
     data = dumps(value).encode("utf-8", "backslashreplace")
-    return replace(x, response=replace(x.response, chunks=(Chunk(at=last, data=data),)))
+    return replace(x, response=replace(x.response, chunks=(Chunk(arrival_time=last, data=data),)))
 
 
 def _with_reasoning_field(x: Exchange, name: str) -> bytes | None:
-    dialect = WHOLE.get(x.api)
+    dialect = ANSWER_DIALECTS.get(x.api)
     if dialect is None or x.response_json is None or len(dialect.reasoning) == 1:
         return None
-    messages = {part.choice: [renamed(part.said, dialect, name)] for part in dialect.parts(x.response_json)}
-    values = dialect.told(x.response_json, messages, {})
+    messages = {part.choice: [rename_reasoning(part.message, dialect, name)] for part in dialect.parts(x.response_json)}
+    values = dialect.rewrite(x.response_json, messages, {})
     return None if not values or values[0] == x.response_json else dumps(values[0]).encode("utf-8", "backslashreplace")
 
 
-def renamed(message: JsonObject, dialect: Dialect, name: str) -> JsonObject:
+def rename_reasoning(message: JsonObject, dialect: Dialect, name: str) -> JsonObject:
     """Return a message or delta with its reasoning under the name `name`; unchanged if it has a member of that name."""
     if dialect.calls_are_whole or name in message:
         return message

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import copy
 
-from harmony_conformance.json_value import Json, JsonObject, at, items, text
+from harmony_conformance.json_value import Json, JsonObject, items, text, value_at
 from harmony_proxy.repair.answer.fixes import new_id
 from harmony_proxy.repair.responses.emitted_items import EmittedItem, EmittedItems
-from harmony_proxy.repair.responses.server_events import CALL, ServerEvents
-from harmony_proxy.repair.text.annotations import moved
+from harmony_proxy.repair.responses.server_events import FUNCTION_CALL, ServerEvents
+from harmony_proxy.repair.text.annotations import move_annotations
 from harmony_proxy.repair.text.api_dialects import join
 from harmony_proxy.repair.text.leaked_text_parser import ParsedText, TextKind
 
-_ID_PREFIXES = {"message": "msg", "reasoning": "rs", CALL: "fc"}
+_ID_PREFIXES = {"message": "msg", "reasoning": "rs", FUNCTION_CALL: "fc"}
 _ITEM_TYPES = {TextKind.CONTENT: "message", TextKind.REASONING: "reasoning"}
 
 
@@ -36,9 +36,9 @@ class ItemWriter:
         self.announced: dict[int, JsonObject] = {}
         self.parts: dict[int, JsonObject] = {}
         self.open: dict[int, int] = {}
-        self.thought: list[str] = []
+        self.moved_reasoning: list[str] = []
         self.space: dict[int, str] = {}
-        self.heard: dict[int, list[str]] = {}
+        self.server_fragments: dict[int, list[str]] = {}
         self.annotations: dict[int, list[Json]] = {}
         self._new_items = 0
         self._sources, self._body = sources, body
@@ -46,21 +46,21 @@ class ItemWriter:
     def copy(self) -> ItemWriter:
         """Return a copy to roll back to."""
         other = copy(self)
-        other.items, other.thought = self.items.copy(), list(self.thought)
+        other.items, other.moved_reasoning = self.items.copy(), list(self.moved_reasoning)
         other.announced, other.parts = dict(self.announced), dict(self.parts)
         other.open, other.space = dict(self.open), dict(self.space)
-        other.heard = {source: list(one) for source, one in self.heard.items()}
+        other.server_fragments = {source: list(one) for source, one in self.server_fragments.items()}
         other.annotations = {source: list(one) for source, one in self.annotations.items()}
         return other
 
-    def take_over(self, source: int) -> None:
+    def start_rewriting(self, source: int) -> None:
         """Rewrite an item of the server from here on. If it was emitted already and is unfinished, it continues."""
-        item = self.items.of(source)
+        item = self.items.find_by_source(source)
         if item is not None and item.end is None:
-            self.open[source] = self.items.all.index(item)
-            self.heard[source] = [item.said()] if item.kind == "message" else []
+            self.open[source] = self.items.emitted_items.index(item)
+            self.server_fragments[source] = [item.emitted_text()] if item.kind == "message" else []
 
-    def say(self, source: int, texts: Sequence[ParsedText]) -> Iterator[JsonObject]:
+    def write_texts(self, source: int, texts: Sequence[ParsedText]) -> Iterator[JsonObject]:
         """Yield the events for these parsed texts of a server's item."""
         for one in join(texts):
             if one.kind is not TextKind.CALL:
@@ -68,7 +68,13 @@ class ItemWriter:
                 continue
             if one.name is not None:
                 identity = new_id(self._body, source, self._new_items)
-                value: JsonObject = {"id": "", "type": CALL, "call_id": identity, "name": one.name, "arguments": ""}
+                value: JsonObject = {
+                    "id": "",
+                    "type": FUNCTION_CALL,
+                    "call_id": identity,
+                    "name": one.name,
+                    "arguments": "",
+                }
                 yield from self._open(source, value)
             if one.text and (item := self._open_item(source)) is not None:
                 yield item.delta(one.text)
@@ -87,33 +93,33 @@ class ItemWriter:
             yield from self._open(source, value)
             item = self._open_item(source)
         if item is not None:
-            if kind == "reasoning" and self._sources.all[source].kind != kind:
-                self.thought.append(fragment)
+            if kind == "reasoning" and self._sources.server_items[source].kind != kind:
+                self.moved_reasoning.append(fragment)
             yield item.delta(fragment)
 
     def _open_item(self, source: int) -> EmittedItem | None:
         position = self.open.get(source)
-        return self.items.all[position] if position is not None else None
+        return self.items.emitted_items[position] if position is not None else None
 
     def _open(self, source: int, value: JsonObject) -> Iterator[JsonObject]:
         yield from self.close(source, {})
         kind = text(value.get("type"))
         item = self.items.add(source, {**value, "id": text(value.get("id")) or self._new_id(source, kind)})
-        self.open[source] = len(self.items.all) - 1
+        self.open[source] = len(self.items.emitted_items) - 1
         part = self.parts.get(source, {})
-        if part.get("type") in ("summary_text", item.what[0]):
-            item.what = (text(part["type"]), 0)
-            item.parts[item.what] = part
-        empty: JsonObject = {} if kind == CALL else {"content": []}
+        if part.get("type") in ("summary_text", item.text_key[0]):
+            item.text_key = (text(part["type"]), 0)
+            item.parts[item.text_key] = part
+        empty: JsonObject = {} if kind == FUNCTION_CALL else {"content": []}
         yield item.as_item("added", {**item.value, **empty, "status": "in_progress"})
-        if kind != CALL:
-            item.parts.setdefault(item.what, {})
+        if kind != FUNCTION_CALL:
+            item.parts.setdefault(item.text_key, {})
             yield item.part("added", "")
 
     def _new_id(self, source: int, kind: str) -> str:
         """Return an id for a new item, derived from that of the server's item."""
         self._new_items += 1
-        return f"{_ID_PREFIXES[kind]}_{self._sources.all[source].id.rpartition('_')[2]}r{self._new_items}"
+        return f"{_ID_PREFIXES[kind]}_{self._sources.server_items[source].id.rpartition('_')[2]}r{self._new_items}"
 
     def close(self, source: int, item: JsonObject) -> Iterator[JsonObject]:
         """Yield the events that finish the item that is open for a server's item. `item`: that item as the server finished it."""
@@ -121,41 +127,41 @@ class ItemWriter:
         if emitted is None:
             return
         del self.open[source]
-        emitted.is_ours = True
+        emitted.is_rewritten = True
         if not emitted.texts:
-            emitted.texts[emitted.what] = [""]
+            emitted.texts[emitted.text_key] = [""]
         yield from self._move_annotations(source, emitted, item)
-        yield emitted.whole(**({"name": emitted.value["name"]} if emitted.kind == CALL else {}))
-        if emitted.what in emitted.parts:
-            yield emitted.part("done", emitted.said())
+        yield emitted.text_done_event(**({"name": emitted.value["name"]} if emitted.kind == FUNCTION_CALL else {}))
+        if emitted.text_key in emitted.parts:
+            yield emitted.part("done", emitted.emitted_text())
         is_same = text(item.get("id")) == emitted.id and item.get("type") == emitted.kind
         value = {**emitted.value, **(item if is_same else {}), "status": text(item.get("status")) or "completed"}
-        if emitted.kind == CALL:
-            value["arguments"] = emitted.said()
+        if emitted.kind == FUNCTION_CALL:
+            value["arguments"] = emitted.emitted_text()
         else:
-            holder, other = ("summary", "content") if emitted.what[0] == "summary_text" else ("content", "summary")
+            holder, other = ("summary", "content") if emitted.text_key[0] == "summary_text" else ("content", "summary")
             if items(value.get(other)):  # it was not emitted, and could repeat the leak
                 value[other] = []
             value[holder] = [
                 {**part, "text": "".join(emitted.texts.get(key, ()))}
-                if key != emitted.what
-                else emitted.told_part(emitted.said())
-                for key, part in emitted.parts.items() or ((emitted.what, {}),)
+                if key != emitted.text_key
+                else emitted.part_with_text(emitted.emitted_text())
+                for key, part in emitted.parts.items() or ((emitted.text_key, {}),)
             ]
             if is_same and _is_plain_text(item):
-                value["encrypted_content"] = emitted.said()
+                value["encrypted_content"] = emitted.emitted_text()
         self.items.finish(emitted, value)
         yield emitted.as_item("done", value)
 
     def _move_annotations(self, source: int, emitted: EmittedItem, item: JsonObject) -> Iterator[JsonObject]:
         """Yield events for the annotations that still apply. Those that were announced before are only in the finished item."""
         pending = self.annotations.get(source, [])
-        if emitted.kind != "message" or not (pending or items(at(item, "content", 0, "annotations"))):
+        if emitted.kind != "message" or not (pending or items(value_at(item, "content", 0, "annotations"))):
             return
-        announced = items(at(item, "content", emitted.what[1], "annotations")) or pending
-        remaining = moved(announced, "".join(self.heard.get(source, ())), emitted.said())
+        announced = items(value_at(item, "content", emitted.text_key[1], "annotations")) or pending
+        remaining = move_annotations(announced, "".join(self.server_fragments.get(source, ())), emitted.emitted_text())
         annotations: list[Json] = [one for _, one in remaining]
-        emitted.parts[emitted.what] = {**emitted.parts.get(emitted.what, {}), "annotations": annotations}
+        emitted.parts[emitted.text_key] = {**emitted.parts.get(emitted.text_key, {}), "annotations": annotations}
         for index, (position, one) in enumerate(remaining):
             if announced[position] in pending:
                 yield emitted.event("output_text.annotation.added", annotation_index=index, annotation=one)
@@ -163,5 +169,5 @@ class ItemWriter:
 
 def _is_plain_text(item: JsonObject) -> bool:
     """Return True if the `encrypted_content` of an item is in fact its plain text."""
-    content = "".join(text(at(part, "text")) for name in ("content", "summary") for part in items(item.get(name)))
+    content = "".join(text(value_at(part, "text")) for name in ("content", "summary") for part in items(item.get(name)))
     return content != "" and item.get("encrypted_content") == content

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_proxy.repair.answer.fixes import new_id
-from harmony_proxy.repair.text.api_dialects import Dialect, called, join, object_called
+from harmony_proxy.repair.text.api_dialects import Dialect, join, object_tool_call, tool_call
 from harmony_proxy.repair.text.leaked_text_parser import NoDestinationError, ParsedText, TextKind
 
 
@@ -32,8 +32,8 @@ class DeltaWriter:
     choice: int
     reasoning: str
     calls: int = 0
-    made: int = 0
-    thought: list[str] = field(default_factory=list[str])
+    new_calls: int = 0
+    reasoning_fragments: list[str] = field(default_factory=list[str])
     is_final: bool = False
     problem: str = ""
     _name: str | None = None
@@ -41,7 +41,7 @@ class DeltaWriter:
 
     def copy(self) -> DeltaWriter:
         """Return a copy to roll back to."""
-        return replace(self, thought=[*self.thought])
+        return replace(self, reasoning_fragments=[*self.reasoning_fragments])
 
     def deltas(self, parsed: Sequence[ParsedText], *, is_over: bool) -> list[JsonObject]:
         """Return the deltas for these parsed texts.
@@ -56,7 +56,7 @@ class DeltaWriter:
             else:
                 deltas += self._complete_call()
                 if one.kind is TextKind.REASONING:
-                    self.thought.append(one.text)
+                    self.reasoning_fragments.append(one.text)
                 deltas.append({self.dialect.content if one.kind is TextKind.CONTENT else self.reasoning: one.text})
         return [*deltas, *self._complete_call()] if is_over else deltas
 
@@ -69,9 +69,9 @@ class DeltaWriter:
         if one.name is None:
             more: Json = {"index": self.calls - 1, "function": {"arguments": one.text}}
             return [{"tool_calls": [more]}]
-        identity = new_id(self.body, self.choice, self.made)
-        self.calls, self.made = self.calls + 1, self.made + 1
-        return [{"tool_calls": [called(one.name, one.text, index=self.calls - 1, identity=identity)]}]
+        identity = new_id(self.body, self.choice, self.new_calls)
+        self.calls, self.new_calls = self.calls + 1, self.new_calls + 1
+        return [{"tool_calls": [tool_call(one.name, one.text, index=self.calls - 1, identity=identity)]}]
 
     def _complete_call(self) -> list[JsonObject]:
         if self._name is None:
@@ -79,11 +79,11 @@ class DeltaWriter:
         name, arguments = self._name, self._arguments
         self._name, self._arguments = None, ""
         try:
-            call = object_called(name, arguments)
+            call = object_tool_call(name, arguments)
         except NoDestinationError as problem:
             if not self.is_final:
                 raise
             self.problem = f"the model wrote {problem}"
             return [{self.dialect.content: arguments}] if arguments else []
-        self.calls, self.made = self.calls + 1, self.made + 1
+        self.calls, self.new_calls = self.calls + 1, self.new_calls + 1
         return [{"tool_calls": [call]}]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
 
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
+from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
 from harmony_proxy.repair.text.api_dialects import ChoiceContent, Dialect
 
 _ALWAYS = frozenset({"role", "tool_calls"})
@@ -50,11 +50,11 @@ class EmittedHistory:
                 choice = self._choices[part.choice] = _Choice()
             for member, fragment in self._dialect.texts(part):
                 choice.texts.setdefault(member, []).append(fragment)
-            if "tool_calls" in part.said:
-                self._add_calls(choice, items(part.said["tool_calls"]))
+            if "tool_calls" in part.message:
+                self._add_calls(choice, items(part.message["tool_calls"]))
             if part.ids:
                 choice.ids.extend(part.ids)
-            others: JsonObject = {name: one for name, one in part.said.items() if one and name not in self._known}
+            others: JsonObject = {name: one for name, one in part.message.items() if one and name not in self._known}
             if others:
                 choice.others.append(others)
 
@@ -64,7 +64,7 @@ class EmittedHistory:
             self.raw.append(raw)
         self._choices[choice].texts[member].append(fragment)
 
-    def said(self, choice: int, member: str) -> str:
+    def emitted_text(self, choice: int, member: str) -> str:
         """Return the emitted text of a member of a choice."""
         return "".join(self._choices[choice].texts.get(member, ())) if choice in self._choices else ""
 
@@ -73,13 +73,13 @@ class EmittedHistory:
             choice.whole_calls.extend(calls)
             return
         for call in calls:
-            index = number(at(call, "index")) or 0
+            index = integer(value_at(call, "index")) or 0
             known = choice.calls.get(index)
             if known is None:
                 head: JsonObject = {name: one for name, one in members(call).items() if name != "function"}
                 known = choice.calls[index] = _Call(head=head, name="", arguments=[])
-            known.name = known.name or text(at(call, "function", "name"))
-            known.arguments.append(text(at(call, "function", "arguments")))
+            known.name = known.name or text(value_at(call, "function", "name"))
+            known.arguments.append(text(value_at(call, "function", "arguments")))
 
     def events(self) -> Iterator[JsonObject]:
         """Yield one event per choice, with everything emitted of it."""
@@ -98,7 +98,7 @@ class EmittedHistory:
                 message["tool_calls"] = calls
             yield self._dialect.delta(index, message, choice.ids)
 
-    def others(self) -> Iterator[JsonObject]:
+    def unrewritten_events(self) -> Iterator[JsonObject]:
         """Yield events with the emitted members that are never rewritten."""
         if self._dialect is None:
             return

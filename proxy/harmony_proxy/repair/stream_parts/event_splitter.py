@@ -1,7 +1,7 @@
 """Split a body into its events, each with its original bytes.
 
 Server-sent events end with an empty line, lines of JSON with a line feed. No byte is lost: all `raw` in order, followed by `rest`,
-are the input. Beyond the size limit of one event the splitter gives up (`is_lost`), and its buffer is the rest.
+are the input. Beyond the size limit of one event the splitter gives up (`is_over_limit`), and its buffer is the rest.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from harmony_conformance.json_value import InvalidJsonError, Json, at, dumps, loads
+from harmony_conformance.json_value import InvalidJsonError, Json, dumps, loads, value_at
 from harmony_conformance.transport.sse import DONE
 from harmony_proxy.repair.text.api_dialects import ChoiceContent
 
@@ -51,7 +51,7 @@ class RawEvent:
         return self.data is not None and self.data.strip() == DONE
 
     @property
-    def is_unread(self) -> bool:
+    def is_unreadable(self) -> bool:
         """True if the data is not a JSON object, or a line is not a field of an event."""
         if self.data is None:
             return any(_FIELD.match(line) is None for line in _LINE_END.split(self.raw.removeprefix(_BYTE_ORDER_MARK)))
@@ -60,7 +60,7 @@ class RawEvent:
     @property
     def is_error(self) -> bool:
         """True if the server reports an error with this event."""
-        return at(self.value, "error") is not None or at(self.value, "type") in ("error", "response.failed")
+        return value_at(self.value, "error") is not None or value_at(self.value, "type") in ("error", "response.failed")
 
     @cached_property
     def value(self) -> Json:
@@ -72,7 +72,7 @@ class RawEvent:
         except InvalidJsonError:
             return None
 
-    def told(self, value: Json) -> bytes:
+    def encode_value(self, value: Json) -> bytes:
         """Return the bytes of this event with another JSON value. Lines without data and the line ends are retained."""
         data = dumps(value).encode("utf-8", "backslashreplace")
         if self.is_line:
@@ -102,11 +102,11 @@ class Splitter(ABC):
     def __init__(self, *, limit: int = EVENT_LIMIT) -> None:
         self._limit = limit
         self._raw: bytearray = bytearray()
-        self.is_lost = False
+        self.is_over_limit = False
 
     @property
     @abstractmethod
-    def is_between(self) -> bool:
+    def is_at_boundary(self) -> bool:
         """True if all bytes so far were complete events."""
 
     @abstractmethod
@@ -136,7 +136,7 @@ class SseSplitter(Splitter):
         self._after_cr = False
 
     @property
-    def is_between(self) -> bool:
+    def is_at_boundary(self) -> bool:
         """True if all bytes so far were complete events, and the last one ended with a line feed."""
         return not self._raw and not self._after_cr and not self._first
 
@@ -144,7 +144,7 @@ class SseSplitter(Splitter):
         """Return the events that `data` completes. An event ends with the carriage return of its last line; a later line feed is a separate event."""
         if not data:
             return []
-        if self.is_between and _are_events(data):
+        if self.is_at_boundary and _are_events(data):
             return [_parse_simple(event + b"\n\n") for event in data[:-2].split(b"\n\n")]
         pieces: list[RawEvent] = []
         if self._after_cr and data.startswith(b"\n"):
@@ -164,7 +164,7 @@ class SseSplitter(Splitter):
                     self._line = self._scanned = empty_lines.end()  # a server may send only empty lines for a long time
                 pieces.append(self._dispatch())
         self._scanned = max(self._scanned, len(self._raw))
-        self.is_lost = self.is_lost or len(self._raw) > self._limit
+        self.is_over_limit = self.is_over_limit or len(self._raw) > self._limit
         return pieces
 
     def last(self) -> RawEvent | None:
@@ -196,7 +196,7 @@ class LineSplitter(Splitter):
     end = b"\n"
 
     @property
-    def is_between(self) -> bool:
+    def is_at_boundary(self) -> bool:
         """True if all bytes so far were complete lines."""
         return not self._raw
 
@@ -204,11 +204,11 @@ class LineSplitter(Splitter):
         """Return the lines that `data` completes."""
         if b"\n" not in data:
             self._raw += data
-            self.is_lost = self.is_lost or len(self._raw) > self._limit
+            self.is_over_limit = self.is_over_limit or len(self._raw) > self._limit
             return []
         whole, end, rest = (bytes(self._raw) + data).rpartition(b"\n")
         self._raw = bytearray(rest)
-        self.is_lost = self.is_lost or len(self._raw) > self._limit
+        self.is_over_limit = self.is_over_limit or len(self._raw) > self._limit
         lines: list[bytes] = _LINES.findall(whole + end)  # consecutive empty lines are one match
         return [_line(line) for line in lines]
 

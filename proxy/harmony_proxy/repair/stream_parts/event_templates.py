@@ -35,7 +35,7 @@ class EventTemplate:
     """The bytes before the first hole, then for each hole its kind (`text`, `number`, `time`, `string`) and the bytes after it."""
 
     key: Key
-    tracked: TextTracker
+    tracker: TextTracker
     start: bytes
     holes: tuple[tuple[str, bytes], ...]
 
@@ -105,7 +105,7 @@ class EventTemplates:
         prefix, head_holes = _cut_holes(head)
         suffix, tail_holes = _cut_holes(tail)
         template = EventTemplate(
-            key=key, tracked=tracked, start=prefix, holes=(*head_holes, ("text", suffix), *tail_holes)
+            key=key, tracker=tracked, start=prefix, holes=(*head_holes, ("text", suffix), *tail_holes)
         )
         if template.fit(raw) is not None:
             self._all = [template, *self._all[: _MOST - 1]]

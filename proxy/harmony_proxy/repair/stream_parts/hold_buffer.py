@@ -22,7 +22,7 @@ class HoldBuffer:
 
     def __init__(self, *, limit: int) -> None:
         self.pieces: list[RawEvent] = []
-        self.is_odd = self.is_suspect = False
+        self.has_unexpected_call = self.must_be_judged = False
         self._most = min(HOLD_LIMIT, limit)
         self._size = 0
 
@@ -31,14 +31,16 @@ class HoldBuffer:
         """True if the buffer exceeds its limit."""
         return self._size > self._most
 
-    def add(self, piece: RawEvent, is_odd: Callable[[Json], bool] | None = None, *, is_suspect: bool) -> None:
+    def add(
+        self, piece: RawEvent, is_unexpected_call: Callable[[Json], bool] | None = None, *, must_be_judged: bool
+    ) -> None:
         """Add an event. `is_unexpected_call` returns True for an unexpected call."""
         self.pieces.append(piece)
         self._size += len(piece.raw)
-        self.is_suspect = self.is_suspect or is_suspect
-        if is_odd is not None and not self.is_odd:
-            calls = (call for part in piece.parts for call in items(part.said.get("tool_calls")))
-            self.is_odd = any(map(is_odd, calls))
+        self.must_be_judged = self.must_be_judged or must_be_judged
+        if is_unexpected_call is not None and not self.has_unexpected_call:
+            calls = (call for part in piece.parts for call in items(part.message.get("tool_calls")))
+            self.has_unexpected_call = any(map(is_unexpected_call, calls))
 
     def take(self, waiting: Collection[int] = ()) -> list[RawEvent]:
         """Remove and return all events, except those that belong only to the choices in `waiting`."""
@@ -46,7 +48,7 @@ class HoldBuffer:
         for piece in self.pieces:
             waits = bool(piece.parts) and all(part.choice in waiting for part in piece.parts)
             (remaining if waits else taken).append(piece)
-        self.is_odd = self.is_suspect = False
+        self.has_unexpected_call = self.must_be_judged = False
         self.put_back(remaining)
         return taken
 

@@ -14,13 +14,13 @@ from harmony_proxy.repair.stream_parts.event_splitter import RawEvent
 from harmony_proxy.repair.stream_parts.rewriter import StreamRewriter
 from harmony_proxy.repair.stream_parts.stream_judge import Emission, StreamJudge
 
-FINISH = "tool_calls.finish_reason_agrees"
+FINISH_CHECK = "tool_calls.finish_reason_agrees"
 ANOTHER = "another leak after one that was repaired"
 TOO_LATE = "the leak was emitted before it was detectable"
 _BY_IDS = "only whole answers are rewritten from their token ids: the text of a stream was already emitted"
 _REASONS: Mapping[str, str] = MappingProxyType(
     {
-        FINISH: "the correct finish reason is unknown",
+        FINISH_CHECK: "the correct finish reason is unknown",
         "tool_calls.name_is_declared": "without header residue the name is not a declared function",
         "channels.content_is_the_answer": _BY_IDS,
         "reasoning.reasoning_holds_no_answer": _BY_IDS,
@@ -28,7 +28,9 @@ _REASONS: Mapping[str, str] = MappingProxyType(
     }
 )
 _CAUSED_BY_REPAIR = "the check fails only since another failure was repaired"
-_MEANING = frozenset(rule.id for rule in CHECKS if rule.family in ("channels", "tool_calls", "reasoning", "structured"))
+_CONTENT_CHECKS = frozenset(
+    rule.id for rule in CHECKS if rule.family in ("channels", "tool_calls", "reasoning", "structured")
+)
 """Checks that a repair could cause to fail. They read the content, which the account retains, not the framing."""
 
 
@@ -41,16 +43,16 @@ class RepairAccount:
         self._server_stream: list[bytes] | None = None
         self._is_closed = False
 
-    def before(self, emission: Emission, buffered: Iterable[RawEvent]) -> list[bytes]:
+    def snapshot(self, emission: Emission, buffered: Iterable[RawEvent]) -> list[bytes]:
         """Return the stream so far, to be passed to `start` after a successful repair."""
-        return [*map(self._judge.framed, emission.events()), *(piece.raw for piece in buffered)]
+        return [*map(self._judge.frame_event, emission.events()), *(piece.raw for piece in buffered)]
 
-    def begin(self, before: list[bytes]) -> None:
-        """Start to record the server's stream, at its first repair. `before` is the stream up to there."""
+    def start(self, before: list[bytes]) -> None:
+        """Start to record the server's stream, at its first repair. `snapshot` is the stream up to there."""
         if self._server_stream is None:
             self._server_stream = before
 
-    def came(self, piece: RawEvent) -> None:
+    def record_event(self, piece: RawEvent) -> None:
         """Record an event of the server."""
         if self._server_stream is not None:
             self._server_stream.append(piece.raw)
@@ -60,15 +62,19 @@ class RepairAccount:
         if self._is_closed or not self._repairs:
             return
         self._is_closed = True
-        checks = self._repairs | (_MEANING if self._server_stream is not None else frozenset[str]())
-        others = handler.others()
-        failing_after = self._judge.failing(self._judge.exchange(handler.went, (), others + handler.ending()), checks)
+        checks = self._repairs | (_CONTENT_CHECKS if self._server_stream is not None else frozenset[str]())
+        others = handler.unrewritten_events()
+        failing_after = self._judge.failing_checks(
+            self._judge.exchange(handler.emission, (), others + handler.ending()), checks
+        )
         if self._server_stream is not None:
-            failing_before = self._judge.failing(
+            failing_before = self._judge.failing_checks(
                 self._judge.with_body(b"".join((*self._server_stream, others))), checks
             )
             fixed = (failing_before - failing_after) & self._repairs
-            self._notes.count(fixed - self._notes.repaired.keys() - self._notes.left.keys())
-            self._notes.leave(sorted(failing_after - failing_before - self._repairs), _CAUSED_BY_REPAIR)
+            self._notes.count(fixed - self._notes.repair_counts.keys() - self._notes.unrepaired_reasons.keys())
+            self._notes.record_unrepaired(sorted(failing_after - failing_before - self._repairs), _CAUSED_BY_REPAIR)
         for check in sorted(failing_after & self._repairs):
-            self._notes.leave((check,), _REASONS.get(check, ANOTHER if self._notes.repaired else TOO_LATE))
+            self._notes.record_unrepaired(
+                (check,), _REASONS.get(check, ANOTHER if self._notes.repair_counts else TOO_LATE)
+            )

@@ -12,13 +12,13 @@ from harmony_conformance.json_value import JsonObject, dumps
 from harmony_conformance.judge.check import Finding
 from harmony_conformance.prompts import chat_request
 from harmony_conformance.transport.messages import Chunk
-from harmony_proxy.repair.answer.check_verdicts import choice_of, fails
+from harmony_proxy.repair.answer.check_verdicts import choice_of, find_failures
 from harmony_proxy.repair.stream_parts.event_splitter import RawEvent
 
 PROBES = (" x", "`", '"', "\n```\n", "\n~~~\n", "\u201d ", "' ")
 """Texts that may follow. A verdict that is the same after each of them is final."""
 
-CALL = "call/"
+CALL_PREFIX = "call/"
 """Prefix of a call's index in the name of its arguments among the texts of a choice."""
 
 _FREE = 256 * 1024
@@ -46,41 +46,45 @@ class StreamJudge:
         self._x, self._is_lines = x, is_lines
         self._read = 0
 
-    def framed(self, value: JsonObject) -> bytes:
+    def frame_event(self, value: JsonObject) -> bytes:
         """Return the bytes of an event in the format of the stream."""
         data = dumps(value).encode("utf-8", "backslashreplace")
         return data + b"\n" if self._is_lines else b"data: " + data + b"\n\n"
 
     def may_be_called(self, function: str) -> bool:
         """Return True if the request declares a function and allows the model to call it."""
-        return chat_request.may_be_called(self._x.chat_request, function)
+        return chat_request.can_be_called(self._x.chat_request, function)
 
-    def may_ask(self, size: int) -> bool:
+    def may_read_again(self, size: int) -> bool:
         """Return True if a stream of `size` bytes may be read once more."""
         return self._read <= _FREE + _READINGS * size
 
-    def fails(
+    def find_failures(
         self, emission: Emission, buffered: Iterable[RawEvent], checks: Collection[str], more: bytes = b""
     ) -> Mapping[str, tuple[Finding, ...]]:
         """Return the checks that fail on the answer so far, followed by `more`, with their findings."""
-        return fails(self.exchange(emission, buffered, more), checks)
+        return find_failures(self.exchange(emission, buffered, more), checks)
 
     def exchange(self, emission: Emission, buffered: Iterable[RawEvent], more: bytes = b"") -> Exchange:
         """Return the exchange with the answer so far, followed by `more`."""
-        data = b"".join((*map(self.framed, emission.events()), *(piece.raw for piece in buffered), more))
+        data = b"".join((*map(self.frame_event, emission.events()), *(piece.raw for piece in buffered), more))
         self._read += len(data)
         return self.with_body(data)
 
     @staticmethod
-    def failing(x: Exchange, checks: Collection[str]) -> frozenset[str]:
+    def failing_checks(x: Exchange, checks: Collection[str]) -> frozenset[str]:
         """Return the ids of the checks that fail on an exchange."""
-        return frozenset(fails(x, checks))
+        return frozenset(find_failures(x, checks))
 
-    def fails_whole(self, emission: Emission, buffered: Iterable[RawEvent], checks: Collection[str]) -> Collection[str]:
+    def failing_checks_of_stream(
+        self, emission: Emission, buffered: Iterable[RawEvent], checks: Collection[str]
+    ) -> Collection[str]:
         """Return the ids of the checks that fail on the complete answer, in its original framing."""
-        return fails(self.with_body(b"".join((*emission.raw, *(piece.raw for piece in buffered)))), checks).keys()
+        return find_failures(
+            self.with_body(b"".join((*emission.raw, *(piece.raw for piece in buffered)))), checks
+        ).keys()
 
-    def final(
+    def filter_final(
         self,
         findings: Mapping[str, tuple[Finding, ...]],
         emission: Emission,
@@ -91,7 +95,9 @@ class StreamJudge:
         buffered, failing = tuple(buffered), _by_choice(findings)
         final = set(failing)
         for event in probes:
-            failing_then = _by_choice(self.fails(emission, buffered, findings, self.framed(event))) if final else {}
+            failing_then = (
+                _by_choice(self.find_failures(emission, buffered, findings, self.frame_event(event))) if final else {}
+            )
             final = {choice for choice in final if failing_then.get(choice) == failing[choice]}
         final_findings = {
             check: tuple(one for one in all_ if choice_of(one) in final) for check, all_ in findings.items()
@@ -102,13 +108,13 @@ class StreamJudge:
         """Return the exchange with this body of the answer."""
         if self._x.response is None:
             return self._x
-        return replace(self._x, response=replace(self._x.response, chunks=(Chunk(at=0.0, data=data),)))
+        return replace(self._x, response=replace(self._x.response, chunks=(Chunk(arrival_time=0.0, data=data),)))
 
 
 def delta_of(member: str, fragment: str) -> JsonObject:
     """Return a delta that continues a text."""
-    if member.startswith(CALL):
-        return {"tool_calls": [{"index": int(member.removeprefix(CALL)), "function": {"arguments": fragment}}]}
+    if member.startswith(CALL_PREFIX):
+        return {"tool_calls": [{"index": int(member.removeprefix(CALL_PREFIX)), "function": {"arguments": fragment}}]}
     return {member: fragment}
 
 

@@ -56,59 +56,59 @@ class TextTracker:
     """
 
     def __init__(self) -> None:
-        self.before = ""
-        self.unsent = ""
-        self.reader: LeakedTextParser | None = None
-        self.is_given_up = False
+        self.emitted_tail = ""
+        self.pending = ""
+        self.parser: LeakedTextParser | None = None
+        self.is_ignored = False
         self._examined = 0
         self._is_ready = False
 
     @property
     def is_start(self) -> bool:
         """True if nothing was emitted yet."""
-        return not self.before.strip()
+        return not self.emitted_tail.strip()
 
     @property
-    def is_read(self) -> bool:
+    def is_resolved(self) -> bool:
         """True if the text is rewritten, or no longer examined."""
-        return self.reader is not None or self.is_given_up
+        return self.parser is not None or self.is_ignored
 
     @property
     def is_glued(self) -> bool:
         """True if the text begins like one whose special tokens were skipped, and has a second header."""
-        text = self.unsent.lstrip()
+        text = self.pending.lstrip()
         is_match = self.is_start and BEGINS_GLUED.match(text) is not None
         return is_match and any(one.search(text) is not None for one in (SEAM, CALL_SEAM))
 
     def add(self, text: str) -> None:
         """Add text that was not emitted yet."""
-        if not self.is_read:
-            self.unsent += text
+        if not self.is_resolved:
+            self.pending += text
 
-    def passes(self, text: str) -> bool:
+    def pass_if_safe(self, text: str) -> bool:
         """Return True if the text can be emitted at once without being searched again. It then counts as emitted."""
-        if self.is_given_up:
+        if self.is_ignored:
             return True
-        end = self.before[-_TAIL:] + text
-        if self.unsent or self.reader is not None or self.is_start or _RISKY.search(end) is not None:
+        end = self.emitted_tail[-_TAIL:] + text
+        if self.pending or self.parser is not None or self.is_start or _RISKY.search(end) is not None:
             return False
-        self.before = end[-_CONTEXT:] if len(text) >= _CONTEXT else (self.before + text)[-_CONTEXT:]
+        self.emitted_tail = end[-_CONTEXT:] if len(text) >= _CONTEXT else (self.emitted_tail + text)[-_CONTEXT:]
         return True
 
-    def settle(self) -> None:
+    def mark_emitted(self) -> None:
         """Record that all text was emitted."""
-        self.before = (self.before + self.unsent)[-_CONTEXT:]
-        self.unsent = ""
+        self.emitted_tail = (self.emitted_tail + self.pending)[-_CONTEXT:]
+        self.pending = ""
         self._examined, self._is_ready = 0, False
 
     def status(self) -> Status:
         """Return the status of the text that was not emitted yet."""
-        if self.is_read or not self.unsent.strip():
+        if self.is_resolved or not self.pending.strip():
             return Status.CLEAR
         if self._is_ready:
             return Status.READY
-        new = self.unsent[max(0, self._examined - _WINDOW) :]
-        self._examined = len(self.unsent)
+        new = self.pending[max(0, self._examined - _WINDOW) :]
+        self._examined = len(self.pending)
         at_start = self._status_of_start(new)
         status = at_start if at_start is Status.READY else self._status_of_middle(new)
         status = at_start if status is Status.CLEAR else status
@@ -116,12 +116,12 @@ class TextTracker:
         return status
 
     @property
-    def goes_on(self) -> bool:
+    def can_become_leak(self) -> bool:
         """True if the text may still become a leak: a header is incomplete, or a marker at the end may begin one."""
-        end = self.unsent[-_WINDOW:]
+        end = self.pending[-_WINDOW:]
         if self._status_of_start(end) is Status.OPEN:
             return True
-        partial = (unfinished_marker(end), unfinished_seam(end, self.before), unfinished_call(end))
+        partial = (unfinished_marker(end), unfinished_seam(end, self.emitted_tail), unfinished_call(end))
         if any(one is not None for one in partial):
             return True
         markers = list(MARKER.finditer(end))
@@ -134,7 +134,7 @@ class TextTracker:
         """Return the status that follows from the beginning of the text."""
         if not self.is_start:
             return Status.CLEAR
-        text = self.unsent.lstrip()
+        text = self.pending.lstrip()
         if (tagged := TAG.match(text)) is not None:
             return Status.READY if f"</{tagged['tag']}>" in new else Status.OPEN
         if may_be_header(text):
@@ -152,9 +152,12 @@ class TextTracker:
             if unfinished_marker(new) is not None:
                 return Status.OPEN
         headers = SEAM_COMPLETE.finditer(new)
-        if any(is_seam(new, self.before, match.start()) for match in headers) or CALL_SEAM.search(new) is not None:
+        if (
+            any(is_seam(new, self.emitted_tail, match.start()) for match in headers)
+            or CALL_SEAM.search(new) is not None
+        ):
             return Status.READY
-        is_open = unfinished_seam(new, self.before) is not None or unfinished_call(new) is not None
+        is_open = unfinished_seam(new, self.emitted_tail) is not None or unfinished_call(new) is not None
         return Status.OPEN if is_open else Status.CLEAR
 
 
@@ -163,13 +166,13 @@ class ArgumentsTracker(TextTracker):
 
     def __init__(self) -> None:
         super().__init__()
-        self.is_cut = False
+        self.is_truncated = False
         self._is_over = False
         self._pieces: list[str] = []
 
-    def passes(self, text: str) -> bool:
+    def pass_if_safe(self, text: str) -> bool:
         """Return True if the text can be emitted at once."""
-        if self.unsent or self.is_cut or any(first in text for first in _MARKED):
+        if self.pending or self.is_truncated or any(first in text for first in _MARKED):
             return False
         self._pieces.append(text)
         return True
@@ -179,9 +182,9 @@ class ArgumentsTracker(TextTracker):
         super().add(text)
         self._pieces.append(text)
 
-    def kept(self, text: str) -> str:
+    def truncate(self, text: str) -> str:
         """Return the next fragment, truncated after the JSON of the arguments if these are truncated."""
-        if not self.is_cut:
+        if not self.is_truncated:
             return text
         if self._is_over:
             return ""
@@ -192,19 +195,19 @@ class ArgumentsTracker(TextTracker):
 
     def status(self) -> Status:
         """Return the status of the arguments that were not emitted yet."""
-        if self.is_cut or self.is_given_up or not any(first in self.unsent for first in _MARKED):
+        if self.is_truncated or self.is_ignored or not any(first in self.pending for first in _MARKED):
             return Status.CLEAR
-        marker = MARKER.search(self.unsent)
-        start = marker.start() if marker is not None else unfinished_marker(self.unsent)
+        marker = MARKER.search(self.pending)
+        start = marker.start() if marker is not None else unfinished_marker(self.pending)
         if start is None:
             return Status.CLEAR
         whole = "".join(self._pieces)
-        if not _is_complete_json(whole[: len(whole) - len(self.unsent) + start]):
+        if not _is_complete_json(whole[: len(whole) - len(self.pending) + start]):
             return Status.CLEAR
         return Status.READY if marker is not None else Status.OPEN
 
     @property
-    def goes_on(self) -> bool:
+    def can_become_leak(self) -> bool:
         """True if the arguments may still become a leak."""
         return self.status() is Status.OPEN
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from itertools import takewhile
 
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
+from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
 
 _MOST = 4_000_000
 """Maximum product of the lengths of two texts that are compared beyond their common prefix and suffix."""
@@ -15,7 +15,7 @@ _MOST = 4_000_000
 _MEMBER = "annotations"
 
 
-def moved(annotations: Sequence[Json], before: str, after: str) -> list[tuple[int, JsonObject]]:
+def move_annotations(annotations: Sequence[Json], before: str, after: str) -> list[tuple[int, JsonObject]]:
     """Return the annotations that still apply to a shortened text: their former positions in the list, and they with new indexes.
 
     An annotation without indexes (a cited file, for example) applies to the whole text and is unchanged.
@@ -25,7 +25,7 @@ def moved(annotations: Sequence[Json], before: str, after: str) -> list[tuple[in
     for position, annotation in enumerate(annotations):
         one = members(annotation)
         citation = members(one.get("url_citation"))  # holds the indexes in Chat Completions
-        start, end = (number(at(citation or one, name)) for name in ("start_index", "end_index"))
+        start, end = (integer(value_at(citation or one, name)) for name in ("start_index", "end_index"))
         if start is None or end is None:
             remaining.append((position, one))
             continue
@@ -52,29 +52,38 @@ class AnnotationMover:
         is_over: True if the choice is complete.
     """
 
-    begun: str
-    heard: list[str] = field(default_factory=list[str])
-    told: list[str] = field(default_factory=list[str])
-    waiting: list[Json] = field(default_factory=list[Json])
+    initial_content: str
+    server_fragments: list[str] = field(default_factory=list[str])
+    emitted_fragments: list[str] = field(default_factory=list[str])
+    pending: list[Json] = field(default_factory=list[Json])
     is_over: bool = False
 
-    def hear(self, message: JsonObject, content: str) -> frozenset[str]:
+    def add_message(self, message: JsonObject, content: str) -> frozenset[str]:
         """Store the content and the annotations of a message or delta. Return the names of the stored members."""
-        self.heard.append(text(message.get(content)))
-        self.waiting += items(message.get(_MEMBER))
+        self.server_fragments.append(text(message.get(content)))
+        self.pending += items(message.get(_MEMBER))
         return frozenset({_MEMBER})
 
-    def due(self) -> list[JsonObject]:
+    def final_deltas(self) -> list[JsonObject]:
         """Return a delta with the annotations that still apply, or nothing before the choice is over."""
-        if not (self.is_over and self.waiting):
+        if not (self.is_over and self.pending):
             return []
-        remaining = moved(self.waiting, self.begun + "".join(self.heard), self.begun + "".join(self.told))
-        self.waiting = []
+        remaining = move_annotations(
+            self.pending,
+            self.initial_content + "".join(self.server_fragments),
+            self.initial_content + "".join(self.emitted_fragments),
+        )
+        self.pending = []
         return [{_MEMBER: [one for _, one in remaining]}] if remaining else []
 
     def copy(self) -> AnnotationMover:
         """Return a copy to roll back to."""
-        return replace(self, heard=[*self.heard], told=[*self.told], waiting=[*self.waiting])
+        return replace(
+            self,
+            server_fragments=[*self.server_fragments],
+            emitted_fragments=[*self.emitted_fragments],
+            pending=[*self.pending],
+        )
 
 
 def _common_blocks(before: str, after: str) -> list[tuple[int, int, int]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, object_in, text
+from harmony_conformance.json_value import Json, JsonObject, integer, items, members, parse_object, text, value_at
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS
 from harmony_proxy.repair.text.leaked_text_parser import NoDestinationError, ParsedText, TextKind
 from harmony_ref import encode
@@ -17,7 +17,7 @@ class ChoiceContent:
     """Content of one choice in an answer (a message), or in one event (a delta)."""
 
     choice: int
-    said: JsonObject
+    message: JsonObject
     finish: str | None = None
     ids: Sequence[Json] = ()
 
@@ -41,7 +41,7 @@ class Dialect:
     content: str
     reasoning: tuple[str, ...]
     parts: Callable[[Json], tuple[ChoiceContent, ...]]
-    told: Callable[[Json, Mapping[int, Sequence[JsonObject]], Mapping[int, str]], list[Json]]
+    rewrite: Callable[[Json, Mapping[int, Sequence[JsonObject]], Mapping[int, str]], list[Json]]
     delta: Callable[[int, JsonObject, Sequence[Json]], JsonObject]
     calls_are_whole: bool
     finishes_with_calls: bool
@@ -50,13 +50,13 @@ class Dialect:
 
     def texts(self, part: ChoiceContent) -> Iterator[tuple[str, str]]:
         """Yield name and value of the members with text of the model, without those of calls."""
-        for name, value in part.said.items():
+        for name, value in part.message.items():
             if isinstance(value, str) and (name == self.content or name in self.reasoning):
                 yield name, value
 
-    def ended(self, value: Json) -> Iterator[JsonObject]:
+    def end_events(self, value: Json) -> Iterator[JsonObject]:
         """Yield an event without texts, calls and ids: finish reasons and usage."""
-        for one in self.told(value, {part.choice: [{}] for part in self.parts(value)}, {}):
+        for one in self.rewrite(value, {part.choice: [{}] for part in self.parts(value)}, {}):
             bare = {name: member for name, member in members(one).items() if name != "token_ids"}
             if "choices" in bare:
                 choices = (members(choice) for choice in items(bare["choices"]))
@@ -64,24 +64,24 @@ class Dialect:
             yield bare
 
 
-def home_of(dialect: Dialect, member: str) -> TextKind:
+def default_kind(dialect: Dialect, member: str) -> TextKind:
     """Return the destination of a text by its member."""
     return TextKind.CONTENT if member == dialect.content else TextKind.REASONING
 
 
-def called(name: str, arguments: str, *, index: int | None, identity: str) -> JsonObject:
+def tool_call(name: str, arguments: str, *, index: int | None, identity: str) -> JsonObject:
     """Return a call in the form of Chat Completions; with `index`, in that of its streams."""
     position: JsonObject = {} if index is None else {"index": index}
     return {**position, "id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def object_called(name: str, arguments: str) -> JsonObject:
+def object_tool_call(name: str, arguments: str) -> JsonObject:
     """Return a call of an API whose arguments are an object.
 
     Raises:
         NoDestinationError: the arguments are not a JSON object.
     """
-    parsed = object_in(arguments)
+    parsed = parse_object(arguments)
     if parsed is None:
         raise NoDestinationError("arguments that are not a JSON object, which the API cannot express")
     return {"function": {"name": name, "arguments": parsed}}
@@ -104,12 +104,12 @@ def join(texts: Sequence[ParsedText]) -> list[ParsedText]:
 def _chat_parts(value: Json) -> tuple[ChoiceContent, ...]:
     return tuple(
         ChoiceContent(
-            choice=number(choice.get("index")) or 0,
-            said=members(choice["delta"] if "delta" in choice else choice.get("message")),
+            choice=integer(choice.get("index")) or 0,
+            message=members(choice["delta"] if "delta" in choice else choice.get("message")),
             finish=text(choice.get("finish_reason")) or None,
             ids=items(choice.get("token_ids")),
         )
-        for choice in map(members, items(at(value, "choices")))
+        for choice in map(members, items(value_at(value, "choices")))
     )
 
 
@@ -135,7 +135,7 @@ _ONLY_FIRST = frozenset({"token_ids", "logprobs", "stop_reason"})
 def _split_choice(choice: Json, parts: Mapping[int, Sequence[JsonObject]], finish: Mapping[int, str]) -> list[Json]:
     """Return the choices that replace a choice. Token data stays with the first one, the finish reason with the last one."""
     source = members(choice)
-    index = number(source.get("index")) or 0
+    index = integer(source.get("index")) or 0
     name = "delta" if "delta" in source else "message"
     last_end: JsonObject = {"finish_reason": finish[index]} if index in finish else {}
     if index not in parts:
@@ -159,28 +159,28 @@ def _chat_delta(choice: int, message: JsonObject, ids: Sequence[Json]) -> JsonOb
 
 
 def _chat_entries(value: Json, choice: int) -> list[Json]:
-    choices = (one for one in items(at(value, "choices")) if (number(at(one, "index")) or 0) == choice)
-    return [entry for one in choices for entry in items(at(one, "logprobs", "content"))]
+    choices = (one for one in items(value_at(value, "choices")) if (integer(value_at(one, "index")) or 0) == choice)
+    return [entry for one in choices for entry in items(value_at(one, "logprobs", "content"))]
 
 
 def _with_chat_entries(value: Json, choice: int, entries: list[Json]) -> Json:
     """Return the value with these entries; without entries `logprobs` is null, as in an answer without log probabilities."""
 
     def put(one: JsonObject) -> JsonObject:
-        if (number(one.get("index")) or 0) != choice:
+        if (integer(one.get("index")) or 0) != choice:
             return one
         return {**one, "logprobs": {**members(one.get("logprobs")), "content": entries} if entries else None}
 
-    return {**members(value), "choices": [put(members(one)) for one in items(at(value, "choices"))]}
+    return {**members(value), "choices": [put(members(one)) for one in items(value_at(value, "choices"))]}
 
 
-def counted(value: Json, reasoning: str) -> Json:
+def with_reasoning_tokens(value: Json, reasoning: str) -> Json:
     """Return the value with `reasoning_tokens` counted from the reasoning, if its usage reports 0 because the server parsed none."""
-    usage = at(value, "usage")
+    usage = value_at(value, "usage")
     for name, details_name in _DETAILS.items():
-        details = at(usage, details_name)
-        if reasoning and number(at(details, "reasoning_tokens")) == 0:
-            total, tokens = number(at(usage, name)), len(encode(reasoning))
+        details = value_at(usage, details_name)
+        if reasoning and integer(value_at(details, "reasoning_tokens")) == 0:
+            total, tokens = integer(value_at(usage, name)), len(encode(reasoning))
             counted_details: JsonObject = {
                 **members(details),
                 "reasoning_tokens": tokens if total is None else min(tokens, total),
@@ -199,7 +199,7 @@ _DETAILS: Mapping[str, str] = MappingProxyType(
 
 
 def _chat_message(value: Json) -> JsonObject | None:
-    message = at(value, "message")
+    message = value_at(value, "message")
     return message if isinstance(message, dict) else None
 
 
@@ -208,7 +208,7 @@ _GENERATE_MEMBERS = frozenset({"response", "thinking", "tool_calls"})
 
 def _generate_message(value: Json) -> JsonObject | None:
     """Return the text members of a line of `/api/generate`. Others, such as `done`, must not be repeated with each part."""
-    if not isinstance(at(value, "response"), str):
+    if not isinstance(value_at(value, "response"), str):
         return None
     return {name: one for name, one in members(value).items() if name in _GENERATE_MEMBERS}
 
@@ -228,8 +228,10 @@ def _ollama(
         message = read(value)
         if message is None:
             return ()
-        reason = text(at(value, "done_reason")) if at(value, "done") is True else ""
-        return (ChoiceContent(choice=0, said=message, finish=reason or None, ids=items(at(value, "token_ids"))),)
+        reason = text(value_at(value, "done_reason")) if value_at(value, "done") is True else ""
+        return (
+            ChoiceContent(choice=0, message=message, finish=reason or None, ids=items(value_at(value, "token_ids"))),
+        )
 
     def rewrite(value: Json, parts: Mapping[int, Sequence[JsonObject]], finish: Mapping[int, str]) -> list[Json]:
         line = members(value)
@@ -247,11 +249,11 @@ def _ollama(
         content=content,
         reasoning=("thinking",),
         parts=parts,
-        told=rewrite,
+        rewrite=rewrite,
         delta=lambda _choice, message, ids: put({"done": False, **({"token_ids": [*ids]} if ids else {})}, message),
         calls_are_whole=True,
         finishes_with_calls=False,
-        entries=lambda value, _choice: items(at(value, "logprobs")),
+        entries=lambda value, _choice: items(value_at(value, "logprobs")),
         with_entries=lambda value, _choice, entries: _with_line_entries(members(value), entries),
     )
 
@@ -265,7 +267,7 @@ _CHAT = Dialect(
     content="content",
     reasoning=REASONING_FIELDS,
     parts=_chat_parts,
-    told=_rewrite_chat,
+    rewrite=_rewrite_chat,
     delta=_chat_delta,
     calls_are_whole=False,
     finishes_with_calls=True,

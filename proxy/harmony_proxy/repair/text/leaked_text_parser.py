@@ -41,12 +41,12 @@ _OTHER_ROLE = re.compile(r"\A(?:<\|start\|>)?\s*(?:user|system|developer|tool|fu
 
 
 class TextKind(StrEnum):
-    """Destination of a text. `NOBODY`: the text is dropped."""
+    """Destination of a text. `DROPPED`: the text is dropped."""
 
     CONTENT = "content"
     REASONING = "reasoning"
     CALL = "call"
-    NOBODY = "nobody"
+    DROPPED = "nobody"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,11 +89,11 @@ class LeakedTextParser:
         self._raw = ""
 
     @property
-    def unread(self) -> str:
+    def unparsed_text(self) -> str:
         """Return the input that was not parsed: the incomplete header, and the text after it."""
         return self._raw + self._rest
 
-    def told(self) -> list[ParsedText]:
+    def pop_results(self) -> list[ParsedText]:
         """Return the texts that were parsed since the last call; after an error, those before the message without a destination."""
         out, self._results = self._results, []
         return out
@@ -106,7 +106,7 @@ class LeakedTextParser:
         """
         self._rest += text
         self._parse(is_over=False)
-        return self.told()
+        return self.pop_results()
 
     def close(self) -> list[ParsedText]:
         """Parse the end of the text, and return the remaining results without an incomplete header or marker.
@@ -123,7 +123,7 @@ class LeakedTextParser:
             end = unfinished_marker(self._rest)
             self._emit(self._rest if end is None or len(self._rest) - end < _SIGNIFICANT else self._rest[:end])
         self._rest = ""
-        return self.told()
+        return self.pop_results()
 
     def _parse(self, *, is_over: bool) -> None:
         if self._is_start and not self._parse_beginning(is_over=is_over):
@@ -239,7 +239,7 @@ class LeakedTextParser:
             self._results.append(ParsedText(kind=TextKind.CALL, name=name))
             return TextKind.CALL
         if _OTHER_ROLE.match(header) is not None:
-            return TextKind.NOBODY
+            return TextKind.DROPPED
         channel = _CHANNEL.search(header)
         if channel is None:
             return self._default_kind
@@ -304,7 +304,7 @@ class LeakedTextParser:
         if not text:
             return
         self._before = text[-1:]
-        if self._kind is not TextKind.NOBODY:
+        if self._kind is not TextKind.DROPPED:
             self._results.append(ParsedText(kind=self._kind, text=text))
 
 

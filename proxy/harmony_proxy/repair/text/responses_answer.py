@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from harmony_conformance.apis.responses.request_reader import thought_of
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
-from harmony_proxy.repair.text.annotations import moved
+from harmony_conformance.apis.responses.request_reader import reasoning_text
+from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
+from harmony_proxy.repair.text.annotations import move_annotations
 from harmony_proxy.repair.text.api_dialects import DIALECTS, ChoiceContent, Dialect
 from harmony_proxy.repair.text.leak_prefixes import MARKER
-from harmony_proxy.repair.text.logprobs import spelled_by
+from harmony_proxy.repair.text.logprobs import entries_for_text
 
 
 def _parts(value: Json) -> tuple[ChoiceContent, ...]:
     """Return the content of the answer; nothing if it has several texts for the user, which cannot be assigned when rewritten."""
-    output = [members(item) for item in items(at(value, "output"))]
+    output = [members(item) for item in items(value_at(value, "output"))]
     messages = [item for item in output if item.get("type") == "message"]
     contents = [items(item.get("content")) for item in messages]
-    if len(messages) > 1 or any(len(parts) != 1 or at(parts[0], "type") != "output_text" for parts in contents):
+    if len(messages) > 1 or any(len(parts) != 1 or value_at(parts[0], "type") != "output_text" for parts in contents):
         return ()
     thoughts = _reasoning_texts(output)
     calls: list[Json] = [_call_of_item(item) for item in output if item.get("type") == "function_call"]
     message: JsonObject = {"reasoning": "\n".join(thoughts)} if thoughts else {}
-    message |= {"content": "".join(text(at(parts[0], "text")) for parts in contents)}
-    return (ChoiceContent(choice=0, said={**message, "tool_calls": calls} if calls else message),) if output else ()
+    message |= {"content": "".join(text(value_at(parts[0], "text")) for parts in contents)}
+    return (ChoiceContent(choice=0, message={**message, "tool_calls": calls} if calls else message),) if output else ()
 
 
 def _call_of_item(item: JsonObject) -> JsonObject:
@@ -37,7 +37,7 @@ def _rewrite(value: Json, parts: Mapping[int, Sequence[JsonObject]], _finish: Ma
     if not messages:
         return [value]
     message = messages[0]
-    output = [members(item) for item in items(at(value, "output"))]
+    output = [members(item) for item in items(value_at(value, "output"))]
     rewriter = _ItemRewriter(output, message)
     items_now: list[Json] = [rewritten for item in output if (rewritten := rewriter.rewrite(item)) is not None]
     return [{**members(value), "output": [*_new_reasoning(output, message), *items_now, *_new_items(output, message)]}]
@@ -68,7 +68,7 @@ class _ItemRewriter:
                 content, calls = text(self._message.get("content")), items(self._message.get("tool_calls"))
                 if not content and len(calls) > len(self._calls):
                     return None
-                return {**item, "content": [_with_text(members(at(item, "content", 0)), content)]}
+                return {**item, "content": [_with_text(members(value_at(item, "content", 0)), content)]}
             case "function_call":
                 position = next(position for position, own in enumerate(self._calls) if own is item)
                 return _with_call(item, items(self._message.get("tool_calls"))[position])
@@ -78,10 +78,10 @@ class _ItemRewriter:
 
 def _with_thought(item: JsonObject, reasoning: str) -> JsonObject:
     """Return a reasoning item with another text. A separate summary stays, unless it repeats the leaking text."""
-    if not thought_of({"content": item.get("content")}):
+    if not reasoning_text({"content": item.get("content")}):
         return {**item, "summary": [{"type": "summary_text", "text": reasoning}]}
-    summary = thought_of({"summary": item.get("summary")})
-    is_separate = summary != thought_of(item) and not MARKER.search(summary)
+    summary = reasoning_text({"summary": item.get("summary")})
+    is_separate = summary != reasoning_text(item) and not MARKER.search(summary)
     content: Json = [{"type": "reasoning_text", "text": reasoning}]
     return {**item, "content": content, **({} if is_separate else {"summary": []})}
 
@@ -89,20 +89,27 @@ def _with_thought(item: JsonObject, reasoning: str) -> JsonObject:
 def _with_text(part: JsonObject, content: str) -> JsonObject:
     """Return a part with another text, and with the annotations and log probabilities that still apply."""
     if content != text(part.get("text")) and items(part.get("logprobs")):
-        part = {**part, "logprobs": spelled_by(items(part["logprobs"]), content)}
+        part = {**part, "logprobs": entries_for_text(items(part["logprobs"]), content)}
     if not items(part.get("annotations")):
         return {**part, "text": content}
-    remaining: list[Json] = [one for _, one in moved(items(part["annotations"]), text(part.get("text")), content)]
+    remaining: list[Json] = [
+        one for _, one in move_annotations(items(part["annotations"]), text(part.get("text")), content)
+    ]
     return {**part, "text": content, "annotations": remaining}
 
 
 def _reasoning_texts(output: Sequence[JsonObject]) -> list[str]:
-    return [thought_of(item) for item in output if item.get("type") == "reasoning"]
+    return [reasoning_text(item) for item in output if item.get("type") == "reasoning"]
 
 
 def _with_call(item: JsonObject, call: Json) -> JsonObject:
-    function = at(call, "function")
-    return {**item, "call_id": at(call, "id"), "name": at(function, "name"), "arguments": at(function, "arguments")}
+    function = value_at(call, "function")
+    return {
+        **item,
+        "call_id": value_at(call, "id"),
+        "name": value_at(function, "name"),
+        "arguments": value_at(function, "arguments"),
+    }
 
 
 def _new_reasoning(output: Sequence[JsonObject], message: JsonObject) -> list[Json]:
@@ -122,7 +129,7 @@ def _new_items(output: Sequence[JsonObject], source: JsonObject) -> list[Json]:
     new_message: JsonObject = {"id": identity, "type": "message", "role": "assistant", "status": "completed"}
     calls: list[Json] = []
     for call in items(source.get("tool_calls"))[kinds.count("function_call") :]:
-        identity = "fc_" + text(at(call, "id")).removeprefix("call_")
+        identity = "fc_" + text(value_at(call, "id")).removeprefix("call_")
         calls.append(_with_call({"type": "function_call", "id": identity, "status": "completed"}, call))
     return [{**new_message, "content": [part]}, *calls] if content and "message" not in kinds else calls
 
@@ -137,11 +144,11 @@ _RESPONSES = Dialect(
     content="content",
     reasoning=("reasoning",),
     parts=_parts,
-    told=_rewrite,
+    rewrite=_rewrite,
     delta=lambda _choice, message, _ids: message,
     calls_are_whole=False,
     finishes_with_calls=False,
 )
 
-WHOLE: Mapping[str, Dialect] = MappingProxyType({**DIALECTS, "responses": _RESPONSES})
+ANSWER_DIALECTS: Mapping[str, Dialect] = MappingProxyType({**DIALECTS, "responses": _RESPONSES})
 """Forms of the APIs whose whole answers are repaired, by API name."""
