@@ -15,5 +15,5 @@ def alarms(x: Exchange) -> bool:
     """Whether a marker stands in content, reasoning, names or arguments, or a channel word in the content."""
     fields = [field for answer in x.answers for field in answer.fields]
     return any(_MARKER.search(field.text) for field in fields) or any(
-        _GLUED.search(field.text) for field in fields if field.place is FieldKind.CONTENT
+        _GLUED.search(field.text) for field in fields if field.kind is FieldKind.CONTENT
     )

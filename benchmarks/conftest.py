@@ -21,7 +21,7 @@ LARGEST = 10_000
 def tasks(tmp_path_factory):
     """The tasks of a contender, made when they are first asked for."""
     folder = tmp_path_factory.mktemp("vocabulary")
-    (folder / "o200k_base.tiktoken").write_bytes(vocabulary.unpacked())
+    (folder / "o200k_base.tiktoken").write_bytes(vocabulary.read_vocabulary_file())
     encoding = tokens.encoding()
     inputs = workloads.inputs(encoding.encode_ordinary, encoding.decode, largest=LARGEST)
     with pytest.MonkeyPatch.context() as patch:

@@ -20,7 +20,7 @@ from prose import prose
 
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.judge.judge import judge_alone
+from harmony_conformance.judge.judge import judge_exchange
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_ref import decode, encode
 
@@ -94,7 +94,7 @@ SHAPES = {
 
 
 def exchange(request: bytes, kind: bytes, answer: tuple[bytes, ...]) -> Exchange:
-    chunks = tuple(Chunk(at=0.01 * place, data=data) for place, data in enumerate(answer))
+    chunks = tuple(Chunk(arrival_time=0.01 * place, data=data) for place, data in enumerate(answer))
     return Exchange(
         id="1",
         request=Request(path="/v1/chat/completions", body=request),
@@ -110,7 +110,7 @@ def lasts(task: Callable[[], object], times: int) -> float:
 
 
 def measure(rounds: int) -> dict[str, dict[str, object]]:
-    tasks = {name: lambda shape=shape: judge_alone(exchange(*shape), CHECKS) for name, shape in SHAPES.items()}
+    tasks = {name: lambda shape=shape: judge_exchange(exchange(*shape), CHECKS) for name, shape in SHAPES.items()}
     outcomes = {name: Counter(str(result.outcome) for result in task()) for name, task in tasks.items()}
     repeats = {name: max(1, round(LASTS / max(lasts(task, 3) / 3, 1e-6))) for name, task in tasks.items()}
     taken: dict[str, list[float]] = {name: [] for name in tasks}

@@ -138,8 +138,8 @@ def spread(values: list[float]) -> dict[str, float | list[float]]:
 
 def measure(folder: Path, *, rounds: int, largest: int, long_enough: float) -> dict[str, object]:
     vocabulary_file = folder / "o200k_base.tiktoken"
-    vocabulary_file.write_bytes(vocabulary.unpacked())
-    (folder / SHA1_OF_URL).write_bytes(vocabulary.unpacked())
+    vocabulary_file.write_bytes(vocabulary.read_vocabulary_file())
+    (folder / SHA1_OF_URL).write_bytes(vocabulary.read_vocabulary_file())
     environment = {**os.environ, "TIKTOKEN_ENCODINGS_BASE": str(folder), "TIKTOKEN_CACHE_DIR": str(folder)}
     encoding = tokens.encoding()
     inputs = workloads.inputs(encoding.encode_ordinary, encoding.decode, largest=largest)

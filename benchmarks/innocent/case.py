@@ -144,7 +144,9 @@ def exchange(case: Case, what: Shown, shape: Shape) -> Exchange:
         id=case.name,
         request=Request(path="/v1/chat/completions", body=json.dumps(asked).encode()),
         response=Response(
-            status=200, headers={"content-type": kind}, chunks=(Chunk(at=0.0, data=data.encode("utf-8", "replace")),)
+            status=200,
+            headers={"content-type": kind},
+            chunks=(Chunk(arrival_time=0.0, data=data.encode("utf-8", "replace")),),
         ),
     )
 

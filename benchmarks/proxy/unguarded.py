@@ -7,12 +7,12 @@ import sys
 import uvicorn
 import uvloop
 
-from harmony_proxy.standalone.server import config, listening_on
+from harmony_proxy.standalone.server import config, create_listening_socket
 from harmony_proxy.standalone.upstream import Upstream
 
 if __name__ == "__main__":
     with (
-        listening_on("127.0.0.1", int(sys.argv[2])) as listening,
+        create_listening_socket("127.0.0.1", int(sys.argv[2])) as listening,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
         gc.collect()

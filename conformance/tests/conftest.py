@@ -99,7 +99,7 @@ def library(tmp_path_factory):
     """openai-harmony 0.0.8; its vocabulary comes from a temporary folder, not from the network."""
     assert version("openai-harmony") == "0.0.8"
     folder = tmp_path_factory.mktemp("vocabulary")
-    (folder / "o200k_base.tiktoken").write_bytes(vocabulary.unpacked())
+    (folder / "o200k_base.tiktoken").write_bytes(vocabulary.read_vocabulary_file())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TIKTOKEN_ENCODINGS_BASE", str(folder))
         return openai_harmony.load_harmony_encoding("HarmonyGptOss")

@@ -12,14 +12,14 @@ from threading import Event, Thread, active_count
 import pytest
 
 from harmony_conformance.runtime import processes
-from harmony_conformance.runtime.processes import starting
+from harmony_conformance.runtime.processes import block_interrupts
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows inherits no signal mask")
 PRESSED = "import os, signal; os.kill(os.getpid(), signal.SIGINT); "
 
 
 def started(code):
-    with starting():
+    with block_interrupts():
         process = subprocess.Popen([sys.executable, "-c", PRESSED + code], stderr=subprocess.PIPE, text=True)
     said = process.communicate(timeout=60)[1]
     return process.returncode, said
@@ -67,7 +67,7 @@ def keyboard():
 @pytest.mark.usefixtures("keyboard", "threads")
 def test_who_starts_it_is_told_in_the_end():
     def starts():
-        with starting():
+        with block_interrupts():
             press()
             told.append("started")
 

@@ -13,7 +13,7 @@ import uvicorn
 from gpt_oss.responses_api.api_server import create_api_server
 from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 
-from harmony_conformance.engines.teleprompter.script import answer
+from harmony_conformance.engines.teleprompter.script import simulate_output
 from harmony_ref import encode_with_special_tokens
 
 HELLO = encode_with_special_tokens("<|channel|>final<|message|>Hello.<|return|>")
@@ -27,9 +27,9 @@ def next_token(tokens: Sequence[int], temperature: float = 0.0, *, new_request: 
         place for place in range(len(tokens), 0, -1) if list(tokens[place - len(BEGINNING) : place]) == BEGINNING
     )
     said = list(tokens[begun:])
-    if said == HELLO[: len(said)] and answer(tokens[:begun], 1) == HELLO[-1:]:
+    if said == HELLO[: len(said)] and simulate_output(tokens[:begun], 1) == HELLO[-1:]:
         return HELLO[len(said)]
-    return answer(tokens, 1)[0]
+    return simulate_output(tokens, 1)[0]
 
 
 if __name__ == "__main__":

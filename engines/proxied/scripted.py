@@ -28,7 +28,7 @@ import openai
 from through import BY_CHANCE, proxied
 from told import Told, blocked, hear_chunk, hear_event, of_chat, of_response
 
-from harmony_conformance.engines.teleprompter.script import TRAILER, write_script
+from harmony_conformance.engines.teleprompter.script import TRAILER_LENGTH, write_script
 from harmony_ref import encode_with_special_tokens
 
 ACTIONS = {
@@ -140,9 +140,9 @@ class Asking:
         if self.by == "vllm":
             extra = {"vllm_xargs": {"harmony_script": list(ids)}}
         elif case.has_result:
-            result = "clear" + write_script(ids, TRAILER + 1)  # the template quotes a result
+            result = "clear" + write_script(ids, TRAILER_LENGTH + 1)  # the template quotes a result
         else:
-            asked += write_script(ids, TRAILER)
+            asked += write_script(ids, TRAILER_LENGTH)
         if self.by == "teleprompter":
             extra = {"top_k": 1}  # else a grammar looks at each token of the vocabulary
         common: dict[str, Any] = {"model": self.model, "temperature": 0, "extra_body": extra}

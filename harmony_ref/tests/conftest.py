@@ -55,7 +55,7 @@ class Oracle:
 def oracle(tmp_path_factory):
     openai_harmony = pytest.importorskip("openai_harmony")
     folder = tmp_path_factory.mktemp("vocabulary")
-    (folder / "o200k_base.tiktoken").write_bytes(vocabulary.unpacked())
+    (folder / "o200k_base.tiktoken").write_bytes(vocabulary.read_vocabulary_file())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TIKTOKEN_ENCODINGS_BASE", str(folder))
         encoding = openai_harmony.load_harmony_encoding("HarmonyGptOss")

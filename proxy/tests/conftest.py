@@ -10,7 +10,7 @@ import pytest
 from harmony_conformance.apis.registry import APIS
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.golden import data as golden
-from harmony_conformance.json_value import Json, at, dumps, items, loads, members, number, text
+from harmony_conformance.json_value import Json, dumps, integer, items, loads, members, text, value_at
 from harmony_conformance.transport.messages import Chunk, Request, Response
 
 _ENVELOPE = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "gpt-oss-20b"}
@@ -63,7 +63,7 @@ def _with_ids(x: Exchange) -> Exchange:
         *events, last = [members(event.value) for event in x.events.events]
         last = {**last, "response": {**members(last["response"]), "token_ids": script}}
         body = b"".join(b"data: " + dumps(event).encode() + b"\n\n" for event in (*events, last))
-    return wire(replace(x, response=replace(x.response, chunks=(Chunk(at=0.1, data=body),))))
+    return wire(replace(x, response=replace(x.response, chunks=(Chunk(arrival_time=0.1, data=body),))))
 
 
 def parts_of(told: str, size: int) -> list[str]:
@@ -72,19 +72,19 @@ def parts_of(told: str, size: int) -> list[str]:
 
 def _streamed(x: Exchange, size: int) -> Exchange | None:
     """A whole chat completion as the stream of it, `size` characters a delta; without the ids, which would have to be cut like the text."""
-    if x.api != "chat" or x.events is not None or not items(at(x.chat_completion, "choices")):
+    if x.api != "chat" or x.events is not None or not items(value_at(x.chat_completion, "choices")):
         return None
     events = [dict(_ENVELOPE, choices=[choice]) for choice in _deltas(x.chat_completion, size)]
-    if isinstance(at(x.chat_completion, "usage"), dict):
-        events.append(dict(_ENVELOPE, choices=[], usage=at(x.chat_completion, "usage")))
+    if isinstance(value_at(x.chat_completion, "usage"), dict):
+        events.append(dict(_ENVELOPE, choices=[], usage=value_at(x.chat_completion, "usage")))
     data = [b"data: " + dumps(event).encode("utf-8", "backslashreplace") + b"\n\n" for event in events]
     body = {**members(x.request.json), "stream": True, "stream_options": {"include_usage": True}}
     return _answered(x, body, "chat", "text/event-stream", [*data, b"data: [DONE]\n\n"])
 
 
 def _deltas(body: Json, size: int) -> Iterator[Json]:
-    for choice in items(at(body, "choices")):
-        index, message = number(at(choice, "index")) or 0, members(at(choice, "message"))
+    for choice in items(value_at(body, "choices")):
+        index, message = integer(value_at(choice, "index")) or 0, members(value_at(choice, "message"))
 
         def delta(said: Json, finish: Json = None, index: int = index) -> Json:
             return {"index": index, "delta": said, "finish_reason": finish}
@@ -93,15 +93,15 @@ def _deltas(body: Json, size: int) -> Iterator[Json]:
         for name in _TEXTS:
             yield from (delta({name: part}) for part in parts_of(text(message.get(name)), size))
         for place, call in enumerate(items(message.get("tool_calls"))):
-            head = {"name": at(call, "function", "name"), "arguments": ""}
+            head = {"name": value_at(call, "function", "name"), "arguments": ""}
             yield delta({"tool_calls": [{**members(call), "index": place, "function": head}]})
-            for part in parts_of(text(at(call, "function", "arguments")), size):
+            for part in parts_of(text(value_at(call, "function", "arguments")), size):
                 yield delta({"tool_calls": [{"index": place, "function": {"arguments": part}}]})
-        yield delta({}, at(choice, "finish_reason"))
+        yield delta({}, value_at(choice, "finish_reason"))
 
 
 def _answered(x: Exchange, body: Json, api: str, kind: str, data: list[bytes]) -> Exchange:
-    chunks = tuple(Chunk(at=0.1, data=one) for one in data)
+    chunks = tuple(Chunk(arrival_time=0.1, data=one) for one in data)
     path = x.request.path if api == "chat" else APIS[api].path
     return Exchange(
         id=x.id,
@@ -113,19 +113,19 @@ def _answered(x: Exchange, body: Json, api: str, kind: str, data: list[bytes]) -
 
 def _as_ollama(x: Exchange, size: int | None, api: str) -> Exchange | None:
     """A whole chat completion in Ollama's words, streamed or not; None where it has no words for it."""
-    if x.api != "chat" or x.events is not None or len(items(at(x.chat_completion, "choices"))) != 1:
+    if x.api != "chat" or x.events is not None or len(items(value_at(x.chat_completion, "choices"))) != 1:
         return None
-    message = at(x.chat_completion, "choices", 0, "message")
+    message = value_at(x.chat_completion, "choices", 0, "message")
     try:
         asked = APIS["ollama"].write_request({**members(x.request.json), "stream": size is not None})
         calls = [
             {
                 "function": {
-                    "name": at(call, "function", "name"),
-                    "arguments": loads(text(at(call, "function", "arguments"))),
+                    "name": value_at(call, "function", "name"),
+                    "arguments": loads(text(value_at(call, "function", "arguments"))),
                 }
             }
-            for call in items(at(message, "tool_calls"))
+            for call in items(value_at(message, "tool_calls"))
         ]
     except Exception:  # noqa: BLE001 - what it has no words for
         return None
@@ -136,15 +136,15 @@ def _as_ollama(x: Exchange, size: int | None, api: str) -> Exchange | None:
     ending = {
         "done": True,
         "done_reason": "stop"
-        if at(x.chat_completion, "choices", 0, "finish_reason") == "tool_calls"
-        else at(x.chat_completion, "choices", 0, "finish_reason"),
-        "prompt_eval_count": at(x.chat_completion, "usage", "prompt_tokens"),
-        "eval_count": at(x.chat_completion, "usage", "completion_tokens"),
+        if value_at(x.chat_completion, "choices", 0, "finish_reason") == "tool_calls"
+        else value_at(x.chat_completion, "choices", 0, "finish_reason"),
+        "prompt_eval_count": value_at(x.chat_completion, "usage", "prompt_tokens"),
+        "eval_count": value_at(x.chat_completion, "usage", "completion_tokens"),
     }
     head = {"model": "gpt-oss:20b", "created_at": "2026-01-31T12:00:00Z"}
     content, thinking = (
-        text(at(message, "content")),
-        next((one for name in _TEXTS[:3] if (one := text(at(message, name)))), ""),
+        text(value_at(message, "content")),
+        next((one for name in _TEXTS[:3] if (one := text(value_at(message, name)))), ""),
     )
 
     def put(said: Mapping[str, Json]) -> dict[str, Json]:
@@ -169,30 +169,32 @@ def _as_ollama(x: Exchange, size: int | None, api: str) -> Exchange | None:
 
 def _as_response(x: Exchange, size: int) -> Exchange | None:
     """A whole chat completion as a stream of the Responses API; None where it has no words for it."""
-    if x.api != "chat" or x.events is not None or len(items(at(x.chat_completion, "choices"))) != 1:
+    if x.api != "chat" or x.events is not None or len(items(value_at(x.chat_completion, "choices"))) != 1:
         return None
     try:
         asked = APIS["responses"].write_request({**members(x.request.json), "stream": True})
     except Exception:  # noqa: BLE001 - what it has no words for
         return None
     usage: dict[str, Json] | None = None
-    if isinstance(at(x.chat_completion, "usage"), dict):
+    if isinstance(value_at(x.chat_completion, "usage"), dict):
         names = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens", "total_tokens": "total_tokens"}
-        details = at(x.chat_completion, "usage", "completion_tokens_details")
-        usage = {told: at(x.chat_completion, "usage", name) for name, told in names.items()}
+        details = value_at(x.chat_completion, "usage", "completion_tokens_details")
+        usage = {told: value_at(x.chat_completion, "usage", name) for name, told in names.items()}
         usage |= {"output_tokens_details": details} if isinstance(details, dict) else {}
-    is_cut = at(x.chat_completion, "choices", 0, "finish_reason") == "length"
-    data = list(response_stream(_items(at(x.chat_completion, "choices", 0, "message")), size, usage, is_cut=is_cut))
+    is_cut = value_at(x.chat_completion, "choices", 0, "finish_reason") == "length"
+    data = list(
+        response_stream(_items(value_at(x.chat_completion, "choices", 0, "message")), size, usage, is_cut=is_cut)
+    )
     return _answered(x, asked, "responses", "text/event-stream", data)
 
 
 def _items(message: Json) -> Iterator[tuple[str, str, Json]]:
     """The items of a message: the type, the text, and a call."""
     for name in _TEXTS:
-        if text(at(message, name)):
-            yield "message" if name == "content" else "reasoning", text(at(message, name)), None
-    for call in items(at(message, "tool_calls")):
-        yield "function_call", text(at(call, "function", "arguments")), call
+        if text(value_at(message, name)):
+            yield "message" if name == "content" else "reasoning", text(value_at(message, name)), None
+    for call in items(value_at(message, "tool_calls")):
+        yield "function_call", text(value_at(call, "function", "arguments")), call
 
 
 def response_stream(
@@ -237,7 +239,7 @@ def _item(kind: str, index: int, call: Json) -> dict[str, Json]:
     if kind == "reasoning":
         more = {"content": [], "summary": []}
     elif kind == "function_call":
-        more = {"call_id": at(call, "id"), "name": at(call, "function", "name"), "arguments": ""}
+        more = {"call_id": value_at(call, "id"), "name": value_at(call, "function", "name"), "arguments": ""}
     return {"id": f"{kind}_{index}", "type": kind, "status": "in_progress", **more}
 
 
@@ -266,7 +268,7 @@ def with_body() -> Callable[[Exchange, bytes], Exchange]:
 
     def put(x: Exchange, data: bytes) -> Exchange:
         assert x.response is not None
-        return replace(x, response=replace(x.response, chunks=(Chunk(at=0.1, data=data),)))
+        return replace(x, response=replace(x.response, chunks=(Chunk(arrival_time=0.1, data=data),)))
 
     return put
 

@@ -18,11 +18,11 @@ from harmony_conformance.apis.registry import (
     TGI,
     TGI_GENERATE,
     UnsupportedByApiError,
-    api_named,
+    find_api,
 )
 from harmony_conformance.golden import data as golden
-from harmony_conformance.json_value import at, loads
-from harmony_conformance.prompts.conversation import RequestReading, conversation_of
+from harmony_conformance.json_value import loads, value_at
+from harmony_conformance.prompts.conversation import ConversationOptions, conversation_of
 from harmony_conformance.prompts.prompt_parser import PartKind, expected_parts
 from harmony_conformance.reference_server import MODEL
 from harmony_ref import render_conversation_for_completion
@@ -204,8 +204,8 @@ GOLDEN = {"ollama_chat": "ollama", "ollama_generate": "ollama-generate"}
     ],
 )
 def test_a_native_request_is_read_as_the_conversation_that_it_means(test, render_by_library):
-    asked = api_named(GOLDEN[test["api"]]).read_request(test["request"])
-    said = conversation_of(asked, RequestReading(), date=DATE)
+    asked = find_api(GOLDEN[test["api"]]).read_request(test["request"])
+    said = conversation_of(asked, ConversationOptions(), date=DATE)
     rendered = list(render_conversation_for_completion(said))
     assert rendered in [
         list(render_by_library(messages))
@@ -246,7 +246,7 @@ def test_an_answer_says_the_same_whole_and_streamed(api, script, http):
     )
     assert whole.usage.total_tokens == whole.usage.prompt_tokens + whole.usage.completion_tokens
     assert whole.usage.prompt_tokens == len(whole.prompt_ids)
-    assert [at(chunk, "choices", 0, "delta", "role") for chunk in told].count("assistant") == 1
+    assert [value_at(chunk, "choices", 0, "delta", "role") for chunk in told].count("assistant") == 1
 
 
 def test_older_lines_with_calls_are_read_too():
@@ -345,7 +345,7 @@ def test_a_stream_of_llama_cpp_is_a_completion():
 def test_llama_cpp_is_asked_in_its_own_words():
     request = {"model": MODEL, "messages": LOOP, "tools": [WEATHER], "max_tokens": 9, "stop": "x", "stream": True}
     spelled = LLAMACPP_COMPLETION.write_request({**request, "stream_options": {"include_usage": True}, "top_k": 1})
-    prompt = list(render_conversation_for_completion(conversation_of(request, RequestReading(), date=DATE)))
+    prompt = list(render_conversation_for_completion(conversation_of(request, ConversationOptions(), date=DATE)))
     told = {"model": MODEL, "n_predict": 9, "stop": ["x"], "stream": True, "top_k": 1, "return_tokens": True}
     assert spelled == told | {"prompt": prompt}
     assert LLAMACPP_COMPLETION.read_request(spelled)["max_tokens"] == 9
@@ -356,7 +356,7 @@ def test_llama_cpp_is_asked_in_its_own_words():
 def test_sglang_is_asked_in_its_own_words():
     request = {"model": MODEL, "messages": LOOP, "tools": [WEATHER], "max_tokens": 9, "stop": "x", "seed": 3}
     spelled = SGLANG_GENERATE.write_request({**request, "stream": True, "return_token_ids": True, "temperature": 0})
-    prompt = list(render_conversation_for_completion(conversation_of(request, RequestReading(), date=DATE)))
+    prompt = list(render_conversation_for_completion(conversation_of(request, ConversationOptions(), date=DATE)))
     sampling = {"max_new_tokens": 9, "sampling_seed": 3, "temperature": 0, "stop": "x"}
     told = {"model": MODEL, "input_ids": prompt, "sampling_params": sampling, "stream": True}
     assert spelled == told | {"return_prompt_token_ids": True}
@@ -390,10 +390,10 @@ def test_a_stream_of_sglang_is_read_either_way(events):
 def test_several_answers_of_sglang_are_choices():
     answers = [of_sglang("a", [64], 1, {"type": "stop"}), of_sglang("b", [65], 1, {"type": "length", "length": 1})]
     told = SGLANG_GENERATE.read_response(answers)
-    assert [at(choice, "finish_reason") for choice in told["choices"]] == ["stop", "length"]
+    assert [value_at(choice, "finish_reason") for choice in told["choices"]] == ["stop", "length"]
     assert told["usage"]["completion_tokens"] == 2
     streamed = [{**answer, "index": index} for index, answer in enumerate(answers)]
-    assert [at(chunk, "choices", 0, "delta", "content") for chunk in SGLANG_GENERATE.read_events(streamed)] == [
+    assert [value_at(chunk, "choices", 0, "delta", "content") for chunk in SGLANG_GENERATE.read_events(streamed)] == [
         "a",
         "b",
     ]

@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 from harmony_conformance.apis.chat_completion import read_completion, read_stream
 from harmony_conformance.apis.registry import RESPONSES, UnsupportedByApiError
 from harmony_conformance.golden import data as golden
-from harmony_conformance.json_value import at
-from harmony_conformance.prompts.conversation import MAY_BE_KEPT, MUST_BE_KEPT, RequestReading, conversation_of
+from harmony_conformance.json_value import value_at
+from harmony_conformance.prompts.conversation import (
+    ALLOWED_RETENTIONS,
+    REQUIRED_RETENTIONS,
+    ConversationOptions,
+    conversation_of,
+)
 from harmony_conformance.prompts.prompt_parser import expected_parts
 from harmony_conformance.reference_server import MODEL
 from harmony_conformance.transport.messages import Chunk
@@ -26,8 +31,10 @@ TRIPLES = {
 OF_CHAT = {name: test["request"] for name, test in TRIPLES.items() if "api" not in test}
 OF_RESPONSES = {name: test for name, test in TRIPLES.items() if test.get("api") == "responses"}
 READINGS = [
-    RequestReading(keeps=keeps, joins=joins, declares_formats=declares)
-    for keeps, joins, declares in itertools.product((MUST_BE_KEPT, MAY_BE_KEPT), (True, False), (True, False))
+    ConversationOptions(retentions=keeps, joins_instructions=joins, declares_formats=declares)
+    for keeps, joins, declares in itertools.product(
+        (REQUIRED_RETENTIONS, ALLOWED_RETENTIONS), (True, False), (True, False)
+    )
 ]
 DATE = "2025-06-28"
 
@@ -217,7 +224,7 @@ def told_by(http, path, request):
     assert answer.status_code == 200, answer.text
     if not request.get("stream"):
         return answer.json()
-    return [event.value for event in read_events([Chunk(at=0.0, data=answer.content)]).events]
+    return [event.value for event in read_events([Chunk(arrival_time=0.0, data=answer.content)]).events]
 
 
 def without_id(turn):
@@ -263,8 +270,8 @@ def test_a_failure_is_an_error():
     last = list(RESPONSES.read_events([{"type": "response.failed", "response": failed}]))[-1]
     assert last["error"] == failed["error"]
     event = {"type": "error", "code": None, "message": "x", "param": None}
-    assert at(next(RESPONSES.read_events([event])), "error", "message") == "x"
-    assert at(next(RESPONSES.read_events([{"error": {"message": "y"}}])), "error", "message") == "y"
+    assert value_at(next(RESPONSES.read_events([event])), "error", "message") == "x"
+    assert value_at(next(RESPONSES.read_events([{"error": {"message": "y"}}])), "error", "message") == "y"
 
 
 def test_a_refusal_of_the_request_stays_as_it_is():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harmony_conformance.audit.log_readers import Found, LeftOut, LineFormat, read_line
+from harmony_conformance.audit.log_readers import DiscoveryLine, LineFormat, LoggedExchange, read_line
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.file_lines import Line, UnreadableLine
@@ -35,7 +35,7 @@ def recorded(scenario="one", step="first", attempt=0):
         step=step,
         attempt=attempt,
         request=Request(path="/v1/chat/completions", body=dumps(ASKED).encode()),
-        response=Response(status=200, chunks=(Chunk(at=0.1, data=dumps(ANSWER).encode()),)),
+        response=Response(status=200, chunks=(Chunk(arrival_time=0.1, data=dumps(ANSWER).encode()),)),
     )
 
 
@@ -65,7 +65,7 @@ ANSWERED = [
 @pytest.mark.parametrize(("line", "content", "events"), ANSWERED)
 def test_a_plain_line_is_an_exchange(line, content, events):
     found = read(line)
-    assert isinstance(found, Found)
+    assert isinstance(found, LoggedExchange)
     assert found.offset == 7
     assert found.exchange.id == "log:7"
     assert found.exchange.chat_request == ASKED
@@ -98,7 +98,7 @@ def test_a_whole_answer_that_crossed_the_wire_to_a_request_for_a_stream_stays_wh
 
 def test_no_times_are_made_up_for_a_logged_stream():
     x = read({"request": ASKED, "response": [CHUNK] * 30}).exchange
-    assert {event.at for event in x.stream.events} == {0.0}
+    assert {event.arrival_time for event in x.stream.events} == {0.0}
 
 
 def test_no_credential_is_kept():
@@ -153,7 +153,7 @@ def test_a_line_that_is_no_exchange_says_why_and_quotes_nothing(line, kind):
 
 @pytest.mark.parametrize("line", [{"kind": "discovery"}, {"kind": "exchange", "scenario": "discovery", "request": {}}])
 def test_discovery_is_read_and_left_out(line):
-    assert read(line, LineFormat.EXCHANGES) == LeftOut(offset=7)
+    assert read(line, LineFormat.EXCHANGES) == DiscoveryLine(offset=7)
 
 
 def test_a_recorded_line_is_told_from_a_plain_one():
@@ -196,8 +196,8 @@ JSON = st.recursive(
 @given(st.fixed_dictionaries({"request": JSON, "response": JSON}, optional={"kind": st.just("exchange"), "try": JSON}))
 def test_no_json_value_breaks_the_reader(line):
     found = read(line)
-    assert isinstance(found, Found | LeftOut | UnreadableLine)
-    if isinstance(found, Found):
+    assert isinstance(found, LoggedExchange | DiscoveryLine | UnreadableLine)
+    if isinstance(found, LoggedExchange):
         assert found.exchange.turn is None or found.exchange.turn is not None
 
 

@@ -16,7 +16,7 @@ from harmony_conformance.audit.redaction import (
     Excerpts,
     apply_excerpts,
     apply_to_reason,
-    names_in,
+    function_names,
     redact,
     redact_finding,
 )
@@ -65,7 +65,7 @@ def test_no_letter_of_other_words_stays(text):
 
 FINDING = Finding(
     message=RedactableText("the call of {} is not in the prompt", "look_up_patient"),
-    at="/messages/1",
+    location="/messages/1",
     expected=quote("Sue"),
     actual=quote("Sue Miller"),
     excerpt="<|end|>Sue",
@@ -80,7 +80,7 @@ FINDING = Finding(
             Excerpts.REDACTED,
             Finding(
                 message="the call of xxxx_xx_xxxxxxx is not in the prompt",
-                at="/messages/1",
+                location="/messages/1",
                 expected="xxx",
                 actual="xxx xxxxxx",
                 excerpt="<|end|>xxx",
@@ -88,7 +88,7 @@ FINDING = Finding(
         ),
         (
             Excerpts.NONE,
-            Finding(message="the call of xxxx_xx_xxxxxxx is not in the prompt", at="/messages/1"),
+            Finding(message="the call of xxxx_xx_xxxxxxx is not in the prompt", location="/messages/1"),
         ),
     ],
 )
@@ -102,7 +102,7 @@ def test_the_names_of_functions_are_the_applications():
         "tools": [{"function": {"name": "a"}}, "odd"],
     }
     x = Exchange(id="x", request=Request(path="/v1/chat/completions", body=dumps(asked).encode()))
-    assert names_in(x) == {"a", "b"}
+    assert function_names(x) == {"a", "b"}
 
 
 def test_ids_that_are_no_tokens_name_nothing():
@@ -110,9 +110,9 @@ def test_ids_that_are_no_tokens_name_nothing():
     x = Exchange(
         id="x",
         request=Request(path="/v1/chat/completions", body=b"{}"),
-        response=Response(status=200, chunks=(Chunk(at=0.0, data=dumps(body).encode()),)),
+        response=Response(status=200, chunks=(Chunk(arrival_time=0.0, data=dumps(body).encode()),)),
     )
-    assert names_in(x) == set()
+    assert function_names(x) == set()
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_a_name_of_any_characters_is_masked(name, around):
 
 @given(st.text())
 def test_a_location_of_any_characters_holds_known_words_alone(name):
-    told = redact_finding(Finding(message="x", at=f"/tools/0/function/parameters/properties/{name}")).at
+    told = redact_finding(Finding(message="x", location=f"/tools/0/function/parameters/properties/{name}")).location
     steps = told.removeprefix("/tools/0/function/parameters/properties/").split("/")
     assert all(step == redact(step) or step in name.split("/") for step in steps)
     assert not any(re.search(r"\s", step) and step != redact(step) for step in steps)
@@ -194,8 +194,8 @@ def test_a_phrase_is_its_text_and_copies_as_it_is():
 
 
 def test_a_place_keeps_the_members_of_the_api_and_masks_those_of_the_application():
-    finding = Finding(message="x", at="/tools/0/function/parameters/properties/salary")
-    assert redact_finding(finding).at == "/tools/0/function/parameters/properties/xxxxxx"
+    finding = Finding(message="x", location="/tools/0/function/parameters/properties/salary")
+    assert redact_finding(finding).location == "/tools/0/function/parameters/properties/xxxxxx"
 
 
 @pytest.mark.parametrize(
@@ -295,12 +295,12 @@ def wordings(wording):
 def test_nothing_of_the_traffic_survives_in_a_redacted_finding(example):
     exchanges = example.series.exchanges.values()
     written = {run for x in exchanges for text in traffic(x) for run in runs(text)}
-    names = frozenset(name for x in exchanges for name in names_in(x))
+    names = frozenset(name for x in exchanges for name in function_names(x))
     findings = [found for result in judge((example.series,), CHECKS) for found in result.findings]
     assert findings
     for found in findings:
         told = redact_finding(found, names)
-        for field in (told.message, told.at, told.expected, told.actual, told.excerpt):
+        for field in (told.message, told.location, told.expected, told.actual, told.excerpt):
             left = {run for run in runs(KEPT.sub("\0", field or "")) if re.search(r"[^\Wx0_]", run) and "\0" not in run}
             assert {run for run in left & written if run not in OURS} == set()
 

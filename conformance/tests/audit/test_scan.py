@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harmony_conformance.audit.scan import EXAMPLES, Judged, Tally, tally
+from harmony_conformance.audit.scan import MAX_EXAMPLES, JudgedExchange, Tally, tally
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.file_lines import LinePosition, UnreadableLine
@@ -12,7 +12,7 @@ from harmony_conformance.golden import data as golden
 from harmony_conformance.judge.applicability import build_index
 from harmony_conformance.judge.check import Finding, Outcome, Severity
 from harmony_conformance.judge.harmony_clauses import CLAUSES
-from harmony_conformance.judge.judge import Result, is_comparison, judge_alone, judge_split
+from harmony_conformance.judge.judge import Result, is_comparison, judge_exchange, judge_split
 from harmony_conformance.transport.messages import Request
 
 CLAUSE = next(iter(CLAUSES.values()))
@@ -39,7 +39,7 @@ RESULTS = st.lists(
     st.builds(result, st.sampled_from(["one.a", "two.b"]), st.sampled_from(list(Outcome))), min_size=1, max_size=3
 )
 JUDGED = st.lists(
-    st.builds(Judged, place=PLACES, exchange=st.just(NOTHING), results=RESULTS),
+    st.builds(JudgedExchange, place=PLACES, exchange=st.just(NOTHING), results=RESULTS),
     max_size=40,
     unique_by=lambda one: one.place,
 )
@@ -95,21 +95,22 @@ def test_what_does_not_apply_is_counted_the_same_where_it_is_told_apart(judged, 
 def test_a_line_is_told_in_two_parts_that_are_the_whole(example):
     for x in example.series.exchanges.values():
         aside, told = judge_split(x, build_index(CHECKS))
-        assert sorted([*aside, *told]) == sorted(judge_alone(x, CHECKS))
+        assert sorted([*aside, *told]) == sorted(judge_exchange(x, CHECKS))
         assert judge_split(x, build_index(CHECKS))[0] is aside
 
 
 def test_the_first_examples_are_kept_by_file_and_offset():
     failing = (result("one.a", Outcome.FAIL),)
     judged = [
-        Judged(place=LinePosition(file="f", offset=n), exchange=NOTHING, results=failing) for n in range(100, 0, -1)
+        JudgedExchange(place=LinePosition(file="f", offset=n), exchange=NOTHING, results=failing)
+        for n in range(100, 0, -1)
     ]
     examples = tally(judged).checks["one.a"].examples
-    assert [example.place.offset for example in examples] == list(range(1, EXAMPLES + 1))
+    assert [example.place.offset for example in examples] == list(range(1, MAX_EXAMPLES + 1))
     assert examples[0].findings[0].exchange == "f@1"
 
 
 def test_a_line_is_judged_alone_so_no_comparison_applies():
-    results = {one.check: one.outcome for one in judge_alone(NOTHING, CHECKS)}
+    results = {one.check: one.outcome for one in judge_exchange(NOTHING, CHECKS)}
     assert len(results) == len(CHECKS)
     assert {results[rule.id] for rule in CHECKS if is_comparison(rule)} == {Outcome.NOT_APPLICABLE}

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from harmony_conformance.audit import workers
-from harmony_conformance.audit.batches import ReadOptions, Scanned, batches, scan_batch
+from harmony_conformance.audit.batches import BatchResult, ReadOptions, batches, scan_batch
 from harmony_conformance.audit.scan import Tally
 from harmony_conformance.audit.workers import scan_all
 from harmony_conformance.cli import audit
@@ -77,7 +77,7 @@ def test_it_is_the_same_whatever_the_batches_and_processes(tmp_path):
     assert len(whole) == 1
     assert sorted(set(failures)) == sorted(f"{path}@{offsets[number]}" for number in (1, 4))
     assert unreadable == [(offsets[2], "no JSON"), (offsets[5], "no UTF-8")]
-    assert (total(whole).exchanges, total(whole).left_out, total(whole).unreadable) == (4, 1, 2)
+    assert (total(whole).exchanges, total(whole).discovery_exchanges, total(whole).unreadable) == (4, 1, 2)
     for processes in (1, 2):
         parted = list(scan_all(batches([path], lines=2), ReadOptions(), workers=processes))
         assert len(parted) == 4
@@ -110,7 +110,7 @@ def test_no_more_is_read_than_can_be_judged_soon(monkeypatch):
 def _ended_from_outside(batch, reading):
     if batch.file.endswith("fatal"):
         os.kill(os.getpid(), signal.SIGKILL)
-    return Scanned(tally=Tally(exchanges=1), failures=(), unreadable=())
+    return BatchResult(tally=Tally(exchanges=1), failures=(), unreadable=())
 
 
 def test_who_stops_reading_leaves_no_process_behind(tmp_path):

@@ -48,7 +48,7 @@ def judged(url, timeout=5.0):
     """The exchange, and the MUST checks that fail on it."""
 
     async def once():
-        async with Client(ConnectionSettings(base=url, headers={}, timeout=timeout)) as client:
+        async with Client(ConnectionSettings(base_url=url, headers={}, timeout=timeout)) as client:
             return await client.send(ASK)
 
     sent = asyncio.run(once())
@@ -115,7 +115,7 @@ def test_a_stream_that_stalls_is_given_up_after_the_timeout_and_its_last_event_t
     assert set(failed) == {ANSWERED}
     finding = failed[ANSWERED]
     assert "no byte arrived for 0.3 s" in finding.message
-    assert finding.at == "after event 2"
+    assert finding.location == "after event 2"
     assert "Où ça ?" in finding.excerpt
 
 
@@ -123,4 +123,4 @@ def test_a_stream_that_stalls_is_given_up_after_the_timeout_and_its_last_event_t
 def test_the_event_with_the_error_is_told(raw_server, events, place):
     data = CHUNKED + chunk(events) + chunk(b"")
     _, failed = judged(raw_server(lambda connection, request: connection.sendall(data)).url)
-    assert failed[ANSWERED].at == f"event {place}"
+    assert failed[ANSWERED].location == f"event {place}"

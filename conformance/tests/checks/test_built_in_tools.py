@@ -10,7 +10,7 @@ from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.golden import data as golden
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import judge_one
-from harmony_conformance.prompts.conversation import RequestReading, conversation_of
+from harmony_conformance.prompts.conversation import ConversationOptions, conversation_of
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_ref import decode, encode_with_special_tokens, render_conversation_for_completion
 
@@ -24,7 +24,7 @@ def request(*tools):
 def outcome(tools, prompt):
     choice = {"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}
     body = {"choices": [choice], "prompt_token_ids": encode_with_special_tokens(prompt)}
-    chunks = (Chunk(at=0.0, data=json.dumps(body).encode()),)
+    chunks = (Chunk(arrival_time=0.0, data=json.dumps(body).encode()),)
     response = Response(status=200, headers={"content-type": "application/json"}, chunks=chunks)
     x = Exchange(id="x", request=Request(path="/", body=json.dumps(request(*tools)).encode()), response=response)
     return judge_one(built_in_tools_are_as_trained, [Series(name="", exchanges={"": x})], exercised=True).outcome
@@ -43,7 +43,7 @@ def test_the_conversation_declares_them_as_the_library_does(tools, render_by_lib
         content = content.with_tools(BUILT_IN[tool])
     system = openai_harmony.Message.from_role_and_content(openai_harmony.Role.SYSTEM, content)
     official = render_by_library([system.to_dict()])
-    ours = conversation_of(request(*tools), RequestReading(), date=DATE)[:1]
+    ours = conversation_of(request(*tools), ConversationOptions(), date=DATE)[:1]
     assert render_conversation_for_completion(ours, auto_drop_analysis=False) == official
     assert outcome(tools, decode(official)) is Outcome.PASS
 

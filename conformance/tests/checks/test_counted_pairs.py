@@ -18,7 +18,7 @@ def exchange(step, count, *texts, tools=()):
         id=step,
         step=step,
         request=Request(path="/", body=json.dumps(body).encode()),
-        response=Response(status=200, chunks=(Chunk(at=0.0, data=json.dumps(answer).encode()),)),
+        response=Response(status=200, chunks=(Chunk(arrival_time=0.0, data=json.dumps(answer).encode()),)),
     )
 
 
@@ -40,7 +40,7 @@ def series(*exchanges):
 )
 def test_pairs_are_known_by_the_names_of_their_steps(steps, found):
     pairs = counted_pairs(series(*(exchange(step, 9, "x") for step in steps)))
-    assert [(pair.less.step, pair.more.step) for pair in pairs] == found
+    assert [(pair.shorter.step, pair.longer.step) for pair in pairs] == found
 
 
 LONG = "a<|end|>b and more"
@@ -70,7 +70,7 @@ TOOL = {"type": "function", "function": {"name": "f", "description": LONG}}
 )
 def test_what_a_text_costs(one, other, grown, expected, explained):
     pair = counted_pair(series(one, other), "a", "b")
-    assert (pair.grown, pair.expected, pair.is_explained_by_headers) == (grown, expected, explained)
+    assert (pair.prompt_growth, pair.expected_growth, pair.is_explained_by_headers) == (grown, expected, explained)
 
 
 def test_a_prompt_that_was_not_counted_is_in_no_pair():

@@ -4,7 +4,12 @@ import json
 
 import pytest
 
-from harmony_conformance.checks.robustness import LENGTHS, TALKS, long_message_is_whole, many_messages_are_kept
+from harmony_conformance.checks.robustness import (
+    CONVERSATION_LENGTH_STEPS,
+    MESSAGE_LENGTH_STEPS,
+    long_message_is_whole,
+    many_messages_are_kept,
+)
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import judge_one
@@ -16,7 +21,7 @@ COUNTED = {**ANSWER, "usage": {"prompt_tokens": 9, "completion_tokens": 1, "tota
 
 def exchange(step, status, body):
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    chunks = (Chunk(at=0.0, data=data),)
+    chunks = (Chunk(arrival_time=0.0, data=data),)
     response = Response(status=status, headers={"content-type": "application/json"}, chunks=chunks)
     request = Request(path="/", body=b'{"messages": [{"role": "user", "content": "x"}]}')
     return Exchange(id=step, step=step, request=request, response=response)
@@ -43,7 +48,10 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("status", "body"), REFUSALS)
-@pytest.mark.parametrize(("rule", "steps"), [(long_message_is_whole, LENGTHS), (many_messages_are_kept, TALKS)])
+@pytest.mark.parametrize(
+    ("rule", "steps"),
+    [(long_message_is_whole, MESSAGE_LENGTH_STEPS), (many_messages_are_kept, CONVERSATION_LENGTH_STEPS)],
+)
 def test_a_length_that_is_refused_is_a_declared_limit(rule, steps, status, body):
     result = judged(rule, steps, status, body)
     assert result.outcome is Outcome.NOT_APPLICABLE
@@ -54,4 +62,4 @@ def test_a_length_that_is_refused_is_a_declared_limit(rule, steps, status, body)
     ("status", "body"), [(400, error("invalid role")), (500, error("context length exceeded")), (401, error("no key"))]
 )
 def test_another_refusal_leaves_it_open(status, body):
-    assert judged(long_message_is_whole, LENGTHS, status, body).outcome is Outcome.INCONCLUSIVE
+    assert judged(long_message_is_whole, MESSAGE_LENGTH_STEPS, status, body).outcome is Outcome.INCONCLUSIVE

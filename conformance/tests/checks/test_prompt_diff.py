@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harmony_conformance.checks import CHECKS
-from harmony_conformance.checks.rendering.prompt_diff import nearest
+from harmony_conformance.checks.rendering.prompt_diff import compare_with_nearest
 from harmony_conformance.evidence.exchange import Series
 from harmony_conformance.evidence.recording import read_exchange
 from harmony_conformance.golden import data as golden
@@ -47,7 +47,7 @@ def developer(text):
 
 def compared(messages, prompt):
     ids = tuple(encode_with_special_tokens(prompt))
-    return nearest({"messages": messages}, ids, read_prompt(ids))
+    return compare_with_nearest({"messages": messages}, ids, read_prompt(ids))
 
 
 ANSWER = "/messages/1/content"
@@ -77,7 +77,7 @@ FAILURES = [
 @pytest.mark.parametrize(("messages", "prompt", "found"), FAILURES)
 def test_a_failure_is_told_by_message_part_and_class(messages, prompt, found):
     first = compared(messages, prompt).failures[0]
-    assert (first.number, str(first.difference.part), str(first.difference.problem), first.where) == found
+    assert (first.message_index, str(first.difference.part), str(first.difference.problem), first.where) == found
 
 
 ACCEPTED = [

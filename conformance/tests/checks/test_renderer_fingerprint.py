@@ -6,7 +6,7 @@ from itertools import chain
 
 import pytest
 
-from harmony_conformance.checks.accounting import AGAIN, PLAINEST
+from harmony_conformance.checks.accounting import BASE_STEP, REPEATED_BASE_STEP
 from harmony_conformance.checks.rendering.renderer_fingerprint import fingerprint
 from harmony_conformance.evidence.exchange import Exchange, PromptLevel, Series
 from harmony_conformance.golden import data as golden
@@ -24,7 +24,7 @@ BEGUN = [200006, 173781]
 
 
 def prompt(body, style, date="2026-01-31"):
-    messages = conversation_of(body, FORMS[0].reading, date=date)
+    messages = conversation_of(body, FORMS[0].options, date=date)
     return [*chain.from_iterable(one.ids for one in rendered_messages(messages, STYLES[style])), *BEGUN]
 
 
@@ -36,7 +36,9 @@ def exchange(name, body, *, ids=None, count=None):
     return Exchange(
         id=name,
         request=Request(path="/v1/chat/completions", body=json.dumps(body).encode()),
-        response=Response(status=200, headers={"content-type": "application/json"}, chunks=(Chunk(at=0.0, data=data),)),
+        response=Response(
+            status=200, headers={"content-type": "application/json"}, chunks=(Chunk(arrival_time=0.0, data=data),)
+        ),
     )
 
 
@@ -56,7 +58,7 @@ def test_ids_tell_the_style(style):
     found = by_ids(style)
     assert found.evidence is PromptLevel.IDS
     assert style in found.forms
-    assert found.fitting == found.prompts
+    assert found.matching_prompts == found.prompts
     others = {"hf_template", "ollama", "harmony_0_0_8"} - {style}
     assert not others & set(found.forms)
 
@@ -75,14 +77,14 @@ def test_counts_tell_the_form_and_what_stands_before_each_prompt(style, preamble
     found = by_counts(style, preamble)
     assert (found.evidence, found.preamble) == (PromptLevel.ACCOUNTING, preamble)
     assert style in found.forms
-    assert found.fitting == found.prompts == len(STEPS) - 1
+    assert found.matching_prompts == found.prompts == len(STEPS) - 1
 
 
 def test_a_form_that_nobody_knows_is_unknown():
     exchanges = {name: exchange(name, body, ids=[220, *prompt(body, "harmony_0_0_8")]) for name, body in STEPS.items()}
     found = fingerprint([Series(name="s", exchanges=exchanges)])
-    assert (found.forms, found.fitting) == ((), 0)
-    assert found.told()["forms"] == ["unknown"]
+    assert (found.forms, found.matching_prompts) == ((), 0)
+    assert found.to_json()["forms"] == ["unknown"]
 
 
 def test_where_two_forms_are_mixed_the_one_that_fits_most_prompts_is_told():
@@ -91,9 +93,9 @@ def test_where_two_forms_are_mixed_the_one_that_fits_most_prompts_is_told():
     exchanges[name] = replace(exchange(name, STEPS[name], ids=prompt(STEPS[name], "guide")))
     found = fingerprint([Series(name="s", exchanges=exchanges)])
     assert "harmony_0_0_8" in found.forms
-    assert found.fitting == found.prompts - 1
+    assert found.matching_prompts == found.prompts - 1
 
 
 def test_without_ids_and_counts_nothing_is_known():
-    plain = exchange(PLAINEST, STEPS[PLAINEST], count=0)
-    assert fingerprint([Series(name="s", exchanges={PLAINEST: plain, AGAIN: plain})]) is None
+    plain = exchange(BASE_STEP, STEPS[BASE_STEP], count=0)
+    assert fingerprint([Series(name="s", exchanges={BASE_STEP: plain, REPEATED_BASE_STEP: plain})]) is None

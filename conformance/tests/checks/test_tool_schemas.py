@@ -2,9 +2,14 @@
 
 import pytest
 
-from harmony_conformance.checks.rendering.tool_schemas import parameters, undescribed, untyped, without_default
+from harmony_conformance.checks.rendering.tool_schemas import (
+    find_missing_defaults,
+    find_missing_descriptions,
+    find_missing_types,
+    parameters,
+)
 from harmony_conformance.judge.check import Verdict
-from harmony_conformance.prompts.tool_declarations import declarations_in, official_spelling
+from harmony_conformance.prompts.tool_declarations import official_tools_text, parse_declarations
 
 STRING, NUMBER = {"type": "string"}, {"type": "number"}
 
@@ -38,9 +43,13 @@ def test_parameters_of_all_depths(schema, names):
 
 def told(function, type_, comment="// d\n"):
     """What is found wanting in a declaration: the words of each finding, variants marked."""
-    library = declarations_in(official_spelling([{"function": function}]))["f"]
-    shown = declarations_in(f"namespace functions {{\n\n{comment}type f = {type_} => any;\n\n}}")["f"]
-    found = [one for rule in (undescribed, untyped, without_default) for one in rule(function, shown, library, "")]
+    library = parse_declarations(official_tools_text([{"function": function}]))["f"]
+    shown = parse_declarations(f"namespace functions {{\n\n{comment}type f = {type_} => any;\n\n}}")["f"]
+    found = [
+        one
+        for rule in (find_missing_descriptions, find_missing_types, find_missing_defaults)
+        for one in rule(function, shown, library, "")
+    ]
     return [("variant: " if one.verdict is Verdict.VARIANT else "") + one.message for one in found]
 
 
@@ -106,5 +115,5 @@ def test_what_a_declaration_leaves_out(schema, type_, wanting):
 def test_the_library_tells_what_it_tells():
     schema = needs("who", **NESTED["properties"], **ENUM["properties"], any={"$ref": "#/x"})
     function = {"name": "f", "description": "d\nand more", "parameters": schema}
-    library = declarations_in(official_spelling([{"function": function}]))["f"]
+    library = parse_declarations(official_tools_text([{"function": function}]))["f"]
     assert told(function, library.type, library.comment) == []

@@ -11,8 +11,8 @@ from harmony_conformance.cli import golden as command
 from harmony_conformance.cli.main import main
 from harmony_conformance.golden import data as golden
 from harmony_conformance.golden.vectors import answers_harmony_ref, json_schemas
-from harmony_conformance.golden.vectors.implementation import Absent
-from harmony_conformance.golden.vectors.vector_file import written
+from harmony_conformance.golden.vectors.implementation import UnavailableImplementation
+from harmony_conformance.golden.vectors.vector_file import format_document
 
 KINDS = ("render", "parse", "stream", "typescript")
 
@@ -48,7 +48,7 @@ class Data:
         return next(test for test in self.value["tests"] if test["id"].endswith(f"/{name}"))
 
     def save(self):
-        self.file.write_text(written(self.value), "utf-8")
+        self.file.write_text(format_document(self.value), "utf-8")
 
 
 # check
@@ -121,7 +121,10 @@ def test_changed_input_is_named(capsys, folder):
 
 
 def test_library_that_is_not_there_is_told(capsys, folder, monkeypatch):
-    alone = [answers_harmony_ref.implementation(), Absent(name="openai-harmony", reason="not installed")]
+    alone = [
+        answers_harmony_ref.implementation(),
+        UnavailableImplementation(name="openai-harmony", reason="not installed"),
+    ]
     monkeypatch.setattr(command, "present", lambda: alone)
     code, said, _ = run(capsys, "check", folder)
     assert code == 0

@@ -75,10 +75,10 @@ def test_evidence_that_an_endpoint_was_too_busy_to_show_is_left_open(endpoint):
     options = {"select": ("prompt.*",), "skip": ("rows_*",)}
     reason = f"the endpoint could not be probed completely: {WHY}"
     done = finished(f"vllm:{endpoint(IDS)}", **options)
-    assert done.capabilities.unknown == {"chat": WHY}
+    assert done.capabilities.incomplete_probes == {"chat": WHY}
     assert (Outcome.INCONCLUSIVE, reason) in told(done)
     shows_none = finished(f"vllm:{endpoint(b'nothing of all')}", **options)
-    assert shows_none.capabilities.unknown == {}
+    assert shows_none.capabilities.incomplete_probes == {}
     assert not [reason for outcome, reason in told(shows_none) if outcome is Outcome.INCONCLUSIVE]
 
 
@@ -157,7 +157,7 @@ def test_requests_that_wait_at_the_same_time_go_one_after_the_other():
         times = []
 
         async def one():
-            await gate.keep_pace()
+            await gate.wait_for_rate()
             times.append(time.monotonic())
 
         await asyncio.gather(*(one() for _ in range(6)))

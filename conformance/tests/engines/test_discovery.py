@@ -8,10 +8,10 @@ from harmony_conformance.apis.registry import APIS
 from harmony_conformance.engines.diagnosis import EndpointUnusableError, KeyRefusedError
 from harmony_conformance.engines.discovery import ProbeOptions, discover
 from harmony_conformance.engines.profiles import ENGINES, ScriptMethod
-from harmony_conformance.engines.prompt_endpoint import asks_for_prompt, shown_prompt
+from harmony_conformance.engines.prompt_endpoint import build_prompt_request, read_rendered_prompt
 from harmony_conformance.engines.target import parse_target
 from harmony_conformance.evidence.exchange import PromptLevel
-from harmony_conformance.golden.scenario import Send, expand
+from harmony_conformance.golden.scenario import SendMode, expand
 from harmony_conformance.reference_server import MODEL, running
 from harmony_conformance.runner.request_builder import RequestProfile, build_request
 from harmony_conformance.runner.run import Options, discover_target, load_scenarios
@@ -30,7 +30,7 @@ MODELS = {"data": [{"id": "first"}, {"id": "second"}]}
 def answered(body, status=200, **headers):
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     kind = {"content-type": "application/json"} | {name.replace("_", "-"): value for name, value in headers.items()}
-    return SendResult(response=Response(status=status, headers=kind, chunks=(Chunk(at=0.1, data=data),)))
+    return SendResult(response=Response(status=status, headers=kind, chunks=(Chunk(arrival_time=0.1, data=data),)))
 
 
 class Endpoint:
@@ -87,7 +87,7 @@ def test_a_field_that_is_refused_is_asked_for_once():
     endpoint = Endpoint(refused=["return_token_ids"])
     capabilities = found(endpoint, "vllm")
     assert capabilities.ids_field is None
-    assert capabilities.prompt is PromptLevel.ACCOUNTING
+    assert capabilities.prompt_level is PromptLevel.ACCOUNTING
     assert sum("return_token_ids" in chat for chat in endpoint.chats) == 1
 
 
@@ -104,12 +104,12 @@ def test_an_engine_without_extra_fields_is_asked_for_none():
 def test_token_ids_are_the_best_evidence():
     endpoint = Endpoint(chat=answered({**COMPLETION, "prompt_token_ids": [1, 2, 3]}))
     capabilities = found(endpoint, "vllm")
-    assert (capabilities.prompt, capabilities.ids_field) == (PromptLevel.IDS, "return_token_ids")
+    assert (capabilities.prompt_level, capabilities.ids_field) == (PromptLevel.IDS, "return_token_ids")
 
 
 def test_a_side_endpoint_that_shows_ids_comes_next():
     capabilities = found(Endpoint(render=answered({"token_ids": [1, 2, 3]})), "vllm")
-    assert (capabilities.prompt, capabilities.prompt_endpoint.name) == (
+    assert (capabilities.prompt_level, capabilities.prompt_endpoint.name) == (
         PromptLevel.RENDERED,
         "/v1/chat/completions/render",
     )
@@ -143,10 +143,13 @@ SHOWN_BY = {
 def test_each_engine_is_asked_for_its_prompt_in_its_own_way(engine):
     endpoint = Endpoint(**SIDES[engine])
     capabilities = found(endpoint, engine)
-    assert (capabilities.prompt, capabilities.to_json()["prompt_source"]) == (PromptLevel.RENDERED, SHOWN_BY[engine])
+    assert (capabilities.prompt_level, capabilities.to_json()["prompt_source"]) == (
+        PromptLevel.RENDERED,
+        SHOWN_BY[engine],
+    )
     side = ENGINES[engine].prompt_endpoint
-    asked = asks_for_prompt(side, endpoint.asked[-1])
-    shown = shown_prompt(side, asyncio.run(endpoint.send(asked)).response.json)
+    asked = build_prompt_request(side, endpoint.asked[-1])
+    shown = read_rendered_prompt(side, asyncio.run(endpoint.send(asked)).response.json)
     assert (shown.source, list(shown.ids)) == (SHOWN_BY[engine], PROMPT_IDS)
 
 
@@ -167,7 +170,10 @@ def verbose(body):
 def test_an_answer_that_tells_its_prompt_is_better_than_a_side_endpoint():
     endpoint = Endpoint(chat=verbose, **SIDES["llamacpp"])
     capabilities = found(endpoint, "llamacpp")
-    assert (capabilities.prompt, capabilities.to_json()["prompt_source"]) == (PromptLevel.RENDERED, "__verbose.prompt")
+    assert (capabilities.prompt_level, capabilities.to_json()["prompt_source"]) == (
+        PromptLevel.RENDERED,
+        "__verbose.prompt",
+    )
     assert capabilities.prompt_endpoint is None
     assert "/apply-template" not in {request.path for request in endpoint.asked}
 
@@ -184,19 +190,19 @@ def test_a_count_without_a_generation_is_evidence_where_no_usage_is():
     silent = answered({**COMPLETION, "usage": None})
     endpoint = Endpoint(chat=silent, input_tokens=answered({"object": "response.input_tokens", "input_tokens": 9}))
     capabilities = found(endpoint, "llamacpp")
-    assert (capabilities.prompt, capabilities.count_endpoint) == (
+    assert (capabilities.prompt_level, capabilities.count_endpoint) == (
         PromptLevel.ACCOUNTING,
         "/v1/chat/completions/input_tokens",
     )
     assert capabilities.to_json()["prompt_source"] == "/v1/chat/completions/input_tokens"
     assert found(Endpoint(chat=silent, input_tokens=answered({"count": 9})), "llamacpp").count_endpoint is None
-    assert found(Endpoint(chat=silent), "llamacpp").prompt is PromptLevel.NONE
+    assert found(Endpoint(chat=silent), "llamacpp").prompt_level is PromptLevel.NONE
 
 
 def test_ids_that_are_not_told_in_streams_leave_the_streams_to_the_side_endpoint():
     endpoint = Endpoint(chat=answered({**COMPLETION, "prompt_token_ids": PROMPT_IDS}), **SIDES["sglang"])
     capabilities = found(endpoint, "sglang")
-    assert (capabilities.prompt, capabilities.ids_field) == (PromptLevel.IDS, "return_token_ids")
+    assert (capabilities.prompt_level, capabilities.ids_field) == (PromptLevel.IDS, "return_token_ids")
     assert capabilities.prompt_endpoint.path == "/v1/tokenize"
 
 
@@ -204,13 +210,13 @@ def test_ids_that_are_not_told_in_streams_leave_the_streams_to_the_side_endpoint
 def test_a_text_is_not_asked_for_where_the_request_quotes_markers(engine, asked):
     """It could not show whether they were fed as special tokens."""
     body = json.dumps({"messages": [{"role": "user", "content": "<|end|>"}]}).encode()
-    request = asks_for_prompt(ENGINES[engine].prompt_endpoint, Request(path="/v1/chat/completions", body=body))
+    request = build_prompt_request(ENGINES[engine].prompt_endpoint, Request(path="/v1/chat/completions", body=body))
     assert (request is not None) is asked
 
 
 def test_ids_that_are_refused_with_streams_are_only_asked_for_without():
-    scenario = next(one for one in load_scenarios() if [step.send for step in one.steps] == [Send.BOTH])
-    asking = RequestProfile(model="m", ids_field="return_prompt_token_ids", ids_in_streams=False, extra={})
+    scenario = next(one for one in load_scenarios() if [step.send_mode for step in one.steps] == [SendMode.BOTH])
+    asking = RequestProfile(model="m", ids_field="return_prompt_token_ids", ids_in_streams=False, extra_body={})
     asked = [
         ("return_prompt_token_ids" in build_request(one, asking, {}).json, one.is_streamed) for one in expand(scenario)
     ]
@@ -224,7 +230,7 @@ def test_a_prompt_count_that_changes_is_no_evidence():
         return answered({**COMPLETION, "usage": {"prompt_tokens": 9 + next(counts), "completion_tokens": 2}})
 
     capabilities = found(Endpoint(chat=chat))
-    assert (capabilities.prompt, capabilities.steady_count) == (PromptLevel.NONE, False)
+    assert (capabilities.prompt_level, capabilities.has_steady_prompt_count) == (PromptLevel.NONE, False)
 
 
 def test_an_endpoint_that_needs_a_larger_limit_is_given_one():
@@ -232,7 +238,7 @@ def test_an_endpoint_that_needs_a_larger_limit_is_given_one():
         return answered(COMPLETION) if body["max_tokens"] >= 64 else answered({"error": {"message": "too few"}}, 400)
 
     endpoint = Endpoint(chat=chat)
-    assert found(endpoint).steady_count
+    assert found(endpoint).has_steady_prompt_count
     assert [body["max_tokens"] for body in endpoint.chats] == [16, 64, 64]
 
 
@@ -279,7 +285,11 @@ def test_an_endpoint_without_chat_requests_is_asked_in_the_other_api():
     question = ProbeOptions(engine=ENGINES["openai"], apis=(APIS["responses"],))
     capabilities = asyncio.run(discover(endpoint.send, question))
     assert capabilities.script_methods == {"responses": ScriptMethod.NONE}
-    assert (capabilities.model, capabilities.steady_count, capabilities.to_json()["chat"]) == ("first", True, False)
+    assert (capabilities.model, capabilities.has_steady_prompt_count, capabilities.to_json()["chat"]) == (
+        "first",
+        True,
+        False,
+    )
     with pytest.raises(EndpointUnusableError, match="--script reference: the server did not play the script"):
         asyncio.run(discover(endpoint.send, replace(question, script="reference")))
     with pytest.raises(EndpointUnusableError, match="invalid model or path"):
@@ -398,8 +408,8 @@ def test_a_rate_limit_is_waited_for_once():
 def test_a_key_that_was_refused_is_told_by_the_name_of_its_variable(path):
     with pytest.raises(KeyRefusedError) as refused:
         found(Endpoint(**{path: answered({}, 401)}))
-    assert refused.value.told("MY_KEY") == "invalid API key in MY_KEY (HTTP 401)"
-    assert refused.value.told(None) == str(refused.value)
+    assert refused.value.message_with_variable("MY_KEY") == "invalid API key in MY_KEY (HTTP 401)"
+    assert refused.value.message_with_variable(None) == str(refused.value)
 
 
 @pytest.mark.parametrize("spelling", ["{base}", "{base}/", "{base}/v1", "{base}/v1/"])
@@ -407,4 +417,4 @@ def test_a_server_is_found_at_its_root_and_at_its_v1(spelling):
     with running() as base:
         capabilities = asyncio.run(discover_target(parse_target(f"reference:{spelling.format(base=base)}"), Options()))
     assert (capabilities.model, capabilities.script_method) == (MODEL, ScriptMethod.REFERENCE)
-    assert (capabilities.prompt, capabilities.engine_version is not None) == (PromptLevel.IDS, True)
+    assert (capabilities.prompt_level, capabilities.engine_version is not None) == (PromptLevel.IDS, True)

@@ -4,7 +4,7 @@ import json
 import pytest
 
 from harmony_conformance.engines.diagnosis import EndpointUnusableError, KeyRefusedError
-from harmony_conformance.engines.identification import SIGNS, identify
+from harmony_conformance.engines.identification import SIGNATURES, identify
 from harmony_conformance.engines.profiles import ENGINES
 from harmony_conformance.transport.client import SendResult
 from harmony_conformance.transport.messages import Chunk, Response
@@ -77,7 +77,9 @@ class Server:
     async def send(self, request):
         self.asked.append(request.path)
         status, headers, body = self.paths.get(request.path, NOT_FOUND)
-        return SendResult(response=Response(status=status, headers=headers, chunks=(Chunk(at=0.0, data=body),)))
+        return SendResult(
+            response=Response(status=status, headers=headers, chunks=(Chunk(arrival_time=0.0, data=body),))
+        )
 
 
 def known(paths, *, is_open=True, named=None):
@@ -96,7 +98,7 @@ def test_a_server_is_known_by_what_it_says_of_itself(name):
 def test_a_server_that_shows_no_sign_stays_unknown_after_each_was_looked_for():
     told, server = known({"/v1/models": (200, {"server": "cloudflare"}, listing(owned_by="openai"))})
     assert (told.engine, told.signatures, told.version) == (None, (), None)
-    assert set(server.asked) == {sign.path for sign in SIGNS} | {"/version"}
+    assert set(server.asked) == {sign.path for sign in SIGNATURES} | {"/version"}
 
 
 def test_where_the_engine_is_named_nothing_is_looked_for():
@@ -118,6 +120,6 @@ def test_a_refused_key_and_an_empty_list_are_told():
         known({"/v1/models": (200, {}, b'{"object":"list","data":[]}')})
 
 
-@pytest.mark.parametrize("engine", sorted({sign.engine for sign in SIGNS}))
+@pytest.mark.parametrize("engine", sorted({sign.engine for sign in SIGNATURES}))
 def test_every_sign_is_of_an_engine_of_the_table(engine):
     assert engine in ENGINES

@@ -14,7 +14,7 @@ def answered(text, *, status=200, engine="vllm", api=METRICS_API):
         api=api,
         engine=engine,
         request=Request(path="/metrics", method="GET", body=b""),
-        response=Response(status=status, chunks=(Chunk(at=0.0, data=text.encode()),)),
+        response=Response(status=status, chunks=(Chunk(arrival_time=0.0, data=text.encode()),)),
     )
 
 

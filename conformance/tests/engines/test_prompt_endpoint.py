@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from harmony_conformance.apis.api import CHAT
+from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.engines.profiles import ENGINES
-from harmony_conformance.engines.prompt_endpoint import asks_for_prompt, counted_prompt, revealed_prompt
+from harmony_conformance.engines.prompt_endpoint import build_prompt_request, read_echoed_prompt, read_prompt_count
 from harmony_conformance.engines.target import parse_target
 from harmony_conformance.evidence.exchange import Exchange, OutputLevel, PromptLevel, PromptTokenCount
 from harmony_conformance.evidence.recording import read_exchange, write_exchange
@@ -18,7 +18,7 @@ from harmony_conformance.runner.run import Options, load_scenarios, make_plan, r
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_ref import encode_with_special_tokens
 
-REVEALS, COUNTS = ENGINES["llamacpp"].prompt_echo, f"{CHAT}{ENGINES['llamacpp'].count_endpoint}"
+REVEALS, COUNTS = ENGINES["llamacpp"].prompt_echo, f"{CHAT_PATH}{ENGINES['llamacpp'].count_endpoint}"
 PROMPT = "<|start|>user<|message|>Hi<|end|><|start|>assistant"
 IDS = tuple(encode_with_special_tokens(PROMPT))
 SAID = [17196, 200002]
@@ -38,13 +38,13 @@ def exchange(answer, said="Hi", stream=False):
         else json.dumps(answer).encode()
     )
     kind = "text/event-stream" if stream else "application/json"
-    response = Response(status=200, headers={"content-type": kind}, chunks=(Chunk(at=0, data=data),))
-    return Exchange(id="a", request=Request(path=CHAT, body=json.dumps(body).encode()), response=response)
+    response = Response(status=200, headers={"content-type": kind}, chunks=(Chunk(arrival_time=0, data=data),))
+    return Exchange(id="a", request=Request(path=CHAT_PATH, body=json.dumps(body).encode()), response=response)
 
 
 def test_a_whole_answer_reveals_its_prompt_and_its_tokens():
     x = exchange({**WHOLE, "__verbose": VERBOSE})
-    x = replace(x, rendered_prompt=revealed_prompt(REVEALS, x))
+    x = replace(x, rendered_prompt=read_echoed_prompt(REVEALS, x))
     assert (x.prompt.level, x.prompt.source, x.prompt.ids) == (PromptLevel.RENDERED, "__verbose.prompt", IDS)
     assert (x.output.level, x.output.ids) == (OutputLevel.EXACT, tuple(SAID))
 
@@ -57,7 +57,7 @@ def test_a_stream_reveals_its_prompt_in_any_of_its_chunks_and_its_tokens_in_none
         "__verbose": {"prompt": PROMPT, "tokens": []},
     }
     x = exchange([first, last], stream=True)
-    assert revealed_prompt(REVEALS, x).ids == IDS
+    assert read_echoed_prompt(REVEALS, x).ids == IDS
     assert x.output.level is OutputLevel.API_ONLY
 
 
@@ -68,22 +68,22 @@ def test_tokens_that_were_not_asked_for_are_not_known():
 @pytest.mark.parametrize("said", ["<|end|>", [{"<|end|>": 1}]])
 def test_a_text_proves_nothing_where_the_request_quotes_markers(said):
     x = exchange({**WHOLE, "__verbose": VERBOSE}, said=said)
-    assert revealed_prompt(REVEALS, x) is None
-    assert asks_for_prompt(ENGINES["llamacpp"].prompt_endpoint, x.request) is None
+    assert read_echoed_prompt(REVEALS, x) is None
+    assert build_prompt_request(ENGINES["llamacpp"].prompt_endpoint, x.request) is None
 
 
 @pytest.mark.parametrize("answer", [WHOLE, {**WHOLE, "__verbose": {"prompt": None}}, {**WHOLE, "__verbose": []}])
 def test_what_is_not_told_is_no_evidence(answer):
-    assert revealed_prompt(REVEALS, exchange(answer)) is None
+    assert read_echoed_prompt(REVEALS, exchange(answer)) is None
 
 
 def test_a_prompt_of_another_length_than_is_billed_is_no_evidence_but_a_finding():
     x = exchange({**WHOLE, "__verbose": {**VERBOSE, "prompt": PROMPT + "<|channel|>"}})
-    assert replace(x, rendered_prompt=revealed_prompt(REVEALS, x)).prompt.level is PromptLevel.ACCOUNTING
+    assert replace(x, rendered_prompt=read_echoed_prompt(REVEALS, x)).prompt.level is PromptLevel.ACCOUNTING
 
 
 def test_a_count_is_used_where_no_usage_is_told_and_recorded():
-    x = replace(exchange({**WHOLE, "usage": None}), counted_prompt=counted_prompt(COUNTS, {"input_tokens": 9}))
+    x = replace(exchange({**WHOLE, "usage": None}), counted_prompt=read_prompt_count(COUNTS, {"input_tokens": 9}))
     assert (x.prompt.level, x.prompt.source, x.prompt.count) == (PromptLevel.ACCOUNTING, COUNTS, 9)
     assert read_exchange(write_exchange(x)).counted_prompt == PromptTokenCount(source=COUNTS, tokens=9)
     assert replace(exchange(WHOLE), counted_prompt=x.counted_prompt).prompt.source == "usage.prompt_tokens"
@@ -91,18 +91,18 @@ def test_a_count_is_used_where_no_usage_is_told_and_recorded():
 
 @pytest.mark.parametrize("answer", [None, {}, {"input_tokens": "9"}, {"input_tokens": 0}, {"error": {}}])
 def test_no_number_is_no_count(answer):
-    assert counted_prompt(COUNTS, answer) is None
+    assert read_prompt_count(COUNTS, answer) is None
 
 
 def test_an_answer_is_asked_to_reveal_itself_where_it_can():
     scenario = next(one for one in load_scenarios() if one.name == "simple_answer")
     asked = [
-        build_request(step, RequestProfile(model="m", prompt_echo=REVEALS, extra={}), {}).json
+        build_request(step, RequestProfile(model="m", prompt_echo=REVEALS, extra_body={}), {}).json
         for step in expand(scenario)
     ]
     assert [(body["verbose"], body["return_tokens"]) for body in asked] == [(True, True)] * 2
     assert not any(
-        "verbose" in build_request(step, RequestProfile(model="m", extra={}), {}).json for step in expand(scenario)
+        "verbose" in build_request(step, RequestProfile(model="m", extra_body={}), {}).json for step in expand(scenario)
     )
 
 
@@ -115,7 +115,7 @@ def test_a_run_uses_what_llama_cpp_tells(raw_server):
         asked = json.loads(body) if body else {}
         answers = {
             "/v1/models": {"data": [{"id": "m"}]},
-            CHAT: {**WHOLE, **({"__verbose": VERBOSE} if asked.get("verbose") else {})},
+            CHAT_PATH: {**WHOLE, **({"__verbose": VERBOSE} if asked.get("verbose") else {})},
             COUNTS: {"object": "response.input_tokens", "input_tokens": len(IDS) - 1},
         }
         data = json.dumps(answers.get(path, {})).encode()
@@ -161,7 +161,7 @@ BESIDE = {
 @pytest.mark.parametrize("engine", BESIDE)
 def test_prompts_of_another_api_are_shown_or_counted_behind_its_own_path(engine, raw_server):
     beside, told, evidence = BESIDE[engine]
-    answers = {"/v1/models": {"data": [{"id": "m"}]}, CHAT: WHOLE, "/v1/responses": RESPONSE, beside: told}
+    answers = {"/v1/models": {"data": [{"id": "m"}]}, CHAT_PATH: WHOLE, "/v1/responses": RESPONSE, beside: told}
 
     def respond(connection, request):
         data = json.dumps(answers.get(request.split()[1].decode(), {})).encode()

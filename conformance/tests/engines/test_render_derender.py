@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from harmony_conformance.apis.api import CHAT
+from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.apis.registry import COMPLETIONS, OLLAMA, RESPONSES
 from harmony_conformance.engines.diagnosis import EndpointUnusableError
 from harmony_conformance.engines.discovery import ProbeOptions, discover
-from harmony_conformance.engines.profiles import DERENDER, ENGINES, RENDER, ScriptMethod
-from harmony_conformance.engines.render_derender import answer_in_halves, events, framed, whole_request
+from harmony_conformance.engines.profiles import DERENDER_PATH, ENGINES, RENDER_PATH, ScriptMethod
+from harmony_conformance.engines.render_derender import as_event_stream, events, render_and_derender, whole_request
 from harmony_conformance.engines.target import parse_target
 from harmony_conformance.evidence.exchange import AnsweredBy, Exchange, OutputLevel, PromptLevel
 from harmony_conformance.evidence.recording import read_exchange, write_exchange
@@ -40,12 +40,12 @@ class Halves:
             return 200, {"data": [{"id": MODEL}], "version": "0.33.0"}
         if method != "POST":
             return NOT_OFFERED
-        if path in self.refuses or path not in (RENDER, DERENDER, OF_RESPONSES):
+        if path in self.refuses or path not in (RENDER_PATH, DERENDER_PATH, OF_RESPONSES):
             return NOT_FOUND
         if path == OF_RESPONSES:
             said = json.loads(body)["input"]
             return 200, {"request_id": "resp_1", "token_ids": encode_with_special_tokens(said if said == "Hi" else "?")}
-        if path == RENDER:
+        if path == RENDER_PATH:
             return self.rendered(body)
         asked = json.loads(body)
         return self.streamed(asked) if asked.get("stream") else self.whole(asked)
@@ -92,8 +92,8 @@ class Halves:
         return sent.response.status, sent.response.json
 
     async def _post(self, body):
-        async with Client(ConnectionSettings(base=self.base, headers={})) as client:
-            return await client.send(Request(path=CHAT, body=body))
+        async with Client(ConnectionSettings(base_url=self.base, headers={})) as client:
+            return await client.send(Request(path=CHAT_PATH, body=body))
 
 
 def is_of_streams(name, value):
@@ -164,7 +164,9 @@ def sending(halves):
         data = json.dumps(answer).encode()
         return SendResult(
             response=Response(
-                status=status, headers={"content-type": "application/json"}, chunks=(Chunk(at=0.5, data=data),)
+                status=status,
+                headers={"content-type": "application/json"},
+                chunks=(Chunk(arrival_time=0.5, data=data),),
             )
         )
 
@@ -176,12 +178,12 @@ def asked(script=ANSWER, **members):
         id="a/chat/b/0",
         step="b",
         script=script,
-        request=Request(path=CHAT, body=json.dumps({**ASKED, **members}).encode()),
+        request=Request(path=CHAT_PATH, body=json.dumps({**ASKED, **members}).encode()),
     )
 
 
 def answer(halves, x, event_tokens=1):
-    return asyncio.run(answer_in_halves(sending(halves), x, event_tokens))
+    return asyncio.run(render_and_derender(sending(halves), x, event_tokens))
 
 
 def test_the_ids_of_the_prompt_are_rendered_and_a_client_is_given_the_script(halves):
@@ -191,9 +193,9 @@ def test_the_ids_of_the_prompt_are_rendered_and_a_client_is_given_the_script(hal
         PromptLevel.RENDERED,
         OutputLevel.SCRIPTED,
     )
-    assert (x.prompt.source, x.prompt_messages[-1].content) == (RENDER, "Hi")
+    assert (x.prompt.source, x.prompt_messages[-1].content) == (RENDER_PATH, "Hi")
     assert (x.turn.reasoning, x.turn.content, x.turn.finish_reason) == ("Hm.", "Hello.", "stop")
-    assert [path for path, _ in halves.asked] == [RENDER, DERENDER]
+    assert [path for path, _ in halves.asked] == [RENDER_PATH, DERENDER_PATH]
 
 
 def test_what_was_told_to_the_server_is_not_what_it_says(halves):
@@ -206,7 +208,7 @@ def test_what_was_told_to_the_server_is_not_what_it_says(halves):
 def test_a_stream_is_read_event_by_event_and_says_the_same(halves, event_tokens):
     x = answer(halves, asked(stream=True), event_tokens)
     assert (x.turn.reasoning, x.turn.content, x.turn.finish_reason) == ("Hm.", "Hello.", "stop")
-    pieces = [body["generate_chunk"]["choices"][0]["token_ids"] for path, body in halves.asked if path == DERENDER]
+    pieces = [body["generate_chunk"]["choices"][0]["token_ids"] for path, body in halves.asked if path == DERENDER_PATH]
     assert [token for piece in pieces for token in piece] == list(ANSWER)
     assert {len(piece) for piece in pieces[:-1]} <= {event_tokens}
     assert len(x.chunks) == len(pieces)
@@ -214,7 +216,7 @@ def test_a_stream_is_read_event_by_event_and_says_the_same(halves, event_tokens)
 
 def test_the_state_travels_from_answer_to_request_and_the_reason_comes_last(halves):
     answer(halves, asked(stream=True), 4)
-    sent = [body for path, body in halves.asked if path == DERENDER]
+    sent = [body for path, body in halves.asked if path == DERENDER_PATH]
     assert [len((body["stream_state"] or {"before": ()})["before"]) for body in sent] == list(range(0, len(ANSWER), 4))
     reasons = [body["generate_chunk"]["choices"][0]["finish_reason"] for body in sent]
     assert reasons == [None] * (len(sent) - 1) + ["stop"]
@@ -235,7 +237,7 @@ ENDS = {
 def test_an_output_ends_as_a_generating_server_would_have_ended_it(how):
     members, script, count, finish, reason = ENDS[how]
     (event,) = events(asked(script, **members), 1000)
-    assert event.written() == {"index": 0, "token_ids": list(event.ids), "finish_reason": finish, "stop_reason": reason}
+    assert event.to_json() == {"index": 0, "token_ids": list(event.ids), "finish_reason": finish, "stop_reason": reason}
     assert len(event.ids) == count
 
 
@@ -248,7 +250,7 @@ def test_several_choices_are_several_outputs_each_with_its_state():
 def test_a_request_without_a_script_is_only_rendered(halves):
     x = answer(halves, asked(None))
     assert (x.answered_by, x.turn, x.prompt.level) == (AnsweredBy.RENDER, None, PromptLevel.RENDERED)
-    assert [path for path, _ in halves.asked] == [RENDER]
+    assert [path for path, _ in halves.asked] == [RENDER_PATH]
 
 
 def test_a_request_that_is_refused_is_refused_by_the_half_that_renders(halves):
@@ -258,7 +260,7 @@ def test_a_request_that_is_refused_is_refused_by_the_half_that_renders(halves):
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_half_that_refuses_the_output_is_the_answer(base, stream):
-    x = answer(Halves(base, refuses=(DERENDER,)), asked(stream=stream))
+    x = answer(Halves(base, refuses=(DERENDER_PATH,)), asked(stream=stream))
     assert (x.answered_by, x.response.status, x.chat_completion) == (AnsweredBy.DERENDER, *NOT_FOUND)
 
 
@@ -266,11 +268,11 @@ def test_no_more_is_sent_than_allowed():
     async def send(_):
         return None
 
-    assert asyncio.run(answer_in_halves(send, asked(), 1)) is None
+    assert asyncio.run(render_and_derender(send, asked(), 1)) is None
 
 
 def test_half_of_a_surrogate_pair_in_a_chunk_is_not_made_bad_utf_8():
-    x = replace(asked(stream=True), response=framed([(0.1, {"choices": [{"delta": {"content": "\ud83d"}}]})]))
+    x = replace(asked(stream=True), response=as_event_stream([(0.1, {"choices": [{"delta": {"content": "\ud83d"}}]})]))
     assert x.response.body.decode("utf-8") == 'data: {"choices":[{"delta":{"content":"\\ud83d"}}]}\n\n'
     assert x.chunks[0]["choices"][0]["delta"]["content"] == "\ud83d"
 
@@ -286,8 +288,8 @@ def test_the_requests_that_were_sent_are_shown_again(halves):
     target = parse_target("vllm:http://host:8000")
     command = reproduce(target, answer(halves, asked()), "s", None)
     assert [word for word in command.split() if word.startswith("http")] == [
-        f"http://host:8000{RENDER}",
-        f"http://host:8000{DERENDER}",
+        f"http://host:8000{RENDER_PATH}",
+        f"http://host:8000{DERENDER_PATH}",
     ]
     assert reproduce(target, answer(halves, asked(None)), "s", None).count("curl") == 1
     assert reproduce(target, answer(halves, asked(stream=True)), "s", None).startswith("harmony-conformance run")
@@ -303,7 +305,7 @@ def found(halves, script="auto", engine="vllm"):
 )
 def test_discovery_finds_out_that_nothing_is_generated(halves, script, way):
     capabilities = found(halves, script)
-    assert (capabilities.generates, capabilities.script_method, capabilities.prompt) == (
+    assert (capabilities.generates, capabilities.script_method, capabilities.prompt_level) == (
         False,
         way,
         PromptLevel.RENDERED,
@@ -311,9 +313,9 @@ def test_discovery_finds_out_that_nothing_is_generated(halves, script, way):
     lean = replace(capabilities, exchanges=())
     assert pickle.loads(pickle.dumps(lean)) == lean  # as a worker of pytest-xdist is told
     assert (capabilities.model, capabilities.engine_version) == (MODEL, "0.33.0")
-    assert capabilities.to_json()["prompt_source"] == RENDER
+    assert capabilities.to_json()["prompt_source"] == RENDER_PATH
     assert "not generated" in capabilities.output
-    assert [path for path, _ in halves.asked].count(CHAT) == 1
+    assert [path for path, _ in halves.asked].count(CHAT_PATH) == 1
 
 
 def test_prompts_of_other_apis_are_shown_behind_their_own_paths(halves):
@@ -321,7 +323,8 @@ def test_prompts_of_other_apis_are_shown_behind_their_own_paths(halves):
     asked_for = ProbeOptions(engine=ENGINES["vllm"], apis=others)
     offers = asyncio.run(discover(sending(halves), asked_for)).api_support
     assert [
-        (offer.api, offer.prompt_endpoint and offer.prompt_endpoint.path, bool(offer.reason)) for offer in offers
+        (offer.api, offer.prompt_endpoint and offer.prompt_endpoint.path, bool(offer.unsupported_reason))
+        for offer in offers
     ] == [
         (RESPONSES, OF_RESPONSES, False),
         (OLLAMA, None, True),
@@ -334,14 +337,14 @@ def test_prompts_of_other_apis_are_shown_behind_their_own_paths(halves):
 
 
 def test_without_the_half_that_reads_outputs_only_prompts_are_looked_at(base):
-    assert found(Halves(base, refuses=(DERENDER,))).script_method is ScriptMethod.NONE
+    assert found(Halves(base, refuses=(DERENDER_PATH,))).script_method is ScriptMethod.NONE
     with pytest.raises(EndpointUnusableError, match="--script derender: the server did not play"):
-        found(Halves(base, refuses=(DERENDER,)), "derender")
+        found(Halves(base, refuses=(DERENDER_PATH,)), "derender")
 
 
 def test_a_server_without_either_half_is_told_as_any_other(base):
     with pytest.raises(EndpointUnusableError, match="invalid model or path"):
-        found(Halves(base, refuses=(RENDER,)))
+        found(Halves(base, refuses=(RENDER_PATH,)))
     with pytest.raises(EndpointUnusableError, match="invalid model or path"):
         found(Halves(base), engine="openai")
 
@@ -414,5 +417,5 @@ def test_a_server_in_halves_that_does_it_right_passes_and_is_not_judged_by_what_
         in reasons
     )
     assert done.latency == ()
-    sent = [x for x in kept if x.scenario != "discovery" and x.request.path == CHAT]
+    sent = [x for x in kept if x.scenario != "discovery" and x.request.path == CHAT_PATH]
     assert {x.answered_by for x in sent} == {AnsweredBy.RENDER, AnsweredBy.DERENDER}

@@ -8,15 +8,15 @@ from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.engines.scripting import (
     Scripting,
     ScriptUnsupportedError,
-    as_played,
-    as_proven,
-    in_chat,
+    as_chat_completions,
+    drop_refuted_script,
+    drop_unplayed_script,
+    drop_unproven_stream_scripts,
     is_unproven,
-    settled,
-    with_beginning,
+    with_forced_prefix,
     with_script,
 )
-from harmony_conformance.engines.teleprompter.script import answer, write_script
+from harmony_conformance.engines.teleprompter.script import simulate_output, write_script
 from harmony_conformance.engines.teleprompter_calibration import CalibrationTarget, calibrate
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.transport.client import SendResult
@@ -86,9 +86,9 @@ def test_a_script_is_not_carried_by_a_text_whose_quoting_would_change_it():
 
 def test_what_follows_a_beginning_is_no_json_where_a_teleprompter_says_it():
     begins = encode_with_special_tokens("<|channel|>final <|constrain|>json<|message|>")
-    body = with_beginning({"messages": [{"role": "user", "content": "x" * 10}]}, begins, WAY)
+    body = with_forced_prefix({"messages": [{"role": "user", "content": "x" * 10}]}, begins, WAY)
     fed = encode(body["messages"][0]["content"]) + [1428] * 3
-    assert answer(fed, 50) == [*begins, *encode("Fine."), 200002]
+    assert simulate_output(fed, 50) == [*begins, *encode("Fine."), 200002]
 
 
 def said(ids=None, count=None, content="Hello!"):
@@ -99,7 +99,7 @@ def said(ids=None, count=None, content="Hello!"):
     return Response(
         status=200,
         headers={"content-type": "application/json"},
-        chunks=(Chunk(at=0.1, data=json.dumps(body).encode()),),
+        chunks=(Chunk(arrival_time=0.1, data=json.dumps(body).encode()),),
     )
 
 
@@ -123,12 +123,12 @@ NOT_PLAYED = {
 @pytest.mark.parametrize("what", PLAYED)
 def test_a_script_counts_as_played_where(what):
     x = asked(PLAYED[what])
-    assert as_played(x, WAY) == x
+    assert drop_unplayed_script(x, WAY) == x
 
 
 @pytest.mark.parametrize("what", NOT_PLAYED)
 def test_a_script_does_not_count_as_played_where(what):
-    x = as_played(asked(NOT_PLAYED[what]), WAY)
+    x = drop_unplayed_script(asked(NOT_PLAYED[what]), WAY)
     assert x.script is None
     assert x.expected is None
     assert "differs from the script" in x.script_not_played
@@ -145,34 +145,34 @@ STREAMED = {
 def test_a_stream_of_as_many_tokens_is_believed_by_the_whole_answer(what):
     whole, streamed, is_noise = STREAMED[what]
     sent = {
-        "a": as_played(asked(said(whole, len(SCRIPT))), WAY),
-        "a+stream": as_played(asked(said(streamed, len(SCRIPT)), stream=True), WAY),
+        "a": drop_unplayed_script(asked(said(whole, len(SCRIPT))), WAY),
+        "a+stream": drop_unplayed_script(asked(said(streamed, len(SCRIPT)), stream=True), WAY),
     }
-    x = settled(Series(name="s", exchanges=sent)).exchanges["a+stream"]
+    x = drop_unproven_stream_scripts(Series(name="s", exchanges=sent)).exchanges["a+stream"]
     assert bool(x.script_not_played) is is_noise
     assert (x.script is None) is is_noise
 
 
 def test_what_is_said_instead_of_a_script_means_nothing():
-    x = as_played(asked(said(BESIDE, len(SCRIPT))), WAY)
+    x = drop_unplayed_script(asked(said(BESIDE, len(SCRIPT))), WAY)
     assert x.output.ids == BESIDE
     assert x.expected_output is None
 
 
 def test_a_script_that_the_limit_cuts_was_played():
     x = asked(said(None, 2), max_tokens=2)
-    assert as_played(x, WAY) == x
+    assert drop_unplayed_script(x, WAY) == x
 
 
 def test_a_script_that_meets_a_stop_string_was_played():
     x = asked(said(None, 3), stop=["Hello"])
-    assert as_played(x, WAY) == x
+    assert drop_unplayed_script(x, WAY) == x
 
 
 @pytest.mark.parametrize("by", [ScriptMethod.REFERENCE, ScriptMethod.VLLM])
 def test_a_server_that_is_told_the_ids_plays_them(by):
     x = asked(said(BESIDE, 1))
-    assert as_played(x, Scripting(method=by)) == x
+    assert drop_unplayed_script(x, Scripting(method=by)) == x
 
 
 def serving(trailers, *, shows_count=True, counts_stop=True, held=()):
@@ -181,7 +181,7 @@ def serving(trailers, *, shows_count=True, counts_stop=True, held=()):
     async def send(request):
         last = request.json["messages"][-1]
         fed = [*encode("x" * 10 + last["content"]), *[1428] * trailers[last["role"]]]
-        ids = answer(fed, request.json["max_tokens"])
+        ids = simulate_output(fed, request.json["max_tokens"])
         is_held = any(name in request.json for name in held)
         length = len(ids) - (not counts_stop and ids[-1] in (200002, 200012))
         return SendResult(response=said(None, length if shows_count else None, "{}" if is_held else "quokka"))
@@ -213,8 +213,8 @@ def test_a_server_that_does_not_count_the_token_that_ends_a_turn_is_known_by_it(
     way, _ = way_of(trailers, counts_stop=False)
     assert (way.suffix_tokens, way.counts_stop) == (trailers, False)
     x = asked(said(None, len(SCRIPT) - 1))
-    assert as_played(x, way).script == SCRIPT
-    assert as_played(asked(said(None, len(SCRIPT))), way).script is None
+    assert drop_unplayed_script(x, way).script == SCRIPT
+    assert drop_unplayed_script(asked(said(None, len(SCRIPT))), way).script is None
 
 
 def test_a_role_without_a_trailer_is_left_out():
@@ -235,8 +235,8 @@ def test_what_a_grammar_may_hold_is_not_believed_by_the_number_of_its_tokens(hel
     assert way.grammar_members == frozenset(held)
     for name in ("tools", "response_format"):
         x = asked(said(None, len(SCRIPT)), **{name: [{}]})
-        assert (as_played(x, way).script is None) is (name in held)
-        assert as_played(asked(said(SCRIPT, len(SCRIPT)), **{name: [{}]}), way).script == SCRIPT
+        assert (drop_unplayed_script(x, way).script is None) is (name in held)
+        assert drop_unplayed_script(asked(said(SCRIPT, len(SCRIPT)), **{name: [{}]}), way).script == SCRIPT
 
 
 def test_where_ids_are_shown_nothing_else_is_tried():
@@ -249,10 +249,10 @@ def over_responses(shown, **request):
     body = {"input": [{"role": "user", "content": "Hi"}], "max_output_tokens": 50, "stream": True, "store": False}
     body |= {"tools": [{"type": "function", "name": "f", "parameters": None, "strict": False}]} | request
     told = {"object": "response", "status": "completed", "output": [], "usage": {"output_tokens": len(SCRIPT)}}
-    response = Response(status=200, headers={}, chunks=(Chunk(at=0.1, data=json.dumps(told).encode()),))
+    response = Response(status=200, headers={}, chunks=(Chunk(arrival_time=0.1, data=json.dumps(told).encode()),))
     sent = Request(path="/v1/responses", body=json.dumps(body).encode())
     x = Exchange(id="a", api="responses", request=sent, response=response, script=SCRIPT)
-    return x, replace(in_chat(x, ("verbose", "return_tokens")), response=shown)
+    return x, replace(as_chat_completions(x, ("verbose", "return_tokens")), response=shown)
 
 
 def test_what_shows_no_ids_is_asked_of_chat_completions_where_a_grammar_may_hold_it():
@@ -278,7 +278,7 @@ PROVEN = {"played": (said(SCRIPT, 9), True), "not played": (said(BESIDE, 9), Fal
 def test_a_script_without_ids_is_believed_by_chat_completions(what):
     shown, is_proven = PROVEN[what]
     x, chat = over_responses(shown)
-    assert (as_proven(x, chat, WAY).script == SCRIPT) is is_proven
+    assert (drop_refuted_script(x, chat, WAY).script == SCRIPT) is is_proven
 
 
 RAW = "<|start|>user<|message|>Hi<|end|><|start|>assistant"
@@ -289,7 +289,7 @@ def test_a_script_stands_at_the_end_of_the_last_message_of_a_raw_prompt(is_text)
     prompt = with_script({"prompt": RAW if is_text else encode_with_special_tokens(RAW)}, SCRIPT, WAY)["prompt"]
     ids = encode_with_special_tokens(prompt) if is_text else prompt
     assert ids == encode_with_special_tokens(f"<|start|>user<|message|>Hi{END}<|end|><|start|>assistant")
-    assert tuple(answer(ids, 50)) == SCRIPT
+    assert tuple(simulate_output(ids, 50)) == SCRIPT
 
 
 @pytest.mark.parametrize("prompt", ["A colour: ", [], 7, [[200006]], [200006, 999999]])

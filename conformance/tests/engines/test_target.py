@@ -39,7 +39,7 @@ GOOD = {
 @pytest.mark.parametrize("text", GOOD)
 def test_a_connect_string_names_an_engine_and_an_address(text):
     target = parse_target(text)
-    assert (target.engine.name, target.base, target.defects) == GOOD[text]
+    assert (target.engine.name, target.base_url, target.defects) == GOOD[text]
 
 
 BAD = {

@@ -7,13 +7,13 @@ from harmony_conformance.evidence.expected_output import (
     ExpectedOutput,
     FunctionCall,
     OutputTokenCounts,
+    count_output_tokens,
     cut_at_stop,
-    read_ids,
-    read_row,
+    has_texts_in_order,
+    parse_output,
+    read_expectation,
     strip_endoftext,
-    told_in_order,
-    write_row,
-    written_tokens,
+    write_expectation,
 )
 from harmony_ref import encode, encode_with_special_tokens
 
@@ -32,12 +32,12 @@ def ids(text):
 
 @given(ROWS)
 def test_a_row_is_read_as_it_was_written(row):
-    assert read_row(write_row(row)) == row
+    assert read_expectation(write_expectation(row)) == row
 
 
 @pytest.mark.parametrize("row", [None, 7, [], {}, {"reasoning": "x", "calls": {}, "finish": 7}])
 def test_a_row_of_other_shapes_means_nothing(row):
-    assert read_row(row) == Expectation(must=ExpectedOutput())
+    assert read_expectation(row) == Expectation(required_output=ExpectedOutput())
 
 
 CALL = FunctionCall(name="f", arguments="{}")
@@ -47,42 +47,44 @@ CALL = FunctionCall(name="f", arguments="{}")
     ("text", "expected"),
     [
         pytest.param(
-            "<|channel|>final<|message|>hi<|return|>", ExpectedOutput(finals=("hi",), finish="stop"), id="an answer"
+            "<|channel|>final<|message|>hi<|return|>",
+            ExpectedOutput(finals=("hi",), finish_reason="stop"),
+            id="an answer",
         ),
         pytest.param(
             "<|channel|>analysis<|message|>x<|end|><|start|>assistant<|channel|>final<|message|>hi<|return|>",
-            ExpectedOutput(reasoning=("x",), finals=("hi",), finish="stop"),
+            ExpectedOutput(reasoning=("x",), finals=("hi",), finish_reason="stop"),
             id="a thought and an answer",
         ),
         pytest.param(
             "<|channel|>commentary<|message|>look<|end|><|start|>assistant<|channel|>commentary to=functions.f "
             "<|constrain|>json<|message|>{}<|call|>",
-            ExpectedOutput(preambles=("look",), calls=(CALL,), finish="tool_calls"),
+            ExpectedOutput(preambles=("look",), calls=(CALL,), finish_reason="tool_calls"),
             id="a preamble and a call",
         ),
         pytest.param(
             " to=functions.f<|channel|>commentary json<|message|>{}<|call|>",
-            ExpectedOutput(calls=(CALL,), finish="tool_calls"),
+            ExpectedOutput(calls=(CALL,), finish_reason="tool_calls"),
             id="the recipient before the channel",
         ),
         pytest.param(
             "<|channel|>analysis to=functions.f code<|message|>{}<|call|>",
-            ExpectedOutput(calls=(CALL,), finish="tool_calls"),
+            ExpectedOutput(calls=(CALL,), finish_reason="tool_calls"),
             id="a call on the analysis channel",
         ),
         pytest.param(
             "<|channel|>commentary to=functions.f<|message|>{}<|return|>",
-            ExpectedOutput(calls=(CALL,), finish="tool_calls"),
+            ExpectedOutput(calls=(CALL,), finish_reason="tool_calls"),
             id="a call ended by return",
         ),
         pytest.param(
             '<|channel|>final json<|message|>{"a":1}<|return|>',
-            ExpectedOutput(finals=('{"a":1}',), finish="stop"),
+            ExpectedOutput(finals=('{"a":1}',), finish_reason="stop"),
             id="JSON",
         ),
         pytest.param(
             '<|channel|>final <|constrain|>json<|message|>{"a":1}<|return|>',
-            ExpectedOutput(finals=('{"a":1}',), finish="stop"),
+            ExpectedOutput(finals=('{"a":1}',), finish_reason="stop"),
             id="constrained JSON",
         ),
         pytest.param("<|channel|>final<|message|>cut", ExpectedOutput(finals=("cut",)), id="a cut answer"),
@@ -91,12 +93,14 @@ CALL = FunctionCall(name="f", arguments="{}")
         ),
         pytest.param("<|channel|>final<|message|>hi<|end|><|endoftext|>", ExpectedOutput(finals=("hi",)), id="padded"),
         pytest.param(
-            "<|channel|>final<|message|><|return|>", ExpectedOutput(finals=("",), finish="stop"), id="an empty answer"
+            "<|channel|>final<|message|><|return|>",
+            ExpectedOutput(finals=("",), finish_reason="stop"),
+            id="an empty answer",
         ),
     ],
 )
 def test_well_formed_completions_mean_what_they_say(text, expected):
-    assert read_ids(ids(text)) == expected
+    assert parse_output(ids(text)) == expected
 
 
 @pytest.mark.parametrize(
@@ -125,12 +129,12 @@ def test_well_formed_completions_mean_what_they_say(text, expected):
     ],
 )
 def test_malformed_completions_mean_nothing(text):
-    assert read_ids(ids(text)) is None
+    assert parse_output(ids(text)) is None
 
 
 def test_markers_in_ordinary_tokens_are_text():
     spelled = [*ids("<|channel|>final<|message|>"), *encode("<|end|>"), *ids("<|return|>")]
-    assert read_ids(spelled) == ExpectedOutput(finals=("<|end|>",), finish="stop")
+    assert parse_output(spelled) == ExpectedOutput(finals=("<|end|>",), finish_reason="stop")
 
 
 @pytest.mark.parametrize(
@@ -178,25 +182,25 @@ def test_padding_is_taken_off(text, kept):
     ],
 )
 def test_texts_told_in_order(texts, whole, expected):
-    assert told_in_order(texts, whole) is expected
+    assert has_texts_in_order(texts, whole) is expected
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         pytest.param("<|channel|>analysis<|message|>one two<|end|>", OutputTokenCounts(), id="a thought"),
-        pytest.param("<|channel|>final<|message|>Hello!<|return|>", OutputTokenCounts(shown=2), id="an answer"),
+        pytest.param("<|channel|>final<|message|>Hello!<|return|>", OutputTokenCounts(user_tokens=2), id="an answer"),
         pytest.param("<|channel|>final<|message|><|return|>", OutputTokenCounts(), id="an empty answer"),
-        pytest.param("<|message|>Hello!<|return|>", OutputTokenCounts(shown=2), id="no channel"),
+        pytest.param("<|message|>Hello!<|return|>", OutputTokenCounts(user_tokens=2), id="no channel"),
         pytest.param(
-            "<|channel|>commentary to=functions.f<|message|>{}<|call|>", OutputTokenCounts(called=1), id="a call"
+            "<|channel|>commentary to=functions.f<|message|>{}<|call|>", OutputTokenCounts(call_tokens=1), id="a call"
         ),
         pytest.param("<|channel|>commentary to=functions.f", OutputTokenCounts(), id="cut in a header"),
     ],
 )
 def test_tokens_written_for_somebody(text, expected):
-    assert written_tokens(ids(text)) == expected
+    assert count_output_tokens(ids(text)) == expected
 
 
 def test_what_is_shown_is_preambles_and_answers():
-    assert ExpectedOutput(reasoning=("r",), preambles=("p",), finals=("f",)).shown == ("p", "f")
+    assert ExpectedOutput(reasoning=("r",), preambles=("p",), finals=("f",)).user_texts == ("p", "f")

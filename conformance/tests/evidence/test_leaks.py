@@ -1,23 +1,23 @@
 import pytest
 
 from harmony_conformance.apis.chat_completion import ToolCall, Turn
-from harmony_conformance.apis.text_fields import AnswerTexts, FieldKind, TextField, fields
+from harmony_conformance.apis.text_fields import AnswerTexts, FieldKind, TextField, turn_fields
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.leaks import (
-    GLUED,
-    GLUED_IN_REASONING,
-    LONE,
+    JOINED_WORDS,
+    JOINED_WORDS_IN_REASONING,
     MARKER,
     STRUCTURE,
-    readable,
-    speaks_of_harmony,
-    without_code,
+    SUSPECTED_WORDS,
+    has_harmony_mention,
+    remove_code,
+    unescape_markers,
 )
 from harmony_conformance.evidence.leaks.by_text import Strength, marker_leaks
-from harmony_conformance.evidence.leaks.by_token_ids import Emitted
+from harmony_conformance.evidence.leaks.by_token_ids import EmittedCompletion
 from harmony_conformance.evidence.leaks.markers import LEFT_BEHIND
-from harmony_conformance.evidence.leaks.reasoning_tags import repeated
-from harmony_conformance.evidence.leaks.repetition import doubled, looping
+from harmony_conformance.evidence.leaks.reasoning_tags import has_repeated_reasoning
+from harmony_conformance.evidence.leaks.repetition import find_doubled_text, find_loop
 from harmony_conformance.json_value import dumps
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_ref import encode, encode_with_special_tokens
@@ -94,7 +94,7 @@ def test_a_marker_in_a_sentence_is_no_structure(text):
     ],
 )
 def test_channel_words_glued_to_text(text):
-    assert GLUED.search(text)
+    assert JOINED_WORDS.search(text)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_channel_words_glued_to_text(text):
     ],
 )
 def test_the_same_words_in_a_sentence_are_not_glued(text):
-    assert GLUED.search(text) is None
+    assert JOINED_WORDS.search(text) is None
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_the_same_words_in_a_sentence_are_not_glued(text):
     ],
 )
 def test_reasoning_may_speak_of_calls(text, expected):
-    assert (GLUED_IN_REASONING.search(text) is not None) is expected
+    assert (JOINED_WORDS_IN_REASONING.search(text) is not None) is expected
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_reasoning_may_speak_of_calls(text, expected):
     ],
 )
 def test_a_leading_word_is_suspicious(text, expected):
-    assert (LONE.search(text) is not None) is expected
+    assert (SUSPECTED_WORDS.search(text) is not None) is expected
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_leading_word_is_suspicious(text, expected):
     ],
 )
 def test_code_is_left_out(text, expected):
-    assert without_code(text) == expected
+    assert remove_code(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_code_is_left_out(text, expected):
     ],
 )
 def test_whether_a_request_is_about_the_format(text, expected):
-    assert speaks_of_harmony(text) is expected
+    assert has_harmony_mention(text) is expected
 
 
 def test_every_text_that_reaches_a_client_is_a_field():
@@ -187,7 +187,7 @@ def test_every_text_that_reaches_a_client_is_a_field():
         reasoning_field="thinking",
         tool_calls=(ToolCall(name="f", arguments="{}"), ToolCall(name="g", arguments="")),
     )
-    assert [(field.where, field.text) for field in fields(turn)] == [
+    assert [(field.where, field.text) for field in turn_fields(turn)] == [
         ("content", "c"),
         ("thinking", "r"),
         ("tool_calls/0/function/name", "f"),
@@ -198,7 +198,7 @@ def test_every_text_that_reaches_a_client_is_a_field():
 
 
 def emitted(answer, ids):
-    return [leaked.text for leaked in Emitted(ids).markers(answer)]
+    return [leaked.text for leaked in EmittedCompletion(ids).leaked_markers(answer)]
 
 
 def told(content="", **others):
@@ -206,7 +206,7 @@ def told(content="", **others):
     return AnswerTexts(
         fields=(
             TextField(where="content", text=content),
-            *(TextField(where=name, text=text, place=places[name]) for name, text in others.items()),
+            *(TextField(where=name, text=text, kind=places[name]) for name, text in others.items()),
         )
     )
 
@@ -265,7 +265,7 @@ WHOLE = encode_with_special_tokens(
 )
 def test_words_of_a_header_are_a_leak_next_to_the_text_they_were_parted_from(field, text, expected):
     answer = told(text) if field == "content" else told(**{field: text})
-    assert bool(list(Emitted(WHOLE).words(answer))) is expected
+    assert bool(list(EmittedCompletion(WHOLE).leaked_header_words(answer))) is expected
 
 
 def test_a_text_that_ends_in_the_name_of_a_channel_may_be_joined_with_the_next():
@@ -273,7 +273,7 @@ def test_a_text_that_ends_in_the_name_of_a_channel_may_be_joined_with_the_next()
         "<|channel|>analysis<|message|>So final<|end|><|start|>assistant<|channel|>analysis<|message|>Hello you!<|end|>"
         "<|start|>assistant<|channel|>final<|message|>Hello you!<|return|>"
     )
-    assert list(Emitted(ids).words(told("Hello you!", reasoning="So final\nHello you!"))) == []
+    assert list(EmittedCompletion(ids).leaked_header_words(told("Hello you!", reasoning="So final\nHello you!"))) == []
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_a_text_that_ends_in_the_name_of_a_channel_may_be_joined_with_the_next()
     ],
 )
 def test_escaped_markers_are_read(text, expected):
-    assert readable(text) == expected
+    assert unescape_markers(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ THOUGHT = "We need to greet the user."
     ],
 )
 def test_a_thought_that_is_told_twice(reasoning, content, expected):
-    assert repeated(reasoning, content) is expected
+    assert has_repeated_reasoning(reasoning, content) is expected
 
 
 SENTENCE = "The sky is blue because air scatters blue light."
@@ -346,7 +346,7 @@ SENTENCE = "The sky is blue because air scatters blue light."
     ],
 )
 def test_a_text_that_is_the_same_twice(text, expected):
-    assert doubled(text) == expected
+    assert find_doubled_text(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -360,7 +360,7 @@ def test_a_text_that_is_the_same_twice(text, expected):
     ],
 )
 def test_a_piece_over_and_over(text, expected):
-    assert (looping(text) is not None) is expected
+    assert (find_loop(text) is not None) is expected
 
 
 def streamed(pieces):
@@ -372,7 +372,7 @@ def streamed(pieces):
         response=Response(
             status=200,
             headers={"content-type": "text/event-stream"},
-            chunks=(Chunk(at=0.0, data=data.encode()),),
+            chunks=(Chunk(arrival_time=0.0, data=data.encode()),),
         ),
     )
 
@@ -402,10 +402,12 @@ def test_members_of_a_stream_are_joined_each_for_itself():
     x = Exchange(
         id="x",
         request=Request(path="/", body=b"{}"),
-        response=Response(status=200, headers={"content-type": "text/event-stream"}, chunks=(Chunk(at=0, data=data),)),
+        response=Response(
+            status=200, headers={"content-type": "text/event-stream"}, chunks=(Chunk(arrival_time=0, data=data),)
+        ),
     )
     (answer,) = x.answers
-    assert [(field.where, field.text, field.place.value) for field in answer.fields] == [
+    assert [(field.where, field.text, field.kind.value) for field in answer.fields] == [
         ("role", "assistant", "name"),
         ("reasoning_details/0/text", "a", "reasoning"),
         ("reasoning_details/1/text", "bc", "reasoning"),

@@ -14,7 +14,7 @@ from harmony_conformance.evidence.recording import (
     read_script,
     write_exchange,
 )
-from harmony_conformance.json_value import at
+from harmony_conformance.json_value import value_at
 from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, Request, Response
 
 HEADERS = st.dictionaries(st.sampled_from(["content-type", "retry-after", "x"]), st.text(max_size=8), max_size=3)
@@ -50,7 +50,7 @@ EXCHANGES = st.builds(
         Response,
         status=st.integers(min_value=100, max_value=599),
         headers=HEADERS,
-        chunks=CHUNKS.map(lambda pairs: tuple(Chunk(at=at / 10**6, data=data) for at, data in pairs)),
+        chunks=CHUNKS.map(lambda pairs: tuple(Chunk(arrival_time=at / 10**6, data=data) for at, data in pairs)),
     ),
     failure=st.none() | st.builds(Failure, kind=st.sampled_from(FailureKind), detail=st.text(max_size=8)),
     scenario=st.text(min_size=1, max_size=8),
@@ -90,7 +90,7 @@ def test_an_exchange_is_read_as_it_was_written(exchange):
 @given(st.binary(max_size=80), st.lists(st.integers(min_value=0, max_value=80), max_size=5))
 def test_bytes_split_anywhere_survive(data, cuts):
     places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
-    chunks = tuple(Chunk(at=0.0, data=data[a:b]) for a, b in pairwise(places))
+    chunks = tuple(Chunk(arrival_time=0.0, data=data[a:b]) for a, b in pairwise(places))
     response = Response(status=200, chunks=chunks)
     line = json.dumps(write_exchange(Exchange(id="x", request=Request(path="/", body=data), response=response)))
     read = read_exchange(json.loads(line))
@@ -106,7 +106,7 @@ def test_bytes_split_anywhere_survive(data, cuts):
     ],
 )
 def test_the_form_of_a_body(body, expected):
-    written = at(write_exchange(Exchange(id="x", request=Request(path="/", body=body))), "request")
+    written = value_at(write_exchange(Exchange(id="x", request=Request(path="/", body=body))), "request")
     assert {name: written[name] for name in expected} == expected
 
 
@@ -142,7 +142,7 @@ def test_forms_of_a_response(members, status, content_type, body):
 
 
 def test_events_arrive_one_after_the_other():
-    assert [chunk.at for chunk in read_response(events=["a", "b", "c"]).chunks] == [0.0, 0.01, 0.02]
+    assert [chunk.arrival_time for chunk in read_response(events=["a", "b", "c"]).chunks] == [0.0, 0.01, 0.02]
 
 
 @pytest.mark.parametrize(

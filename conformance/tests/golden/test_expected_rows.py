@@ -12,20 +12,26 @@ from harmony_conformance.checks import CHECKS
 from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.evidence.expected_output import cut_at_stop
 from harmony_conformance.golden import data as golden
-from harmony_conformance.golden.expected_rows import read_expectations
-from harmony_conformance.golden.scenario import InvalidScenarioError, expand, is_of_rows, one_of_each_row, why_not_sent
+from harmony_conformance.golden.expected_rows import read_row_scenarios
+from harmony_conformance.golden.scenario import (
+    InvalidScenarioError,
+    expand,
+    has_only_rows,
+    one_of_each_row,
+    skip_reason,
+)
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import judge_one
 from harmony_conformance.reference_server.defects.stages import Changes
 from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request
 from harmony_conformance.runner.run import load_scenarios
-from harmony_conformance.selftest.row_runner import ask
+from harmony_conformance.selftest.row_runner import send_scenario
 from harmony_ref import decode, encode_with_special_tokens, tokens
 
 FILE = golden.root() / "scenarios" / "expectations.json"
 DOCUMENT = json.loads(FILE.read_text("utf-8"))
 ROWS = [(group, row) for group in DOCUMENT["groups"] for row in group["rows"]]
-SCENARIOS = tuple(read_expectations(DOCUMENT))
+SCENARIOS = tuple(read_row_scenarios(DOCUMENT))
 STEPS = [(scenario, step) for scenario in SCENARIOS for step in scenario.steps]
 CASES = Path(__file__).parents[3] / "harmony_ref" / "tests" / "cases"
 MATRIX = frozenset(
@@ -98,7 +104,7 @@ def scripts(row):
     """The row's scripts behind the end of the prompt, as they are sent."""
     name = row["id"]
     prompt = encode_with_special_tokens("<|start|>assistant")
-    return [(*prompt, *step.script) for _, step in STEPS if step.row == name]
+    return [(*prompt, *step.script) for _, step in STEPS if step.row_id == name]
 
 
 HEADERS = [
@@ -186,17 +192,17 @@ def test_the_finish_reason_of_a_row_goes_with_its_calls_and_its_limit():
     for _, step in STEPS:
         row = step.expected
         if "max_tokens" in step.request:
-            assert row.finish == ("length",)
-        elif row.must.calls:
-            assert row.finish == ("tool_calls",)
+            assert row.finish_reasons == ("length",)
+        elif row.required_output.calls:
+            assert row.finish_reasons == ("tool_calls",)
         else:
-            assert set(row.finish) <= {"stop", "tool_calls", "length"}
-            assert "stop" in row.finish
+            assert set(row.finish_reasons) <= {"stop", "tool_calls", "length"}
+            assert "stop" in row.finish_reasons
 
 
 @pytest.mark.parametrize("scenario", [pytest.param(scenario, id=scenario.name) for scenario in SCENARIOS])
 def test_the_reference_server_does_what_every_row_says(scenario):
-    series = ask(scenario, Changes())
+    series = send_scenario(scenario, Changes())
     outcomes = {
         (rule.id, judge_one(rule, [series], exercised=rule.id in scenario.exercises).outcome) for rule in CHECKS
     }
@@ -206,13 +212,15 @@ def test_the_reference_server_does_what_every_row_says(scenario):
 def test_rows_are_among_the_scenarios_by_name():
     loaded = load_scenarios()
     assert [scenario.name for scenario in loaded] == sorted(scenario.name for scenario in loaded)
-    assert {scenario.name for scenario in loaded if is_of_rows(scenario)} == {scenario.name for scenario in SCENARIOS}
+    assert {scenario.name for scenario in loaded if has_only_rows(scenario)} == {
+        scenario.name for scenario in SCENARIOS
+    }
 
 
 def test_one_of_each_row_is_its_first_variety_without_chunkings():
     (scenario,) = [scenario for scenario in SCENARIOS if scenario.name == "rows_other_roles"]
     lean = one_of_each_row(scenario)
-    assert [step.row for step in lean.steps] == [
+    assert [step.row_id for step in lean.steps] == [
         row["id"] for group, row in ROWS if group["name"] == "rows_other_roles"
     ]
     assert [step.name for step in expand(lean)][:2] == [
@@ -238,15 +246,15 @@ BOUND = "the server constrains its sampler by parallel_tool_calls, response_form
     ],
 )
 def test_rows_are_sent_where_their_scripts_can_be_emitted(scenario, way, reason):
-    assert why_not_sent(scenario, way) == reason
+    assert skip_reason(scenario, way) == reason
 
 
 def test_how_many_tokens_an_event_has_is_asked_only_where_it_can_be():
-    step = next(step for step in expand(PAST) if step.event_tokens is not None)
-    sent = build_request(step, RequestProfile(model="m", script_method=ScriptMethod.REFERENCE, extra={}), {}).json
-    assert (sent["harmony_event_tokens"], sent["ignore_eos"], sent["stream"]) == (step.event_tokens, True, True)
+    step = next(step for step in expand(PAST) if step.stream_chunk_size is not None)
+    sent = build_request(step, RequestProfile(model="m", script_method=ScriptMethod.REFERENCE, extra_body={}), {}).json
+    assert (sent["harmony_event_tokens"], sent["ignore_eos"], sent["stream"]) == (step.stream_chunk_size, True, True)
     with pytest.raises(StepSkippedError, match="does not support a number of tokens per event"):
-        build_request(step, RequestProfile(model="m", script_method=ScriptMethod.VLLM, extra={}), {})
+        build_request(step, RequestProfile(model="m", script_method=ScriptMethod.VLLM, extra_body={}), {})
 
 
 HI = {"id": "hi", "request": "r", "script": "<|channel|>final<|message|>hi<|return|>", "must": {"finals": ["hi"]}}
@@ -265,5 +273,5 @@ HI = {"id": "hi", "request": "r", "script": "<|channel|>final<|message|>hi<|retu
 )
 def test_a_row_that_can_not_be_used_is_refused_with_its_name(rows, said):
     with pytest.raises(InvalidScenarioError) as error:
-        list(read_expectations({"requests": {"r": {"messages": []}}, "groups": [{"name": "g", "rows": rows}]}))
+        list(read_row_scenarios({"requests": {"r": {"messages": []}}, "groups": [{"name": "g", "rows": rows}]}))
     assert str(error.value).startswith(said)

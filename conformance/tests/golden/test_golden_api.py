@@ -109,5 +109,7 @@ def exchange(request, ids):
     return Exchange(
         id="x",
         request=Request(path="/v1/chat/completions", body=json.dumps({"model": MODEL, **request}).encode()),
-        response=Response(status=200, headers={"content-type": "application/json"}, chunks=(Chunk(at=0.0, data=body),)),
+        response=Response(
+            status=200, headers={"content-type": "application/json"}, chunks=(Chunk(arrival_time=0.0, data=body),)
+        ),
     )

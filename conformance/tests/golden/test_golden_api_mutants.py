@@ -46,7 +46,7 @@ def is_caught(request, ids):
     x = Exchange(
         id="x",
         request=Request(path="/v1/chat/completions", body=json.dumps(request).encode()),
-        response=Response(status=200, chunks=(Chunk(at=0.0, data=json.dumps(answer).encode()),)),
+        response=Response(status=200, chunks=(Chunk(arrival_time=0.0, data=json.dumps(answer).encode()),)),
     )
     series = [Series(name="", exchanges={"": x})]
     return any(judge_one(rule, series, exercised=False).outcome is Outcome.FAIL for rule in ON_PROMPTS)

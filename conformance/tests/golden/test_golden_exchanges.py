@@ -92,7 +92,7 @@ def test_an_example_is_not_there_twice():
 
 
 def test_ids_name_every_file_once():
-    ids = list(golden.ids())
+    ids = list(golden.golden_file_ids())
     assert ids == sorted(set(ids), key=ids.index)
     assert {f"exchanges/{example.id}" for example in EXAMPLES} - set(ids) == set()
 

@@ -15,10 +15,10 @@ import harmony_ref.huggingface
 from harmony_conformance.golden import data as golden
 from harmony_conformance.golden.vectors import answers_huggingface, answers_openai_harmony
 from harmony_conformance.golden.vectors.agreement import compare, complete
-from harmony_conformance.golden.vectors.implementation import Absent, Implementation
+from harmony_conformance.golden.vectors.implementation import Implementation, UnavailableImplementation
 from harmony_conformance.golden.vectors.implementations import KINDS, present
-from harmony_conformance.golden.vectors.json_schemas import follow_schemas
-from harmony_conformance.golden.vectors.vector_file import VectorFile, read_folder, written
+from harmony_conformance.golden.vectors.json_schemas import validate_files
+from harmony_conformance.golden.vectors.vector_file import VectorFile, format_document, read_folder
 
 OWN = ("render", "parse", "stream", "typescript")
 LEAST = {"render": 150, "parse": 120, "stream": 40, "typescript": 120}
@@ -46,11 +46,11 @@ def implementations():
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.path)
 def test_file_is_in_its_one_form(file):
-    assert (golden.root() / file.path).read_text("utf-8") == written(file.document)
+    assert (golden.root() / file.path).read_text("utf-8") == format_document(file.document)
 
 
 def test_files_follow_their_schemas():
-    follow_schemas(golden.root(), FILES)
+    validate_files(golden.root(), FILES)
 
 
 def test_there_are_enough_of_each_kind():
@@ -72,14 +72,14 @@ def test_flags_that_look_like_ids_of_the_catalogue_are_such():
 def test_both_implementations_answer_each_vector_as_the_file_says():
     comparison = compare(AGREED, implementations())
     assert comparison.differences == []
-    assert (comparison.alone, comparison.unanswered) == ([], [])
+    assert (comparison.single_answer_ids, comparison.unanswered_ids) == ([], [])
 
 
 def test_our_answers_to_the_other_kinds_are_those_of_the_files():
     # The second implementation of these is asked by the tests of harmony_ref.
     comparison = compare([file for file in FILES if file.kind not in OWN], implementations())
     assert comparison.differences == []
-    assert sum(comparison.agreed.values()) >= 100
+    assert sum(comparison.agreement_counts.values()) >= 100
 
 
 def test_only_lenient_parsing_is_not_agreed_on():
@@ -114,14 +114,16 @@ def test_flag_says_where_the_text_does_not_determine_the_tokens(test, library):
 )
 def test_library_that_can_not_take_part_says_why(monkeypatch, found, reason):
     monkeypatch.setattr(answers_openai_harmony, "version", Mock(side_effect=found))
-    assert answers_openai_harmony.implementation.__wrapped__() == Absent(name="openai-harmony", reason=reason)
+    assert answers_openai_harmony.implementation.__wrapped__() == UnavailableImplementation(
+        name="openai-harmony", reason=reason
+    )
 
 
 def test_without_the_extra_nobody_answers_for_templates(monkeypatch):
     monkeypatch.setitem(sys.modules, "harmony_ref.huggingface.golden_answers", None)
     monkeypatch.delattr(harmony_ref.huggingface, "golden_answers", raising=False)
     assert answers_huggingface.answers() == {}
-    assert present()[-1] == Absent(
+    assert present()[-1] == UnavailableImplementation(
         name="harmony_ref for template and response_schema", reason="needs harmony-conformance[huggingface]"
     )
 

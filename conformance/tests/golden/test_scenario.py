@@ -3,7 +3,15 @@ import pytest
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.engines.profiles import LoadMetric, ScriptMethod
 from harmony_conformance.evidence.exchange import Validity
-from harmony_conformance.golden.scenario import CHAT, InvalidScenarioError, Send, Step, expand, grouped, read_scenario
+from harmony_conformance.golden.scenario import (
+    CHAT_PATH,
+    InvalidScenarioError,
+    SendMode,
+    Step,
+    expand,
+    group_parallel_steps,
+    read_scenario,
+)
 from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request
 from harmony_conformance.runner.run import load_scenarios
 from harmony_ref import encode, encode_with_special_tokens
@@ -12,7 +20,7 @@ SCENARIOS = load_scenarios()
 SCRIPT = "<|channel|>final<|message|>Hi<|return|>"
 IDS = tuple(encode_with_special_tokens(SCRIPT))
 HELLO = {"messages": [{"role": "user", "content": "Hi"}]}
-PLAIN = RequestProfile(model="m", extra={})
+PLAIN = RequestProfile(model="m", extra_body={})
 
 
 def scenario(*steps, **members):
@@ -40,9 +48,19 @@ def test_a_scenario_is_read_with_all_its_members():
     )
     first, second = read.steps
     assert (read.name, read.needs_script, read.exercises) == ("example", True, {"errors.valid_request_is_answered"})
-    assert (first.name, first.request, first.send, first.script) == ("first", HELLO, Send.WHOLE, IDS)
-    assert (first.expected.must.finals, first.pace, first.parallel_group, first.path) == (("Hi",), 0.5, "both", CHAT)
-    assert (second.raw, second.validity, second.path, second.send) == ("{", Validity.INVALID, "/v1/x", Send.BOTH)
+    assert (first.name, first.request, first.send_mode, first.script) == ("first", HELLO, SendMode.WHOLE, IDS)
+    assert (first.expected.required_output.finals, first.pace, first.parallel_group, first.path) == (
+        ("Hi",),
+        0.5,
+        "both",
+        CHAT_PATH,
+    )
+    assert (second.raw_body, second.validity, second.path, second.send_mode) == (
+        "{",
+        Validity.INVALID,
+        "/v1/x",
+        SendMode.BOTH,
+    )
 
 
 BAD = {
@@ -92,13 +110,13 @@ GROUPS = [
 @pytest.mark.parametrize(("names", "sizes"), GROUPS)
 def test_neighbours_of_one_group_are_sent_together(names, sizes):
     steps = [Step(name=str(place), request={}, parallel_group=name) for place, name in enumerate(names)]
-    groups = list(grouped(steps))
+    groups = list(group_parallel_steps(steps))
     assert [len(group) for group in groups] == sizes
     assert [step for group in groups for step in group] == steps
 
 
 def test_a_valid_request_is_greedy_and_limited():
-    assert body(Step(name="a", request=HELLO, send=Send.WHOLE)) == {
+    assert body(Step(name="a", request=HELLO, send_mode=SendMode.WHOLE)) == {
         "model": "m",
         **HELLO,
         "temperature": 0,
@@ -107,25 +125,31 @@ def test_a_valid_request_is_greedy_and_limited():
 
 
 def test_a_streamed_request_asks_for_usage_too():
-    sent = body(Step(name="a", request=HELLO, send=Send.STREAM))
+    sent = body(Step(name="a", request=HELLO, send_mode=SendMode.STREAM))
     assert sent["stream"] is True
     assert sent["stream_options"] == {"include_usage": True}
 
 
 def test_what_a_scenario_sets_itself_is_left_as_it_is():
     request = {"temperature": 1, "max_completion_tokens": 5, "model": "other", "stream": False, "seed": 9}
-    sent = body(Step(name="a", request=request, send=Send.STREAM), RequestProfile(model="m", extra={}, seed=1))
+    sent = body(
+        Step(name="a", request=request, send_mode=SendMode.STREAM), RequestProfile(model="m", extra_body={}, seed=1)
+    )
     assert sent == request
 
 
 def test_to_an_invalid_request_only_a_limit_is_added():
-    step = Step(name="a", request={"messages": 7}, send=Send.WHOLE, validity=Validity.INVALID)
-    assert body(step, RequestProfile(model="m", extra={}, seed=1)) == {"model": "m", "messages": 7, "max_tokens": 16}
+    step = Step(name="a", request={"messages": 7}, send_mode=SendMode.WHOLE, validity=Validity.INVALID)
+    assert body(step, RequestProfile(model="m", extra_body={}, seed=1)) == {
+        "model": "m",
+        "messages": 7,
+        "max_tokens": 16,
+    }
 
 
 def test_bytes_that_are_no_json_are_sent_as_they_are():
-    request = build_request(Step(name="a", request={}, raw='{"model": '), PLAIN, {})
-    assert (request.method, request.path, request.body, request.json) == ("POST", CHAT, b'{"model": ', None)
+    request = build_request(Step(name="a", request={}, raw_body='{"model": '), PLAIN, {})
+    assert (request.method, request.path, request.body, request.json) == ("POST", CHAT_PATH, b'{"model": ', None)
 
 
 EXACT = {
@@ -140,7 +164,8 @@ EXACT = {
 def test_an_exact_body_is_sent_byte_by_byte(what):
     raw, sent = EXACT[what]
     assert (
-        build_request(Step(name="a", request={}, raw=raw), RequestProfile(model="m", extra={"x": 1}), {}).body == sent
+        build_request(Step(name="a", request={}, raw_body=raw), RequestProfile(model="m", extra_body={"x": 1}), {}).body
+        == sent
     )
 
 
@@ -153,7 +178,7 @@ def test_a_step_may_have_a_method_and_headers_of_its_own():
 def test_a_step_may_ask_how_busy_the_server_is():
     (step,) = scenario({"as": "load", "settles": 2, "send": "whole"}).steps
     request = build_request(
-        step, RequestProfile(model="m", extra={}, load_metric=LoadMetric(path="/metrics", name="running")), {}
+        step, RequestProfile(model="m", extra_body={}, load_metric=LoadMetric(path="/metrics", name="running")), {}
     )
     assert (request.method, request.path, request.body) == ("GET", "/metrics", b"")
     with pytest.raises(StepSkippedError, match="no metric of running requests is known"):
@@ -162,8 +187,8 @@ def test_a_step_may_ask_how_busy_the_server_is():
 
 @pytest.mark.parametrize("validity", [Validity.INVALID, Validity.QUESTIONABLE])
 def test_an_odd_request_asks_for_no_token_ids(validity):
-    step = Step(name="a", request=HELLO, send=Send.WHOLE, validity=validity)
-    assert body(step, RequestProfile(model="m", extra={}, ids_field="return_token_ids")) == {
+    step = Step(name="a", request=HELLO, send_mode=SendMode.WHOLE, validity=validity)
+    assert body(step, RequestProfile(model="m", extra_body={}, ids_field="return_token_ids")) == {
         "model": "m",
         **HELLO,
         "max_tokens": 16,
@@ -171,8 +196,10 @@ def test_an_odd_request_asks_for_no_token_ids(validity):
 
 
 def test_members_given_for_each_request_win():
-    asking = RequestProfile(model="m", extra={"temperature": 0.5, "top_k": 3}, seed=4, ids_field="return_token_ids")
-    sent = body(Step(name="a", request=HELLO, send=Send.WHOLE), asking)
+    asking = RequestProfile(
+        model="m", extra_body={"temperature": 0.5, "top_k": 3}, seed=4, ids_field="return_token_ids"
+    )
+    sent = body(Step(name="a", request=HELLO, send_mode=SendMode.WHOLE), asking)
     assert (sent["temperature"], sent["top_k"], sent["seed"], sent["return_token_ids"]) == (0.5, 3, 4, True)
 
 
@@ -185,8 +212,8 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_script_travels_as_the_engine_takes_it_and_only_there(way):
-    step = Step(name="a", request=HELLO, send=Send.WHOLE, script=IDS, pace=0.5)
-    sent = body(step, RequestProfile(model="m", extra={}, script_method=way))
+    step = Step(name="a", request=HELLO, send_mode=SendMode.WHOLE, script=IDS, pace=0.5)
+    sent = body(step, RequestProfile(model="m", extra_body={}, script_method=way))
     limit = 2048 if way is ScriptMethod.NONE else len(IDS) + 16
     assert sent == {"model": "m", **HELLO, "temperature": 0, "max_tokens": limit, **WAYS[way]}
 
@@ -207,8 +234,8 @@ BEGUN = {
 
 @pytest.mark.parametrize("way", BEGUN)
 def test_an_answer_is_begun_where_it_can_be_and_the_model_goes_on(way):
-    step = Step(name="a", request=HELLO, send=Send.WHOLE, forced_prefix=IDS)
-    sent = body(step, RequestProfile(model="m", extra={}, script_method=way))
+    step = Step(name="a", request=HELLO, send_mode=SendMode.WHOLE, forced_prefix=IDS)
+    sent = body(step, RequestProfile(model="m", extra_body={}, script_method=way))
     assert sent == {"model": "m", **HELLO, "temperature": 0, **BEGUN[way]}
 
 
@@ -223,7 +250,9 @@ TAKEN = {
 @pytest.mark.parametrize("what", TAKEN)
 def test_a_step_takes_from_an_earlier_answer(what):
     reference, value = TAKEN[what]
-    step = Step(name="a", request={"messages": [{"role": "user", "content": "Hi"}, reference]}, send=Send.WHOLE)
+    step = Step(
+        name="a", request={"messages": [{"role": "user", "content": "Hi"}, reference]}, send_mode=SendMode.WHOLE
+    )
     assert body(step, answers={"first": ANSWER})["messages"][1] == value
 
 
@@ -239,7 +268,7 @@ REPEATED = {
 @pytest.mark.parametrize("what", REPEATED)
 def test_a_long_value_is_written_short(what):
     written, value = REPEATED[what]
-    assert body(Step(name="a", request={"x": written}, send=Send.WHOLE))["x"] == value
+    assert body(Step(name="a", request={"x": written}, send_mode=SendMode.WHOLE))["x"] == value
 
 
 MISSING = {

@@ -13,7 +13,7 @@ from harmony_conformance.golden import data as golden
 from harmony_conformance.judge.applicability import build_index
 from harmony_conformance.judge.check import MUST, Outcome, check, condition
 from harmony_conformance.judge.conditions import has_response
-from harmony_conformance.judge.judge import is_comparison, judge, judge_alone, judge_one, judge_split
+from harmony_conformance.judge.judge import is_comparison, judge, judge_exchange, judge_one, judge_split
 from harmony_conformance.runtime.caching import cached_view
 from harmony_conformance.transport.messages import Request
 
@@ -43,7 +43,7 @@ def test_what_applies_says_the_same_apart_from_what_does_not(example):
 
     rules = (*CHECKS, breaks)
     for x in example.series.exchanges.values():
-        told = [one for one in judge_alone(x, rules) if one.outcome is not Outcome.NOT_APPLICABLE]
+        told = [one for one in judge_exchange(x, rules) if one.outcome is not Outcome.NOT_APPLICABLE]
         assert judge_split(x, build_index(rules))[1] == told
 
 
@@ -81,7 +81,7 @@ def test_a_condition_is_asked_once_for_all_checks_that_begin_with_it():
     rules = tuple(map(made, "abc"))
     outcomes = [[one.outcome for one in judge([lone(name)], rules)] for name in ("good", "bad")]
     assert (outcomes, asked) == ([[Outcome.PASS] * 3, [Outcome.NOT_APPLICABLE] * 3], ["good", "bad"])
-    assert len(build_index(rules).first[Exchange]) == 1
+    assert len(build_index(rules).roots[Exchange]) == 1
 
 
 def test_a_condition_that_raises_is_an_error_of_every_check_that_asks_it_and_of_no_other():
@@ -131,7 +131,7 @@ def test_letters_that_patterns_take_for_others_are_taken_for_them_too():
     every = "".join(map(chr, range(sys.maxunicode)))
     for letter in string.ascii_lowercase:
         found = re.findall(letter, every, re.IGNORECASE)
-        assert [other for other in found if not markers.holds_any(other, [letter])] == []
+        assert [other for other in found if not markers.has_any_word(other, [letter])] == []
 
 
 @pytest.mark.parametrize(
@@ -147,4 +147,4 @@ def test_whatever_a_pattern_finds_holds_one_of_the_words_it_needs(pattern, neede
     texts = [*WRITTEN, *(one.swapcase() for one in WRITTEN)]
     found = [text for text in texts if pattern.search(text)]
     assert len(found) > 10
-    assert [text for text in found if not markers.holds_any(text, needed)] == []
+    assert [text for text in found if not markers.has_any_word(text, needed)] == []

@@ -13,14 +13,16 @@ from harmony_conformance.judge.check import (
     evidence,
     variant,
 )
-from harmony_conformance.judge.judge import is_comparison, judge, judge_one, worst
+from harmony_conformance.judge.judge import is_comparison, judge, judge_one, run_outcome
 from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, Request, Response
 
 ANSWER = b'{"choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}'
 
 
 def answered(name, **members):
-    response = Response(status=200, headers={"content-type": "application/json"}, chunks=(Chunk(at=0.0, data=ANSWER),))
+    response = Response(
+        status=200, headers={"content-type": "application/json"}, chunks=(Chunk(arrival_time=0.0, data=ANSWER),)
+    )
     return Exchange(id=name, request=Request(path="/", body=b"{}"), **{"response": response, **members})
 
 
@@ -175,13 +177,13 @@ def test_judging_applies_every_check():
 )
 def test_what_a_run_comes_to(names, fails_on, expected):
     results = [judge_one(good, [series(answered(name))], exercised=False) for name in names]
-    assert worst(results, frozenset(fails_on)) is expected
+    assert run_outcome(results, frozenset(fails_on)) is expected
 
 
 def test_a_failing_should_counts_where_it_is_asked_for():
     result = judge_one(alike, [series(answered("a"), answered("bad"))], exercised=False)
     both = frozenset({Severity.MUST, Severity.SHOULD})
-    assert [worst([result], fails_on) for fails_on in (frozenset({Severity.MUST}), both)] == [
+    assert [run_outcome([result], fails_on) for fails_on in (frozenset({Severity.MUST}), both)] == [
         Outcome.PASS,
         Outcome.FAIL,
     ]

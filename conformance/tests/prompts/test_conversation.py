@@ -6,7 +6,12 @@ import json
 import pytest
 
 from harmony_conformance.golden import data as golden
-from harmony_conformance.prompts.conversation import MAY_BE_KEPT, MUST_BE_KEPT, RequestReading, conversation_of
+from harmony_conformance.prompts.conversation import (
+    ALLOWED_RETENTIONS,
+    REQUIRED_RETENTIONS,
+    ConversationOptions,
+    conversation_of,
+)
 from harmony_ref import render_conversation
 
 TRIPLES = {
@@ -16,8 +21,10 @@ TRIPLES = {
     if "api" not in test  # Chat Completions
 }
 READINGS = [
-    RequestReading(keeps=keeps, joins=joins, declares_formats=declares)
-    for keeps, joins, declares in itertools.product((MUST_BE_KEPT, MAY_BE_KEPT), (True, False), (True, False))
+    ConversationOptions(retentions=keeps, joins_instructions=joins, declares_formats=declares)
+    for keeps, joins, declares in itertools.product(
+        (REQUIRED_RETENTIONS, ALLOWED_RETENTIONS), (True, False), (True, False)
+    )
 ]
 DATE = "2025-06-28"
 
@@ -73,6 +80,6 @@ def test_every_reading_of_the_triples_is_made_but_those_listed(render_by_library
 
 def test_no_date_is_no_line():
     request = {"messages": [{"role": "user", "content": "Hi"}]}
-    system, user = conversation_of(request, RequestReading(), date=None)
+    system, user = conversation_of(request, ConversationOptions(), date=None)
     assert "Current date" not in str(system.content)
     assert user.author.role == "user"

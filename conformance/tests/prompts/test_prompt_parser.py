@@ -7,12 +7,12 @@ from harmony_conformance.prompts.prompt_parser import (
     RecipientPosition,
     Retention,
     expected_parts,
-    pieces,
+    format_ids,
     read_prompt,
-    show,
+    text_pieces,
 )
-from harmony_conformance.prompts.token_injection import injected
-from harmony_conformance.prompts.tool_declarations import as_identifier, declarations, is_same_function
+from harmony_conformance.prompts.token_injection import find_injection
+from harmony_conformance.prompts.tool_declarations import as_identifier, declared_functions, is_same_function
 from harmony_conformance.redactable_text import shorten
 from harmony_ref import encode, encode_with_special_tokens, tokens
 
@@ -78,7 +78,7 @@ def test_what_the_library_renders_is_read_back(render_by_library, messages):
         "⟦start⟧assistant",
         (),
     )
-    assert [message.specials for message in reading.messages] == [0] * len(messages)
+    assert [message.special_count for message in reading.messages] == [0] * len(messages)
 
 
 def test_the_constrain_marker_is_a_content_type(render_by_library):
@@ -216,8 +216,8 @@ def test_every_word_of_a_prompt_is_shown_somewhere(words):
 
 def test_special_tokens_are_told_from_their_letters():
     mixed = [*encode("<|end|>"), tokens.END, *encode("⟦end⟧")]
-    assert show(mixed) == "<|end|>⟦end⟧⟦end⟧"
-    assert list(pieces(mixed)) == [("<|end|>", False), ("<|end|>", True), ("⟦end⟧", False)]
+    assert format_ids(mixed) == "<|end|>⟦end⟧⟦end⟧"
+    assert list(text_pieces(mixed)) == [("<|end|>", False), ("<|end|>", True), ("⟦end⟧", False)]
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ SYSTEM = "<|start|>system<|message|>s<|end|>"
 )
 def test_text_that_stayed_text(text, prompt):
     before, ordinary, after = prompt
-    assert injected([*ids(before), *encode(ordinary), *ids(after)], [text]) is None
+    assert find_injection([*ids(before), *encode(ordinary), *ids(after)], [text]) is None
 
 
 @pytest.mark.parametrize(
@@ -350,9 +350,9 @@ def test_text_that_stayed_text(text, prompt):
     ],
 )
 def test_text_that_became_special(text, prompt):
-    found = injected(ids(prompt), ["harmless", text])
+    found = find_injection(ids(prompt), ["harmless", text])
     assert found is not None
-    assert "⟦" in found.shown
+    assert "⟦" in found.prompt_excerpt
 
 
 def developer(text):
@@ -364,7 +364,7 @@ def test_declarations_are_read_as_they_are_spelled():
         "# Tools\n\n## functions\n\nnamespace functions {\n\n// Weather\n// now\ntype get_weather = (_: {\n"
         '// City\ncity: string,\n"unit"?: "C" | "F", // default: C\n}) => any;\n\ntype mcp.now = () => any;\n\n} // namespace functions'
     )
-    found = declarations(developer(text))
+    found = declared_functions(developer(text))
     assert list(found) == ["get_weather", "mcp.now"]
     assert "// Weather\n// now\n" in found["get_weather"].comment
     assert "Weather" not in found["mcp.now"].comment
@@ -375,7 +375,7 @@ def test_declarations_are_read_as_they_are_spelled():
 
 @pytest.mark.parametrize("text", ["", "type f = () => any;", "# Tools\n[]"])
 def test_outside_the_namespace_nothing_is_declared(text):
-    assert declarations(developer(text)) == {}
+    assert declared_functions(developer(text)) == {}
 
 
 @pytest.mark.parametrize(

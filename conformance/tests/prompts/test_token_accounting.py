@@ -8,25 +8,27 @@ from pathlib import Path
 import httpx
 import pytest
 
-from harmony_conformance.checks.accounting import AGAIN, PLAINEST
+from harmony_conformance.checks.accounting import BASE_STEP, REPEATED_BASE_STEP
 from harmony_conformance.golden import data as golden
 from harmony_conformance.prompts.known_mistakes import MISTAKES
 from harmony_conformance.prompts.token_accounting import (
     FORMS,
-    Requests,
+    RequestSet,
     cost_tables,
     count_in_form,
     explain_counts,
-    nearest,
+    nearest_form,
 )
 from harmony_conformance.reference_server import MODEL, running
 
 STEPS = {
     step["as"]: step["request"]
     for step in json.loads((golden.root() / "scenarios" / "prompt_accounting.json").read_text("utf-8"))["steps"]
-    if step["as"] != AGAIN
+    if step["as"] != REPEATED_BASE_STEP
 }
-REQUESTS = Requests(bodies=tuple((name, json.dumps(body).encode()) for name, body in STEPS.items()), base=PLAINEST)
+REQUESTS = RequestSet(
+    bodies=tuple((name, json.dumps(body).encode()) for name, body in STEPS.items()), base_name=BASE_STEP
+)
 
 
 def counts_of_server(*defects):
@@ -82,8 +84,8 @@ UNSEEN = {
 def test_the_right_counts_fit_the_librarys_form():
     accounts = explain_counts(REQUESTS, counts_of_server())
     assert told(accounts) == [((), "")]
-    assert accounts[0].is_of_the_library
-    assert accounts[0].preamble == 0
+    assert accounts[0].is_library_form
+    assert accounts[0].extra_tokens == 0
 
 
 @pytest.mark.parametrize("defect", SEEN)
@@ -106,7 +108,7 @@ def test_what_grew_is_named(defect):
 def test_what_counts_can_not_show_is_no_mistake(defect):
     accounts = explain_counts(REQUESTS, counts_of_server(defect))
     assert told(accounts) == [((), "")]
-    assert accounts[0].preamble == UNSEEN[defect]
+    assert accounts[0].extra_tokens == UNSEEN[defect]
 
 
 @pytest.mark.parametrize("preamble", [0, 211, -9])
@@ -136,12 +138,12 @@ def test_nothing_explains_arbitrary_counts():
 
 def test_the_nearest_form_says_how_far_each_request_is_off():
     counts = counts_of_server("developer-not-rendered")
-    ledger, gap = nearest(REQUESTS, counts)
-    assert ledger.forms[0] == "harmony_0_0_8"
+    ledger, gap = nearest_form(REQUESTS, counts)
+    assert ledger.form_names[0] == "harmony_0_0_8"
     assert dict(zip(REQUESTS.names, gap, strict=True)) == {**dict.fromkeys(STEPS, 0), "developer instructions": -10}
 
 
-@pytest.mark.parametrize("name", [name for name in STEPS if name != PLAINEST])
+@pytest.mark.parametrize("name", [name for name in STEPS if name != BASE_STEP])
 def test_no_request_can_be_left_out(name):
     """Without it a mistake would no longer be seen, or two things could no longer be told apart."""
     fewer = replace(REQUESTS, bodies=tuple(body for body in REQUESTS.bodies if body[0] != name))

@@ -10,7 +10,7 @@ import pytest
 
 from harmony_conformance.errors import UsageError
 from harmony_conformance.pytest_plugin import plugin as pytest_plugin
-from harmony_conformance.pytest_plugin.session import read_asked
+from harmony_conformance.pytest_plugin.session import read_pytest_options
 from harmony_conformance.reference_server import create_app, running
 from harmony_conformance.reference_server.server import serving
 from harmony_conformance.runner.run import Options
@@ -245,12 +245,12 @@ REFUSED = {
 def test_options_are_read_as_strictly_as_those_of_the_command(what):
     endpoint, options, said = REFUSED[what]
     with pytest.raises(UsageError, match=said):
-        read_asked(endpoint, options)
+        read_pytest_options(endpoint, options)
 
 
 def test_every_option_of_a_run_can_be_given(monkeypatch):
     monkeypatch.setenv("HARMONY_KEY", "sk-0123456789")
-    asked = read_asked(
+    asked = read_pytest_options(
         "openai:https://host/v1",
         [
             *("model=-m", "tries=2", "concurrency=3", "select=prompt.*", "select=tools", "skip=effort", "script=none"),

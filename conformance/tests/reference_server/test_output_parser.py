@@ -4,10 +4,10 @@ import random
 import pytest
 
 from harmony_conformance.reference_server import MODEL
-from harmony_conformance.reference_server.chat.completion import DONE, accept
+from harmony_conformance.reference_server.chat.completion import DONE, accept_request
 from harmony_conformance.reference_server.defects.stages import Changes
 from harmony_conformance.reference_server.model.generation import Generation, Sampling
-from harmony_conformance.reference_server.model.output_parser import Closed, Opened, Text, read
+from harmony_conformance.reference_server.model.output_parser import MessageEnd, MessageStart, TextBytes, parse_output
 from harmony_ref import Author, Message, Role, encode, encode_with_special_tokens, parse, render, text_of, tokens
 
 F = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
@@ -17,11 +17,11 @@ MARKERS = [text for text in tokens.SPECIAL_TOKENS if "reserved" not in text]
 
 def complete(script, **fields):
     body = {"model": MODEL, "messages": [{"role": "user", "content": "x"}], "tools": [F, DOTTED], **fields}
-    return accept({**body, "harmony_script": script}, serial=1, created=0, date="2025-06-28", changes=Changes())
+    return accept_request({**body, "harmony_script": script}, serial=1, created=0, date="2025-06-28", changes=Changes())
 
 
 def whole(script, **fields):
-    choice = complete(script, **fields).whole()["choices"][0]
+    choice = complete(script, **fields).complete_response()["choices"][0]
     message = choice["message"]
     calls = [(call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls", [])]
     return message["reasoning"], message["content"], calls, choice["finish_reason"]
@@ -164,7 +164,9 @@ def test_unwanted_call_is_shown_as_content(choice):
 def test_one_call_ends_generation_when_parallel_ones_are_not_wanted():
     script = MATRIX["two-calls"][0]
     assert both(script, parallel_tool_calls=False) == (None, None, [("f", "1")], "tool_calls")
-    emitted = complete(script, parallel_tool_calls=False, return_token_ids=True).whole()["choices"][0]["token_ids"]
+    emitted = complete(script, parallel_tool_calls=False, return_token_ids=True).complete_response()["choices"][0][
+        "token_ids"
+    ]
     assert emitted == encode_with_special_tokens(script.partition("<|end|>")[0] + "<|end|>")
 
 
@@ -235,13 +237,13 @@ def test_well_formed_output_is_read_as_the_reference_reads_it():
         ids = ids[1:]
         expected = [(m.channel, m.recipient, m.content_type, text_of(m)) for m in parse(ids, Role.ASSISTANT)]
         found = []
-        for event in read(Generation(ids, Sampling(stopping=frozenset()))):
+        for event in parse_output(Generation(ids, Sampling(stop_tokens=frozenset()))):
             match event:
-                case Opened():
+                case MessageStart():
                     found.append([event.header.channel, event.header.recipient, event.header.content_type, b""])
-                case Text():
+                case TextBytes():
                     found[-1][-1] += event.data
-                case Closed():
+                case MessageEnd():
                     assert event.ids
         assert [(c, r, t and t.removeprefix("<|constrain|>"), d.decode()) for c, r, t, d in found] == [
             (c, r, t and t.removeprefix("<|constrain|>"), text) for c, r, t, text in expected

@@ -9,7 +9,7 @@ import pytest
 
 from harmony_conformance.reference_server import MODEL
 from harmony_conformance.reference_server.server import serving as module
-from harmony_conformance.reference_server.server.serving import ServerStartError, running_beside
+from harmony_conformance.reference_server.server.serving import ServerStartError, running_in_process
 from harmony_conformance.runtime.processes import may_fork
 
 ASK = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}]}
@@ -54,7 +54,7 @@ def test_it_has_its_defects_and_is_gone_afterwards(forks, monkeypatch):
     if forks and not may_fork() and sys.version_info >= (3, 12):
         pytest.skip("this process has threads, and Python warns of its copies")
     monkeypatch.setattr(module, "may_fork", lambda: forks)
-    with running_beside(defects=["usage-all-zero"]) as url:
+    with running_in_process(defects=["usage-all-zero"]) as url:
         assert httpx.post(f"{url}/v1/chat/completions", json=ASK).json()["usage"]["prompt_tokens"] == 0
     assert is_gone(url)
 
@@ -62,5 +62,5 @@ def test_it_has_its_defects_and_is_gone_afterwards(forks, monkeypatch):
 @pytest.mark.parametrize("forks", [FORKS, False])
 def test_one_that_does_not_come_up_is_an_error(forks, monkeypatch):
     monkeypatch.setattr(module, "may_fork", lambda: forks)
-    with pytest.raises(ServerStartError), running_beside(defects=["no such defect"]):
+    with pytest.raises(ServerStartError), running_in_process(defects=["no such defect"]):
         pass

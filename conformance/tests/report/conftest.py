@@ -9,7 +9,7 @@ from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report import ResultLine, make_report, result_line
 from harmony_conformance.runner.latency import probe, summarise
 from harmony_conformance.runner.request_builder import RequestProfile
-from harmony_conformance.runner.run import Options, connected, make_plan, run
+from harmony_conformance.runner.run import Options, connect_client, make_plan, run
 
 HEADER = {
     "version": "0.1.0",
@@ -86,9 +86,9 @@ def real_report():
     options = Options(select=("simple_answer", "tool_call", "tool_round_trip"))
 
     async def measured(model):
-        async with connected(target, options) as client:
+        async with connect_client(target, options) as client:
             how = RequestProfile(
-                model=model, script_method=ScriptMethod.REFERENCE, ids_field="return_token_ids", extra={}
+                model=model, script_method=ScriptMethod.REFERENCE, ids_field="return_token_ids", extra_body={}
             )
             return await probe(client.send, how, ENGINES["reference"], requests=3, concurrency=2)
 

@@ -59,14 +59,14 @@ def test_in_long_texts_the_difference_stays():
 @given(TEXTS, TEXTS, TEXTS)
 def test_nothing_is_changed_by_comparing(before, one, other):
     for text, parts in zip((before + one, before + other), contrast(before + one, before + other), strict=True):
-        if all(piece.part is not StretchKind.LEFT_OUT for piece in parts):
+        if all(piece.kind is not StretchKind.LEFT_OUT for piece in parts):
             assert "".join(piece.text for piece in parts) == text
 
 
 @given(st.integers(1, 300), st.integers(10, 100))
 def test_a_cut_text_says_how_much_is_missing(length, limit):
     parts = cut("".join(chr(ord("a") + place % 26) for place in range(length)), limit)
-    shown = sum(len(piece.text) for piece in parts if piece.part is not StretchKind.LEFT_OUT)
-    missing = [piece.text for piece in parts if piece.part is StretchKind.LEFT_OUT]
+    shown = sum(len(piece.text) for piece in parts if piece.kind is not StretchKind.LEFT_OUT)
+    missing = [piece.text for piece in parts if piece.kind is StretchKind.LEFT_OUT]
     assert shown == min(length, limit)
     assert missing == ([] if length <= limit else [f"{length - limit} character{'' if length - limit == 1 else 's'}"])

@@ -11,7 +11,7 @@ import harmony_conformance.transport.client
 from harmony_conformance.cli.main import main
 from harmony_conformance.engines.target import parse_target
 from harmony_conformance.judge.check import Outcome
-from harmony_conformance.runner.access import cut_short
+from harmony_conformance.runner.access import early_stop_reason
 from harmony_conformance.runner.run import Options, make_plan, run
 from harmony_conformance.transport.messages import FailureKind
 
@@ -92,7 +92,7 @@ def test_a_client_that_is_turned_away_within_a_run_is_no_failure_of_the_endpoint
     assert {x.failure.kind for x in refused} == {kind}
     unsent = [x for x in kept if x.response is None]
     assert {(x.failure.kind, x.failure.detail) for x in unsent} == {(kind, f"not sent: {reason}")}
-    assert cut_short(done.series) == unsent[0].failure
+    assert early_stop_reason(done.series) == unsent[0].failure
     assert len(chats) <= SENT_BEFORE + 4 + 5  # those that were under way, and the plain one, five times
     blamed = {finding.exchange for r in done.results if r.outcome is Outcome.FAIL for finding in r.findings}
     assert blamed.isdisjoint(x.id for x in (*refused, *unsent))
@@ -110,7 +110,7 @@ def test_a_valid_request_that_is_refused_while_a_plain_one_is_answered_is_judged
     (told,) = [r for r in done.results if (r.check, r.scenario) == ("errors.valid_request_is_answered", "tool_call")]
     assert told.outcome is Outcome.FAIL
     assert f"HTTP {status}" in told.findings[0].message
-    assert cut_short(done.series) is None
+    assert early_stop_reason(done.series) is None
     asked = [x for x in kept if x.request.path == "/v1/chat/completions"]
     assert len(chats) == len(asked) + len(refused)  # a plain one beside each
 
@@ -133,7 +133,7 @@ def test_a_server_that_lets_nobody_in_after_the_longest_waits_is_not_waited_for_
     monkeypatch.setattr(harmony_conformance.transport.client, "_pause", pause)
     server, _ = endpoint(raw_server, refused_after(SENT_BEFORE, 529))
     done, _ = finished(server.url, tries=2)
-    assert cut_short(done.series).detail == "not sent: HTTP 503 after 3 waits"
+    assert early_stop_reason(done.series).detail == "not sent: HTTP 503 after 3 waits"
     assert set(slept) == {60.0}
     assert len(slept) <= 3 * (4 + 1)  # of those that were under way, and of the plain one
 
@@ -150,7 +150,7 @@ def test_a_server_that_refuses_now_and_then_is_not_taken_for_one_that_lets_nobod
 
     server, _ = endpoint(raw_server, refuses)
     done, _ = finished(server.url)
-    assert cut_short(done.series) is None
+    assert early_stop_reason(done.series) is None
     told = [r for r in done.results if (r.check, r.outcome) == ("errors.valid_request_is_answered", Outcome.FAIL)]
     assert bool(told) == (status == 403)
 
@@ -175,7 +175,7 @@ def test_a_refusal_of_which_nobody_knows_whom_it_meant_is_left_open_and_the_run_
     (told,) = [r for r in done.results if (r.check, r.scenario) == ("errors.valid_request_is_answered", "tool_call")]
     assert told.outcome is Outcome.INCONCLUSIVE
     assert told.reason.startswith("rate limited: tool_call/")
-    assert cut_short(done.series) is None
+    assert early_stop_reason(done.series) is None
 
 
 def test_a_request_that_costs_too_much_is_nobodys_fault_and_the_run_goes_on(raw_server):
@@ -183,7 +183,7 @@ def test_a_request_that_costs_too_much_is_nobodys_fault_and_the_run_goes_on(raw_
     done, _ = finished(server.url)
     (told,) = [r for r in done.results if (r.check, r.scenario) == ("errors.valid_request_is_answered", "tool_call")]
     assert (told.outcome, told.reason) == (Outcome.INCONCLUSIVE, "this request requires payment (HTTP 402)")
-    assert cut_short(done.series) is None
+    assert early_stop_reason(done.series) is None
     assert [r for r in done.results if r.scenario == "simple_answer" and r.outcome is Outcome.PASS]
 
 

@@ -12,7 +12,7 @@ from harmony_conformance.checks.rendering.renderer_fingerprint import fingerprin
 from harmony_conformance.engines.target import parse_target
 from harmony_conformance.evidence.recording import exchange_line
 from harmony_conformance.runner import judge_in_background
-from harmony_conformance.runner.judge_in_background import JudgeProcessError, judge_of
+from harmony_conformance.runner.judge_in_background import JudgeProcessError, open_judge
 from harmony_conformance.runner.judge_run import RunJudge
 from harmony_conformance.runner.run import Options, make_plan, run
 from harmony_conformance.runtime import processes
@@ -40,7 +40,7 @@ def beside(monkeypatch):
 
 
 def test_it_says_the_same_in_the_same_order(plan, beside):
-    with judge_of(plan, OPTIONS) as judge:
+    with open_judge(plan, OPTIONS) as judge:
         assert type(judge) is not RunJudge
         told = finished(plan, judge)
     ways = told.capabilities.script_methods
@@ -48,7 +48,7 @@ def test_it_says_the_same_in_the_same_order(plan, beside):
     assert judge.renderer(()) == fingerprint(told.series)
     assert told.results == asyncio.run(RunJudge(plan).results(told.series, ways, None))
     assert any(result.check.startswith("apis.") and result.applied for result in told.results)
-    with judge_of(plan, OPTIONS) as judge:
+    with open_judge(plan, OPTIONS) as judge:
         unsent = asyncio.run(judge.results((), ways, None))
     assert unsent == asyncio.run(RunJudge(plan).results((), ways, None))
     assert unsent
@@ -58,7 +58,7 @@ def test_it_says_the_same_where_nothing_can_be_forked(beside, monkeypatch):
     monkeypatch.setattr(processes, "may_fork", lambda: False)
     once = replace(OPTIONS, apis=("chat",), tries=1)
     plan = make_plan(once)
-    with judge_of(plan, once) as judge:
+    with open_judge(plan, once) as judge:
         assert judge._pool._mp_context.get_start_method() == "spawn"
         told = finished(plan, judge, once)
     assert judge.renderer(()) == fingerprint(told.series)
@@ -75,7 +75,7 @@ def test_a_process_that_is_gone_is_told_and_everything_is_sent(plan, beside, mon
 
     monkeypatch.setattr(judge_in_background, "ProcessPoolExecutor", Pool)
     sent = []
-    with judge_of(plan, OPTIONS) as judge:
+    with open_judge(plan, OPTIONS) as judge:
         (process,) = pools[0]._processes.values()
         os.kill(process.pid, signal.SIGKILL)
         with pytest.raises(JudgeProcessError, match="can be replayed"):
@@ -85,5 +85,5 @@ def test_a_process_that_is_gone_is_told_and_everything_is_sent(plan, beside, mon
 
 @pytest.mark.parametrize("options", [replace(OPTIONS, max_requests=5), replace(OPTIONS, tries=1)])
 def test_a_small_run_and_a_limited_one_are_judged_in_the_end(plan, options):
-    with judge_of(plan, options) as judge:
+    with open_judge(plan, options) as judge:
         assert type(judge) is RunJudge

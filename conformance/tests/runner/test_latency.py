@@ -7,9 +7,9 @@ import pytest
 from harmony_conformance.engines.profiles import ENGINES, ScriptMethod
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.recording import read_exchange, write_exchange
-from harmony_conformance.json_value import at, dumps, loads
+from harmony_conformance.json_value import dumps, loads, value_at
 from harmony_conformance.reference_server.server.serving import running
-from harmony_conformance.runner.latency import Timing, Unmeasured, measure, probe, summarise
+from harmony_conformance.runner.latency import Timing, UnmeasuredResponse, measure, probe, summarise
 from harmony_conformance.runner.request_builder import RequestProfile
 from harmony_conformance.transport.client import Client, ConnectionSettings, SendResult
 from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, Request, Response
@@ -47,7 +47,7 @@ DONE = "[DONE]"
 def streamed(*timed, failure=None, status=200):
     """An exchange whose events came at the given times."""
     chunks = tuple(
-        Chunk(at=time, data=f"data: {event if isinstance(event, str) else dumps(event)}\n\n".encode())
+        Chunk(arrival_time=time, data=f"data: {event if isinstance(event, str) else dumps(event)}\n\n".encode())
         for time, event in timed
     )
     response = Response(status=status, chunks=chunks, headers={"content-type": "text/event-stream"})
@@ -66,32 +66,32 @@ def timing(x):
     [
         pytest.param(
             [(0.1, ROLE), (0.5, reasoning("a")), (0.7, reasoning("b")), (1.0, content("c")), (1.25, STOP), (1.3, usage(9)), (1.5, DONE)],
-            Timing(first=0.5, first_answer=1.0, end=1.25, gaps=(0.2, 0.3), token_gaps=None, tokens=9, bundled=0),
+            Timing(first_token=0.5, first_answer=1.0, end=1.25, gaps=(0.2, 0.3), token_gaps=None, tokens=9, bundled=0),
             id="the role is no token, reasoning is the first, content the answer, finish_reason the end",
         ),
         pytest.param(
             [(0.5, content("a")), (0.75, choice({"content": "b"}, finish="stop")), (0.75, DONE)],
-            Timing(first=0.5, first_answer=0.5, end=0.75, gaps=(0.25,), token_gaps=None, tokens=None, bundled=0),
+            Timing(first_token=0.5, first_answer=0.5, end=0.75, gaps=(0.25,), token_gaps=None, tokens=None, bundled=0),
             id="no usage: no count of tokens; a finish_reason may stand in the last delta",
         ),
         pytest.param(
             [(1.0, reasoning("a")), (2.0, call("")), (3.0, call("{}")), (3.0, choice({}, finish="tool_calls"))],
-            Timing(first=1.0, first_answer=2.0, end=3.0, gaps=(1.0, 1.0), token_gaps=None, tokens=None, bundled=0),
+            Timing(first_token=1.0, first_answer=2.0, end=3.0, gaps=(1.0, 1.0), token_gaps=None, tokens=None, bundled=0),
             id="a call is an answer, from its name on",
         ),
         pytest.param(
             [(1.0, choice({"reasoning_content": "a"})), (2.0, choice({"thinking": "b"})), (3.0, DONE)],
-            Timing(first=1.0, first_answer=None, end=2.0, gaps=(1.0,), token_gaps=None, tokens=None, bundled=0),
+            Timing(first_token=1.0, first_answer=None, end=2.0, gaps=(1.0,), token_gaps=None, tokens=None, bundled=0),
             id="other names of reasoning; no answer came; [DONE] without finish_reason ends with the last token",
         ),
         pytest.param(
             [(1.0, content("a")), (1.5, content("b")), (2.5, content("c")), (2.5, STOP), (2.5, usage(3)), (2.5, DONE)],
-            Timing(first=1.0, first_answer=1.0, end=2.5, gaps=(0.5, 1.0), token_gaps=(0.5, 1.0), tokens=3, bundled=0),
+            Timing(first_token=1.0, first_answer=1.0, end=2.5, gaps=(0.5, 1.0), token_gaps=(0.5, 1.0), tokens=3, bundled=0),
             id="as many events as tokens: each is one token",
         ),
         pytest.param(
             [(1.0, content("a")), (1.5, content("bc")), (2.5, content("d")), (2.5, STOP), (2.5, usage(4)), (2.5, DONE)],
-            Timing(first=1.0, first_answer=1.0, end=2.5, gaps=(0.5, 1.0), token_gaps=None, tokens=4, bundled=0),
+            Timing(first_token=1.0, first_answer=1.0, end=2.5, gaps=(0.5, 1.0), token_gaps=None, tokens=4, bundled=0),
             id="fewer events than tokens: nothing is known of single tokens",
         ),
         pytest.param(
@@ -104,22 +104,22 @@ def timing(x):
                 (3.75, choice({}, ids=[10], finish="stop")),
                 (3.75, usage(10)),
             ],
-            Timing(first=1.0, first_answer=3.0, end=3.75, gaps=(0.5, 1.5, 0.5), token_gaps=(0.5, 0.5, 0.5, 0.25), tokens=10, bundled=0),
+            Timing(first_token=1.0, first_answer=3.0, end=3.75, gaps=(0.5, 1.5, 0.5), token_gaps=(0.5, 0.5, 0.5, 0.25), tokens=10, bundled=0),
             id="events that name their ids: gaps in which one token came, silent tokens among them",
         ),
         pytest.param(
             [(1.0, reasoning("a", ids=[4])), (1.5, reasoning("b", ids=[5])), (2.0, content("c", ids=[9])), (2.0, STOP), (2.0, usage(9))],
-            Timing(first=1.0, first_answer=2.0, end=2.0, gaps=(0.5, 0.5), token_gaps=None, tokens=9, bundled=0),
+            Timing(first_token=1.0, first_answer=2.0, end=2.0, gaps=(0.5, 0.5), token_gaps=None, tokens=9, bundled=0),
             id="ids that do not add up to the completion: a gap may hide tokens",
         ),
         pytest.param(
             [(1.0, content("a")), (1.0, content("b")), (1.0, content("c")), (1.0, STOP)],
-            Timing(first=1.0, first_answer=1.0, end=1.0, gaps=(0.0, 0.0), token_gaps=None, tokens=None, bundled=2),
+            Timing(first_token=1.0, first_answer=1.0, end=1.0, gaps=(0.0, 0.0), token_gaps=None, tokens=None, bundled=2),
             id="everything at once: two events came together with the one before",
         ),
         pytest.param(
             [(1.0, content("a")), (2.0, choice({"content": "x"}) | {"choices": [{"index": 1, "delta": {"content": "x"}}]}), (3.0, STOP)],
-            Timing(first=1.0, first_answer=1.0, end=3.0, gaps=(), token_gaps=None, tokens=None, bundled=0),
+            Timing(first_token=1.0, first_answer=1.0, end=3.0, gaps=(), token_gaps=None, tokens=None, bundled=0),
             id="other choices are left out",
         ),
     ],
@@ -141,7 +141,7 @@ def test_times_of_an_answer(events, expected):
 )
 def test_time_per_output_token(completion, expected):
     x = streamed((1.0, content("a")), (3.0, STOP), (3.5, usage(completion)), (4.0, DONE))
-    assert timing(x).per_token == expected
+    assert timing(x).time_per_output_token == expected
 
 
 FINE = ((1.0, content("a")), (2.0, STOP), (2.0, DONE))
@@ -153,7 +153,7 @@ FINE = ((1.0, content("a")), (2.0, STOP), (2.0, DONE))
         pytest.param(streamed(*FINE, failure=Failure(kind=FailureKind.CUT, detail="peer closed")), "cut", id="broke off"),
         pytest.param(replace(streamed(), response=None, failure=Failure(kind=FailureKind.TIMEOUT, detail="60 s")), "timeout", id="no answer"),
         pytest.param(streamed(*FINE, status=503), "HTTP 503", id="refused"),
-        pytest.param(replace(streamed(), response=Response(status=200, chunks=(Chunk(at=1.0, data=b"{}"),))),
+        pytest.param(replace(streamed(), response=Response(status=200, chunks=(Chunk(arrival_time=1.0, data=b"{}"),))),
         "the response is not an event stream", id="no stream"),
         pytest.param(streamed((1.0, content("a")), (2.0, {"error": {"message": "boom"}})), "the stream contains an error", id="an error in the stream"),
         pytest.param(streamed((1.0, ROLE), (2.0, STOP), (2.0, DONE)), "no token in the stream", id="nothing but a role"),
@@ -161,7 +161,7 @@ FINE = ((1.0, content("a")), (2.0, STOP), (2.0, DONE))
     ],
 )  # fmt: skip
 def test_an_answer_that_gives_no_times_says_why(x, reason):
-    assert measure(x) == Unmeasured(reason=reason)
+    assert measure(x) == UnmeasuredResponse(reason=reason)
 
 
 def test_the_line_of_a_load_has_each_metric_with_its_count_and_range():
@@ -198,12 +198,12 @@ def test_percentiles_come_with_the_requests_that_carry_them():
 
 
 def asking(script_by=ScriptMethod.REFERENCE, **extra):
-    return RequestProfile(model=MODEL, script_method=script_by, ids_field="return_token_ids", extra=extra)
+    return RequestProfile(model=MODEL, script_method=script_by, ids_field="return_token_ids", extra_body=extra)
 
 
 @asynccontextmanager
 async def connected(base):
-    async with Client(ConnectionSettings(base=base, headers={}, timeout=10.0)) as client:
+    async with Client(ConnectionSettings(base_url=base, headers={}, timeout=10.0)) as client:
         yield client
 
 
@@ -343,11 +343,11 @@ def test_the_length_is_fixed_where_the_server_can(engine, script_by, expected):
         return SendResult(response=streamed(*FINE).response)
 
     asyncio.run(probe(send, asking(script_by), engine, requests=1))
-    scripted = at(sent[0], "harmony_script") or at(sent[0], "vllm_xargs", "harmony_script")
-    assert {"ignore_eos": at(sent[0], "ignore_eos"), "scripted": bool(scripted)} == expected
-    assert at(sent[0], "stream") is True
-    assert at(sent[0], "stream_options", "include_usage") is True
-    assert isinstance(at(sent[0], "max_tokens"), int)
+    scripted = value_at(sent[0], "harmony_script") or value_at(sent[0], "vllm_xargs", "harmony_script")
+    assert {"ignore_eos": value_at(sent[0], "ignore_eos"), "scripted": bool(scripted)} == expected
+    assert value_at(sent[0], "stream") is True
+    assert value_at(sent[0], "stream_options", "include_usage") is True
+    assert isinstance(value_at(sent[0], "max_tokens"), int)
 
 
 @pytest.mark.parametrize(("requests", "concurrency", "most"), [(6, 3, 3), (2, 8, 2), (5, 1, 1)])

@@ -9,12 +9,12 @@ import pytest
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.engines.target import parse_target
-from harmony_conformance.evidence.exchange import ODD
+from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES
 from harmony_conformance.evidence.recording import exchange_line
 from harmony_conformance.evidence.recording_file import read_recorded
-from harmony_conformance.golden.scenario import why_not_sent
+from harmony_conformance.golden.scenario import skip_reason
 from harmony_conformance.judge.check import Outcome, Severity
-from harmony_conformance.runner.judge_run import in_order, is_about, judge_all
+from harmony_conformance.runner.judge_run import covers_any_api, judge_all, sort_series
 from harmony_conformance.runner.run import NothingSelectedError, Options, load_scenarios, make_plan, run
 
 ONE = Options(select=("simple_answer",), seed=1)
@@ -49,12 +49,12 @@ def test_every_check_applies_to_the_reference_and_passes_and_nothing_is_left_ope
     results = whole[0].results
     assert {result.outcome for result in results} == {Outcome.PASS, Outcome.NOT_APPLICABLE}
     passed = {result.check for result in results if result.outcome is Outcome.PASS}
-    assert {check.id for check in CHECKS if is_about(check, Options().apis)} - passed == set()
+    assert {check.id for check in CHECKS if covers_any_api(check, Options().apis)} - passed == set()
 
 
 def test_requests_that_may_end_a_server_are_sent_last(whole):
     sent = [exchange for exchange in whole[1] if exchange.scenario in SCENARIOS]
-    wrong = {exchange.scenario for exchange in sent if exchange.validity in ODD}
+    wrong = {exchange.scenario for exchange in sent if exchange.validity in REFUSABLE_VALIDITIES}
     first = next(index for index, exchange in enumerate(sent) if exchange.scenario in wrong)
     assert wrong == {exchange.scenario for exchange in sent[first:]}
 
@@ -82,7 +82,7 @@ def test_a_recorded_run_is_judged_to_the_same_results(run_of, options, request, 
     path = tmp_path / "exchanges.jsonl"
     path.write_bytes(b"".join(exchange_line(x) for x in reversed(kept)))
     plan = make_plan(options)
-    again = tuple(judge_all(in_order(read_recorded(path), plan.scenarios), plan))
+    again = tuple(judge_all(sort_series(read_recorded(path), plan.scenarios), plan))
     assert [(one, other) for one, other in zip(done.results, again, strict=True) if one != other] == []
 
 
@@ -90,11 +90,11 @@ def test_the_order_of_the_series_does_not_matter(whole):
     done, _ = whole
     plan = make_plan(Options())
     turned = [replace(one, exchanges=dict(reversed(one.exchanges.items()))) for one in reversed(done.series)]
-    assert tuple(judge_all(in_order(turned, plan.scenarios), plan)) == done.results
+    assert tuple(judge_all(sort_series(turned, plan.scenarios), plan)) == done.results
 
 
 SCENARIOS = {scenario.name: scenario for scenario in load_scenarios()}
-ALL_CHECKS = {check.id for check in CHECKS if is_about(check, Options().apis)}
+ALL_CHECKS = {check.id for check in CHECKS if covers_any_api(check, Options().apis)}
 ALL_SCENARIOS = {name for name, scenario in SCENARIOS.items() if scenario.api == "chat"}
 TOOL_CALLS = {name for name in ALL_CHECKS if name.startswith("tool_calls.")}
 PLANS = {
@@ -158,7 +158,7 @@ NEEDS = {
 def test_a_scenario_is_not_sent_where_the_model_is_not_what_it_needs(what):
     needs_script, needs_own_words, script_by, reason = NEEDS[what]
     scenario = replace(SCENARIOS["tool_call"], needs_script=needs_script, needs_unscripted_model=needs_own_words)
-    assert why_not_sent(scenario, script_by) == reason
+    assert skip_reason(scenario, script_by) == reason
 
 
 COMPLETION = {

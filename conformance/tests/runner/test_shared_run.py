@@ -7,7 +7,7 @@ import pytest
 from harmony_conformance.engines.target import parse_target
 from harmony_conformance.errors import UsageError
 from harmony_conformance.runner.run import Options, make_plan
-from harmony_conformance.runner.shared_run import EXCHANGES, open_run, recorded
+from harmony_conformance.runner.shared_run import EXCHANGES, open_run, recorded_series
 
 KEY = "sk-0123456789abcdef"
 OPTIONS = Options(select=("simple_answer",), key=KEY, headers=(("x-api-token", "other-secret"),))
@@ -45,7 +45,7 @@ def test_many_that_ask_at_once_get_the_same_answers_and_one_sends(echoing, stack
     run = open_run(parse_target(f"openai:{echoing.url}"), OPTIONS, None, stack)
     assert asked(echoing) == []
     with ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(lambda _: recorded(run, OPTIONS, SCENARIOS), range(4)))
+        answers = list(pool.map(lambda _: recorded_series(run, OPTIONS, SCENARIOS), range(4)))
     assert [series.name for series in answers[0]] == ["simple_answer"]
     assert answers == [answers[0]] * 4
     assert len(asked(echoing)) == 2
@@ -53,7 +53,7 @@ def test_many_that_ask_at_once_get_the_same_answers_and_one_sends(echoing, stack
 
 def test_no_key_is_written_to_the_folder_and_the_folder_is_private_and_removed(echoing, stack):
     run = open_run(parse_target(f"openai:{echoing.url}"), OPTIONS, None, stack)
-    recorded(run, OPTIONS, SCENARIOS)
+    recorded_series(run, OPTIONS, SCENARIOS)
     assert all(KEY.encode() in request and b"other-secret" in request for request in echoing.requests)
     assert run.folder.stat().st_mode & 0o077 == 0
     for path in run.folder.iterdir():
@@ -66,7 +66,7 @@ def test_no_key_is_written_to_the_folder_and_the_folder_is_private_and_removed(e
 
 def test_what_is_kept_holds_discovery_and_what_was_sent(echoing, stack, tmp_path):
     run = open_run(parse_target(f"openai:{echoing.url}"), OPTIONS, tmp_path / "a" / "b", stack)
-    recorded(run, OPTIONS, SCENARIOS)
+    recorded_series(run, OPTIONS, SCENARIOS)
     lines = (tmp_path / "a" / "b" / EXCHANGES).read_text().splitlines()
     scenarios = [json.loads(line)["scenario"] for line in lines]
     assert scenarios == ["discovery", "discovery", "simple_answer", "simple_answer"]
@@ -76,9 +76,9 @@ def test_the_embedded_server_runs_until_the_session_ends(stack):
     options = Options(select=("simple_answer",))
     target = parse_target("reference")
     run = open_run(target, options, None, stack)
-    (series,) = recorded(run, options, make_plan(options).scenarios)
+    (series,) = recorded_series(run, options, make_plan(options).scenarios)
     assert all(x.turn is not None for x in series.exchanges.values())
-    assert target.base is None
+    assert target.base_url is None
     assert run.target.is_local
 
 

@@ -15,19 +15,19 @@ from harmony_conformance.evidence.exchange import PromptLevel
 from harmony_conformance.golden import data as golden
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.reference_server.defects import DEFECTS, responses
-from harmony_conformance.reference_server.defects.stages import OnConversation, OnFeeding, OnHistory, OnPrompt
+from harmony_conformance.reference_server.defects.stages import OnConversation, OnHistory, OnPrompt, OnPromptAndBody
 from harmony_conformance.runner.judge_run import judge_all
 from harmony_conformance.runner.run import Options, make_plan, run
 from harmony_conformance.selftest.prompt_evidence import (
-    Shown,
+    DefectEvidence,
+    compute_evidence,
     disagreements,
     evidence_markdown,
     prompt_counts,
     read_evidence,
-    shown_by,
     without_prompt_ids,
 )
-from harmony_conformance.selftest.selftest import failing, read_switches, run_reference
+from harmony_conformance.selftest.selftest import failing_checks, read_switches, run_reference
 
 OF_RESPONSES = {defect.id for defect in responses.DEFECTS}
 
@@ -39,7 +39,7 @@ def document(name):
 EVIDENCE = document("evidence")
 SHOWN = read_evidence(EVIDENCE)
 ROWS = {row["id"]: row for row in document("defects")["defects"]}
-OF_THE_PROMPT = (OnHistory, OnConversation, OnPrompt, OnFeeding)
+OF_THE_PROMPT = (OnHistory, OnConversation, OnPrompt, OnPromptAndBody)
 
 
 def changes(defect):
@@ -71,11 +71,11 @@ def test_every_defect_of_the_prompt_has_a_row():
 def test_a_row_names_checks_that_are_there_for_it_or_says_why_counts_do_not(switch):
     row = SHOWN[switch]
     named = read_switches()[switch].caught_by
-    assert set(row.counts) <= set(row.ids) <= named
-    assert {check.id for check in CHECKS} >= set(row.ids)
-    assert row.ids != ()
-    assert bool(row.counts) != bool(row.why)
-    assert not (row.why.startswith("zero vector: ") and row.changes_counts)
+    assert set(row.checks_by_counts) <= set(row.checks_by_ids) <= named
+    assert {check.id for check in CHECKS} >= set(row.checks_by_ids)
+    assert row.checks_by_ids != ()
+    assert bool(row.checks_by_counts) != bool(row.no_count_reason)
+    assert not (row.no_count_reason.startswith("zero vector: ") and row.changes_counts)
 
 
 def test_the_page_has_a_line_for_each_catalogued_defect():
@@ -127,13 +127,13 @@ def test_ids_taken_away_are_ids_not_asked_for(plan):
 )
 def test_what_shows_a_defect_is_computed(switch, by_counts, changes_counts, plan, right):
     outcome = run_reference(switch, plan)
-    failed = failing(outcome.results)
-    shown = shown_by(outcome.series, plan, failed, read_switches()[switch].caught_by, right)
-    assert shown.ids != ()
-    assert (shown.counts, shown.changes_counts) == (by_counts, changes_counts)
+    failed = failing_checks(outcome.results)
+    shown = compute_evidence(outcome.series, plan, failed, read_switches()[switch].caught_by, right)
+    assert shown.checks_by_ids != ()
+    assert (shown.checks_by_counts, shown.changes_counts) == (by_counts, changes_counts)
 
 
-ROW = Shown(ids=("a.b", "c.d"), counts=("c.d",), changes_counts=True)
+ROW = DefectEvidence(checks_by_ids=("a.b", "c.d"), checks_by_counts=("c.d",), changes_counts=True)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from harmony_conformance.checks import CHECKS
 from harmony_conformance.engines.target import parse_target
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.runner.run import Options, make_plan, run
-from harmony_conformance.selftest.in_memory_transport import at_once, client_to
+from harmony_conformance.selftest.in_memory_transport import application_client, run_with_simulated_clock
 from harmony_conformance.selftest.selftest import ExpectedDetections, judge_defect, read_switches, run_reference
-from harmony_conformance.selftest.unchanged_answers import changed, digests
+from harmony_conformance.selftest.unchanged_answers import changed_series, digests
 from harmony_conformance.transport.messages import Chunk, FailureKind, Request, Response
 
 
@@ -24,7 +24,7 @@ def answered(*bodies, date="1", status=200, late=0.0):
             id=str(n),
             request=Request(path="/v1/chat/completions", body=b"{}"),
             response=Response(
-                status=status, headers=headers, chunks=(Chunk(at=n + late, data=json.dumps(body).encode()),)
+                status=status, headers=headers, chunks=(Chunk(arrival_time=n + late, data=json.dumps(body).encode()),)
             ),
         )
         for n, body in enumerate(bodies)
@@ -37,7 +37,7 @@ def digest(*bodies, arrivals=False, **fields):
 
 def judged(bodies, right):
     known = digests([Series(name="s", exchanges=answered(*right))], arrivals=True)
-    return [[*one.exchanges] for one in changed([Series(name="s", exchanges=answered(*bodies))], known)]
+    return [[*one.exchanges] for one in changed_series([Series(name="s", exchanges=answered(*bodies))], known)]
 
 
 ONE = {"id": "chatcmpl-a", "created": 5, "call": "call_x"}
@@ -62,7 +62,7 @@ def compact(body):
     """The digest of an answer that is written without blanks, as a server writes it."""
     (x,) = answered(body).values()
     data = json.dumps(body, separators=(",", ":")).encode()
-    told = replace(x, response=replace(x.response, chunks=(Chunk(at=0.0, data=data),)))
+    told = replace(x, response=replace(x.response, chunks=(Chunk(arrival_time=0.0, data=data),)))
     return digests([Series(name="s", exchanges={"first": told})], arrivals=False)
 
 
@@ -110,7 +110,9 @@ def test_without_a_wire_the_same_is_answered_at_times_that_are_exact():
     paced = replace(paced, scenarios=tuple(one for one in paced.scenarios if one.name in ("slow_stream", "routing")))
     begun = time.monotonic()
     first, again = (run_reference(None, paced).series for _ in range(2))
-    assert time.monotonic() - begun < sum(x.response.chunks[-1].at for one in first for x in one.exchanges.values())
+    assert time.monotonic() - begun < sum(
+        x.response.chunks[-1].arrival_time for one in first for x in one.exchanges.values()
+    )
     assert digests(first, arrivals=True) == digests(again, arrivals=True)
     wired = asyncio.run(run(parse_target("reference"), Options(), paced, lambda _: None, lambda _: None)).series
     assert digests(wired, arrivals=False) == digests(first, arrivals=False)
@@ -123,13 +125,13 @@ async def _refused(scope, receive, send):
 
 
 def test_an_answer_that_breaks_off_is_cut_without_a_wire_too():
-    sent = at_once(client_to(_refused).send(Request(path="/v1/chat/completions", body=b"{}")))
+    sent = run_with_simulated_clock(application_client(_refused).send(Request(path="/v1/chat/completions", body=b"{}")))
     assert (sent.response.body, sent.failure.kind) == (b"data: 1\n\n", FailureKind.CUT)
 
 
 def test_waiting_for_what_never_comes_is_an_error():
     with pytest.raises(RuntimeError, match="every task waits for another task"):
-        at_once(asyncio.Event().wait())
+        run_with_simulated_clock(asyncio.Event().wait())
 
 
 def test_every_check_is_there_for_a_defect():
@@ -151,5 +153,5 @@ def test_every_check_is_there_for_a_defect():
 def test_what_fails_is_what_the_table_names(failed, expected):
     catch = ExpectedDetections(caught_by=frozenset({"a"}), also=frozenset({"b"}), by_wire=frozenset({"d"}))
     one = judge_defect("defect", frozenset(failed), catch)
-    assert (one.caught_by, one.unrelated, one.missed, one.as_expected) == expected
-    assert one.line()["silent"] == list(one.missed)
+    assert (one.caught_by, one.unrelated, one.missed, one.is_as_expected) == expected
+    assert one.to_json()["silent"] == list(one.missed)

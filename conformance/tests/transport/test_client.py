@@ -27,7 +27,9 @@ ASK = Request(path="/v1/chat/completions", body=b'{"model":"m"}')
 
 def send(url, *, timeout=5.0, key=None, headers=None, request=ASK):
     async def once():
-        async with Client(ConnectionSettings(base=url, key=key, headers=headers or {}, timeout=timeout)) as client:
+        async with Client(
+            ConnectionSettings(base_url=url, api_key=key, headers=headers or {}, timeout=timeout)
+        ) as client:
             return await client.send(request)
 
     return asyncio.run(once())
@@ -61,7 +63,7 @@ def test_an_answer_is_kept_chunk_by_chunk_in_the_order_of_its_times(raw_server):
     assert sent.failure is None
     assert sent.response.status == 200
     assert sent.response.body == b"data: 1\n\ndata: 2\n\n"
-    times = [part.at for part in sent.response.chunks]
+    times = [part.arrival_time for part in sent.response.chunks]
     assert times == sorted(times)
     assert times[0] > 0
 
@@ -143,7 +145,7 @@ def test_a_kept_connection_that_turns_out_to_be_closed_is_no_failure_of_the_next
     server = raw_server(closing_when_asked_again)
 
     async def twice():
-        async with Client(ConnectionSettings(base=server.url, headers={}, timeout=5.0)) as client:
+        async with Client(ConnectionSettings(base_url=server.url, headers={}, timeout=5.0)) as client:
             return [await client.send(ASK) for _ in range(2)]
 
     assert [(sent.failure, sent.response.body) for sent in asyncio.run(twice())] == [(None, b"{}")] * 2
@@ -160,7 +162,7 @@ def test_a_request_that_makes_the_server_close_is_not_sent_for_ever(raw_server):
     server = raw_server(answering_only_the_first)
 
     async def twice():
-        async with Client(ConnectionSettings(base=server.url, headers={}, timeout=5.0)) as client:
+        async with Client(ConnectionSettings(base_url=server.url, headers={}, timeout=5.0)) as client:
             return [await client.send(ASK) for _ in range(2)]
 
     assert [sent.failure and sent.failure.kind for sent in asyncio.run(twice())] == [None, FailureKind.RESET]
@@ -362,7 +364,7 @@ def test_a_client_that_is_told_to_leave_closes_the_connection_after_so_many_even
             closed.put(True)
 
     async def once(url):
-        async with Client(ConnectionSettings(base=url, headers={}, timeout=5.0)) as client:
+        async with Client(ConnectionSettings(base_url=url, headers={}, timeout=5.0)) as client:
             sent = await client.send(ASK, leave_after=2)
             return sent, left is None or await asyncio.to_thread(closed.get, timeout=5)
 
@@ -451,7 +453,7 @@ def test_each_wait_is_told_before_it_begins(raw_server, monkeypatch):
         slept.append((seconds, len(told)))
 
     async def once(url):
-        async with Client(ConnectionSettings(base=url, headers={})) as client:
+        async with Client(ConnectionSettings(base_url=url, headers={})) as client:
             return await client.send(ASK, told.append)
 
     server = raw_server(busy(99, refusal(429, b"retry-after: 150")))

@@ -30,7 +30,7 @@ CUT, MALFORMED, RESET = FailureKind.CUT, FailureKind.MALFORMED_HTTP, FailureKind
 def send(url, *requests, **settings):
     async def all_of_them():
         async with Client(
-            ConnectionSettings(base=url, headers=settings.pop("headers", {}), timeout=5.0, **settings)
+            ConnectionSettings(base_url=url, headers=settings.pop("headers", {}), timeout=5.0, **settings)
         ) as client:
             return [await client.send(request) for request in requests or (ASK,)]
 

@@ -47,17 +47,17 @@ PACKERS = [
 def test_every_split_of_a_packed_body_gives_the_same_text(encoding, pack):
     packed = pack(TEXT)
     for cut in range(0, len(packed), max(1, len(packed) // 60)):
-        chunks = [Chunk(at=0.1, data=packed[:cut]), Chunk(at=0.2, data=packed[cut:])]
+        chunks = [Chunk(arrival_time=0.1, data=packed[:cut]), Chunk(arrival_time=0.2, data=packed[cut:])]
         unpacked = decode_chunks(chunks, encoding, limit=len(TEXT))
         assert b"".join(chunk.data for chunk in unpacked) == TEXT
-        assert {chunk.at for chunk in unpacked} <= {0.1, 0.2}
+        assert {chunk.arrival_time for chunk in unpacked} <= {0.1, 0.2}
 
 
 @pytest.mark.parametrize(("encoding", "pack"), [("gzip", gzip.compress), ("zstd", zstd)])
 def test_members_one_behind_the_other_are_one_body_at_every_split(encoding, pack):
     packed = b"".join(pack(b"data: %d\n\n" % number) for number in range(3))
     for cut in range(len(packed)):
-        chunks = [Chunk(at=0.1, data=packed[:cut]), Chunk(at=0.2, data=packed[cut:])]
+        chunks = [Chunk(arrival_time=0.1, data=packed[:cut]), Chunk(arrival_time=0.2, data=packed[cut:])]
         unpacked = decode_chunks(chunks, encoding, limit=100)
         assert b"".join(chunk.data for chunk in unpacked) == b"data: 0\n\ndata: 1\n\ndata: 2\n\n"
 
@@ -85,10 +85,12 @@ def test_a_body_that_ends_within_its_encoding_is_said_to(encoding, pack):
 def test_an_event_has_the_time_of_the_packed_bytes_that_completed_it():
     packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
     sent = [
-        Chunk(at=float(number), data=packer.compress(b"data: %d\n\n" % number) + packer.flush(zlib.Z_SYNC_FLUSH))
+        Chunk(
+            arrival_time=float(number), data=packer.compress(b"data: %d\n\n" % number) + packer.flush(zlib.Z_SYNC_FLUSH)
+        )
         for number in range(3)
     ]
-    assert [(chunk.at, chunk.data) for chunk in decode_chunks(sent, "gzip", limit=1000)] == [
+    assert [(chunk.arrival_time, chunk.data) for chunk in decode_chunks(sent, "gzip", limit=1000)] == [
         (0.0, b"data: 0\n\n"),
         (1.0, b"data: 1\n\n"),
         (2.0, b"data: 2\n\n"),
@@ -98,7 +100,7 @@ def test_an_event_has_the_time_of_the_packed_bytes_that_completed_it():
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
 def test_bytes_in_another_encoding_are_said_to_be_so(encoding):
     with pytest.raises(ContentDecodingError, match=f"invalid {encoding} body"):
-        decode_chunks([Chunk(at=0.0, data=b"plain text, not packed at all")], encoding, limit=1000)
+        decode_chunks([Chunk(arrival_time=0.0, data=b"plain text, not packed at all")], encoding, limit=1000)
 
 
 @pytest.mark.parametrize("encoding", ["compress", "gzip, compress", "x" * 500])
@@ -114,14 +116,14 @@ def test_an_encoding_that_is_not_known_is_named(encoding):
 def test_a_small_body_that_unpacks_to_a_large_one_is_refused(encoding, pack):
     packed = pack(bytes(50_000_000))
     with pytest.raises(ContentDecodingError, match="decompresses to more than 1000000 bytes"):
-        decode_chunks([Chunk(at=0.0, data=packed)], encoding, limit=1_000_000)
+        decode_chunks([Chunk(arrival_time=0.0, data=packed)], encoding, limit=1_000_000)
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=200), st.sampled_from(["gzip", "deflate", "br", "zstd"]))
 def test_no_bytes_break_it(data, encoding):
     with suppress(ContentDecodingError):
-        decode_chunks([Chunk(at=0.0, data=data)], encoding, limit=10_000)
+        decode_chunks([Chunk(arrival_time=0.0, data=data)], encoding, limit=10_000)
 
 
 @pytest.mark.parametrize(

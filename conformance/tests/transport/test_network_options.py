@@ -316,7 +316,7 @@ def run(capsys, *words):
 def send(url, *, leave_after=None, settings=None, **network):
     async def once():
         async with Client(
-            ConnectionSettings(base=url, headers={}, timeout=5.0, network=Network(**network), **(settings or {}))
+            ConnectionSettings(base_url=url, headers={}, timeout=5.0, network=Network(**network), **(settings or {}))
         ) as client:
             return await client.send(ASK, leave_after=leave_after)
 
@@ -469,7 +469,7 @@ def test_a_stream_of_http_2_that_is_reset_at_once_is_not_asked_for_again(started
     async def twice():
         network = Network(http2=True, ca_file=str(authority.file))
         async with Client(
-            ConnectionSettings(base=f"https://127.0.0.1:{server.port}", headers={}, timeout=5.0, network=network)
+            ConnectionSettings(base_url=f"https://127.0.0.1:{server.port}", headers={}, timeout=5.0, network=network)
         ) as client:
             return [await client.send(ASK) for _ in range(2)]
 
@@ -519,7 +519,7 @@ def test_lines_that_show_a_finding_again_name_the_way_without_its_password(capsy
 def test_curl_is_given_the_same_way():
     network = Network(unix_socket="/run/a b", ca_file="ca.pem", client_cert="c.pem", client_key="k.pem", http2=True)
     x = Exchange(id="1", scenario="s", step="t", request=ASK, engine="vllm")
-    line = reproduce(parse_target("vllm:https://h"), x, "s", None, network.words)
+    line = reproduce(parse_target("vllm:https://h"), x, "s", None, network.command_line_options)
     assert "--unix-socket '/run/a b' --cacert ca.pem --cert c.pem --key k.pem --http2" in line
 
 

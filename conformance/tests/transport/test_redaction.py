@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from harmony_conformance.transport.client import Client, ConnectionSettings
 from harmony_conformance.transport.messages import Chunk, Request
-from harmony_conformance.transport.redaction import MASK, Mask, cookie_secrets, query_secrets, request_secrets, secrets
+from harmony_conformance.transport.redaction import (
+    MASK,
+    Mask,
+    cookie_secrets,
+    header_secrets,
+    query_secrets,
+    request_secrets,
+)
 
 KEY = "sk-0123456789abcdef"
 BODY = f'data: {{"a":"{KEY}"}}\n\ndata: {{"b":"{KEY} {KEY}"}}\n\ndata: [DONE]\n\n'
@@ -16,29 +23,35 @@ BODY = f'data: {{"a":"{KEY}"}}\n\ndata: {{"b":"{KEY} {KEY}"}}\n\ndata: [DONE]\n\
 
 def cut(body, places):
     edges = [0, *sorted(places), len(body)]
-    return tuple(Chunk(at=float(index), data=body[start:end]) for index, (start, end) in enumerate(pairwise(edges)))
+    return tuple(
+        Chunk(arrival_time=float(index), data=body[start:end]) for index, (start, end) in enumerate(pairwise(edges))
+    )
 
 
 @given(st.lists(st.integers(0, len(BODY)), max_size=8))
 def test_a_key_is_masked_wherever_the_chunks_are_cut(places):
     chunks = cut(BODY.encode(), places)
-    masked = Mask([KEY]).chunks(chunks)
+    masked = Mask([KEY]).mask_chunks(chunks)
     assert b"".join(part.data for part in masked) == BODY.replace(KEY, MASK).encode()
-    assert [part.at for part in masked] == [part.at for part in chunks]
+    assert [part.arrival_time for part in masked] == [part.arrival_time for part in chunks]
 
 
 @given(st.lists(st.integers(0, 30), max_size=4), st.binary(max_size=30))
 def test_chunks_without_a_key_stay_as_they_are(places, body):
     chunks = cut(body, [min(place, len(body)) for place in places])
-    assert Mask([KEY]).chunks(chunks) == chunks
+    assert Mask([KEY]).mask_chunks(chunks) == chunks
 
 
 def test_the_mask_arrives_when_the_first_byte_of_the_key_did():
-    chunks = (Chunk(at=1.0, data=b"x sk-0123"), Chunk(at=2.0, data=b"456789abcdef y"), Chunk(at=3.0, data=b"z"))
-    assert Mask([KEY]).chunks(chunks) == (
-        Chunk(at=1.0, data=b"x ***"),
-        Chunk(at=2.0, data=b" y"),
-        Chunk(at=3.0, data=b"z"),
+    chunks = (
+        Chunk(arrival_time=1.0, data=b"x sk-0123"),
+        Chunk(arrival_time=2.0, data=b"456789abcdef y"),
+        Chunk(arrival_time=3.0, data=b"z"),
+    )
+    assert Mask([KEY]).mask_chunks(chunks) == (
+        Chunk(arrival_time=1.0, data=b"x ***"),
+        Chunk(arrival_time=2.0, data=b" y"),
+        Chunk(arrival_time=3.0, data=b"z"),
     )
 
 
@@ -53,14 +66,14 @@ SPELLINGS = {
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_a_key_is_masked_however_it_is_spelled(spelling):
-    assert Mask(['ab/c"d+e\\f']).text(f"<{SPELLINGS[spelling]}>") == f"<{MASK}>"
+    assert Mask(['ab/c"d+e\\f']).mask_text(f"<{SPELLINGS[spelling]}>") == f"<{MASK}>"
 
 
 @pytest.mark.parametrize(
     "placeholder", ["EMPTY", "none", "token", "x", "dummy", "message", "model", "12345", "function"]
 )
 def test_a_word_that_stands_in_for_a_key_is_no_secret(placeholder):
-    assert secrets(placeholder, {}) == ()
+    assert header_secrets(placeholder, {}) == ()
 
 
 def test_headers_that_hold_credentials_are_secret_and_others_are_not():
@@ -71,11 +84,11 @@ def test_headers_that_hold_credentials_are_secret_and_others_are_not():
         "x-team": "production",
         "accept-language": "german",
     }
-    assert secrets(None, headers) == ("abcdef-1", "abcdef-2", "abcdef-3")
+    assert header_secrets(None, headers) == ("abcdef-1", "abcdef-2", "abcdef-3")
 
 
 def test_the_value_of_a_cookie_is_secret_without_its_name():
-    assert {"abcdef-1", "abcdef-2"} <= set(secrets(None, {"cookie": "sid=abcdef-1; other=abcdef-2"}))
+    assert {"abcdef-1", "abcdef-2"} <= set(header_secrets(None, {"cookie": "sid=abcdef-1; other=abcdef-2"}))
 
 
 def test_what_the_servers_of_tools_are_sent_is_secret():
@@ -167,7 +180,7 @@ def test_a_key_that_a_server_echoes_is_masked_in_headers_and_body(raw_server, ho
     server = raw_server(answer)
 
     async def once():
-        async with Client(ConnectionSettings(base=server.url, key=KEY, headers={}, timeout=5)) as client:
+        async with Client(ConnectionSettings(base_url=server.url, api_key=KEY, headers={}, timeout=5)) as client:
             return await client.send(Request(path="/v1/models", method="GET", body=b""))
 
     sent = asyncio.run(once())
@@ -187,7 +200,7 @@ def test_a_cookie_that_a_server_sets_is_masked_where_it_says_it_again(raw_server
     server = raw_server(answer)
 
     async def once():
-        async with Client(ConnectionSettings(base=server.url, key=KEY, headers={}, timeout=5)) as client:
+        async with Client(ConnectionSettings(base_url=server.url, api_key=KEY, headers={}, timeout=5)) as client:
             return await client.send(Request(path="/v1/models", method="GET", body=b""))
 
     sent = asyncio.run(once())

@@ -36,7 +36,7 @@ def seen(stream):
 
 
 def fed(*pieces):
-    return read_events(Chunk(at=float(index), data=piece) for index, piece in enumerate(pieces))
+    return read_events(Chunk(arrival_time=float(index), data=piece) for index, piece in enumerate(pieces))
 
 
 EXPECTED = (EVENTS, "data: unfin", ("stray line",))
@@ -115,22 +115,22 @@ def test_the_grammar(body, expected):
 )
 def test_what_is_no_event_is_told(body, unfinished, stray):
     stream = fed(body.encode())
-    assert (stream.unfinished, stream.stray) == (unfinished, stray)
+    assert (stream.unfinished_data, stream.unrecognized_lines) == (unfinished, stray)
 
 
 def test_an_event_has_the_time_of_the_chunk_that_completed_it():
     stream = fed(b"data: a\n", b"\ndata: b\n\n", b"")
-    assert [event.at for event in stream.events] == [1.0, 1.0]
+    assert [event.arrival_time for event in stream.events] == [1.0, 1.0]
 
 
 def test_the_decoder_answers_as_it_is_fed():
     decoder = EventDecoder()
     assert [decoder.feed(piece, at) for piece, at in ((b"data: a\r", 1.0), (b"\n\r", 2.0), (b"\n", 3.0))] == [
         [],
-        [Event(data="a", at=2.0)],
+        [Event(data="a", arrival_time=2.0)],
         [],
     ]
-    assert decoder.unfinished() == ""
+    assert decoder.unfinished_data() == ""
 
 
 def test_nothing_is_an_empty_stream():
@@ -148,13 +148,13 @@ def test_nothing_is_an_empty_stream():
     ],
 )
 def test_an_event_is_json_or_the_end(data, is_done, value):
-    event = Event(data=data, at=0.0)
+    event = Event(data=data, arrival_time=0.0)
     assert (event.is_done, event.value) == (is_done, value)
 
 
 def test_data_that_is_no_json_says_so():
     with pytest.raises(InvalidJsonError):
-        _ = Event(data="{", at=0.0).json
+        _ = Event(data="{", arrival_time=0.0).json
 
 
 @pytest.mark.parametrize(
@@ -162,8 +162,11 @@ def test_data_that_is_no_json_says_so():
 )
 def test_a_last_line_that_does_not_end_is_an_event_where_its_object_is_whole(last, events):
     stream = read_lines(
-        [Chunk(at=1.0, data=b'{"done": false}\n' + last[:4].encode()), Chunk(at=2.0, data=last[4:].encode())]
+        [
+            Chunk(arrival_time=1.0, data=b'{"done": false}\n' + last[:4].encode()),
+            Chunk(arrival_time=2.0, data=last[4:].encode()),
+        ]
     )
     assert len(stream.events) == events
-    assert stream.unfinished == last
-    assert stream.events[-1].at == float(events)
+    assert stream.unfinished_data == last
+    assert stream.events[-1].arrival_time == float(events)

@@ -150,7 +150,7 @@ def printed(program):
 @pytest.fixture(scope="module")
 def packaged_vocabulary_for_the_original(tmp_path_factory):
     folder = tmp_path_factory.mktemp("vocabulary")
-    (folder / "o200k_base.tiktoken").write_bytes(vocabulary.unpacked())
+    (folder / "o200k_base.tiktoken").write_bytes(vocabulary.read_vocabulary_file())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TIKTOKEN_ENCODINGS_BASE", str(folder))
         yield

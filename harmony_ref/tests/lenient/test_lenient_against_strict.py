@@ -129,7 +129,7 @@ def test_what_strict_parsers_read_rightly_is_read_equally_and_the_rest_as_the_ta
     for row in CASES:
         if row["strict"] and "ok" in row:
             lenient = read(row)
-            if row["ok"] != [message.to_dict() for message in lenient.closed]:
+            if row["ok"] != [message.to_dict() for message in lenient.closed_messages]:
                 different[key(row)] = lenient
     assert set(DIFFERENCES) == set(different)
     for name, (rule, expected) in DIFFERENCES.items():
@@ -197,7 +197,7 @@ def test_a_completion_that_is_cut_keeps_what_was_finished_and_what_is_known_of_t
     assert given == read.tokens
     strict = oracle.parse(given, "assistant", strict=True)
     if "ok" in strict:
-        assert strict["ok"] == [message.to_dict() for message in read.closed]
+        assert strict["ok"] == [message.to_dict() for message in read.closed_messages]
         assert not read.errors
         return
     remainder = read.remainder

@@ -161,7 +161,9 @@ def test_without_an_error_strict_parsing_succeeds_and_reads_the_same(oracle, giv
         # An open turn: there is nothing of it to read.
         finished, role = ids[: remainder.start], role if remainder.start else None
     event("without an error" if finished else "without anything")
-    assert oracle.parse(finished, role and role.value, strict=True) == {"ok": [m.to_dict() for m in read.closed]}
+    assert oracle.parse(finished, role and role.value, strict=True) == {
+        "ok": [m.to_dict() for m in read.closed_messages]
+    }
 
 
 def framed(ids):
@@ -204,7 +206,7 @@ def test_what_strict_parsing_reads_rightly_is_read_equally(oracle, given):
         return
     event(f"read rightly: {min(2, len(strict['ok']))} messages")
     read = parse_leniently(ids, role)
-    assert strict["ok"] == [message.to_dict() for message in read.closed]
+    assert strict["ok"] == [message.to_dict() for message in read.closed_messages]
     assert RecoveryRule.JUNK not in {error.rule for error in read.errors}
     assert not any(segment.kind is SegmentKind.JUNK for segment in read.segments)
 
@@ -221,7 +223,7 @@ def test_many_known_cases_are_read_rightly_so_that_the_comparison_means_somethin
     assert len(rightly) > 40
     for row in rightly:
         read = parse_leniently(row["tokens"], row["role"] and Role(row["role"]))
-        assert row["ok"] == [message.to_dict() for message in read.closed]
+        assert row["ok"] == [message.to_dict() for message in read.closed_messages]
         assert not read.errors
 
 

@@ -179,7 +179,7 @@ print(json.dumps([version("oss-harmony"), [inner.render_conversation_for_complet
 
 @pytest.mark.skipif(INTERPRETER not in os.environ, reason=f"{INTERPRETER} names no Python that has oss-harmony")
 def test_the_fork_still_renders_what_is_kept_here(tmp_path):
-    (tmp_path / "o200k_base.tiktoken").write_bytes(vocabulary.unpacked())
+    (tmp_path / "o200k_base.tiktoken").write_bytes(vocabulary.read_vocabulary_file())
     rows = fixture("oss_harmony_0_0_11")
     answer = subprocess.run(
         [os.environ[INTERPRETER], "-c", ASK_THE_FORK],

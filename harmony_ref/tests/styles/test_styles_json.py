@@ -3,7 +3,7 @@
 import pytest
 
 from harmony_ref.styles import JsonForm
-from harmony_ref.styles.json_form import respelled
+from harmony_ref.styles.json_form import respell_json
 
 SPELLINGS = {
     "spacing": ('{ "a" :1 ,"b": [1,2]}', '{"a": 1, "b": [1, 2]}', '{"a":1,"b":[1,2]}'),
@@ -37,6 +37,6 @@ SPELLINGS = {
 
 @pytest.mark.parametrize(("given", "python", "go"), SPELLINGS.values(), ids=SPELLINGS)
 def test_json_is_respelled_only_where_nothing_is_lost(given, python, go):
-    assert respelled(given, JsonForm.AS_GIVEN) == given
-    assert respelled(given, JsonForm.PYTHON) == (given if python is None else python)
-    assert respelled(given, JsonForm.GO) == (given if go is None else go)
+    assert respell_json(given, JsonForm.AS_GIVEN) == given
+    assert respell_json(given, JsonForm.PYTHON) == (given if python is None else python)
+    assert respell_json(given, JsonForm.GO) == (given if go is None else go)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harmony_ref import HarmonyError, Message, Role, parse, render_conversation, text_of, tokens
-from harmony_ref.tokenizer.encoding_guard import EncodingError, raise_if_given_up
+from harmony_ref.tokenizer.encoding_guard import EncodingError, raise_encoding_error
 from harmony_ref.tokenizer.whitespace_runs import BLANKS, LONGEST_RUN, long_runs
 
 TIKTOKEN_ANSWERS_TO = 999_998
@@ -162,7 +162,7 @@ def test_what_tiktoken_gives_up_becomes_an_error_of_this_package_in(encode, monk
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), MemoryError(), ValueError()], ids=repr)
 def test_what_is_not_tiktokens_doing_passes(error):
-    raise_if_given_up(error)
+    raise_encoding_error(error)
 
 
 def test_a_message_of_a_million_blanks_is_rendered_and_parsed():

@@ -14,13 +14,13 @@ from starlette.routing import Route as Path
 from harmony_conformance.reference_server.server.app import create_app
 from harmony_proxy.asgi.guard import HarmonyGuard
 from harmony_proxy.capture.build_exchange import build_exchange
-from harmony_proxy.capture.observation import ENDED
+from harmony_proxy.capture.observation import END_CALLBACK_KEY
 from harmony_proxy.capture.recorder import End
 from harmony_proxy.configuration import Rules
 from harmony_proxy.guard.response_head import REQUEST_ID, VERDICT
 from harmony_proxy.judging.judge_queue import JudgeQueue
 from harmony_proxy.judging.judge_settings import JudgeSettings
-from harmony_proxy.judging.queue_codec import read, unframed
+from harmony_proxy.judging.queue_codec import decode_exchange, decode_frame
 from harmony_proxy.policy.actions import Actions, Handlers, RepairedAnswer
 from harmony_proxy.policy.policy import Action, Policy, Route
 
@@ -35,7 +35,7 @@ class Over(list):
     """Reads what is put into it."""
 
     def append(self, exchange):
-        super().append(read(exchange))
+        super().append(decode_exchange(exchange))
 
 
 class Hands:
@@ -70,11 +70,11 @@ class Swapping:
     """Acts on a stream: writes b for a, blocks at a leak."""
 
     def __init__(self, *_, request_id, **__):
-        self.is_over, self.actions, self.request_id = False, Actions(repaired={CHECK: 1}), request_id
+        self.is_over, self.actions, self.request_id = False, Actions(repair_counts={CHECK: 1}), request_id
 
     def feed(self, data):
         if b"leak" in data:
-            self.is_over, self.actions = True, Actions(blocked=(CHECK,))
+            self.is_over, self.actions = True, Actions(blocked_checks=(CHECK,))
             return [b"data: blocked\n\n"]
         return [data.replace(b": a", b": b")]
 
@@ -87,19 +87,19 @@ class Swapping:
 
 def whole(x, actions, *, fallback):
     if b"leak" in x.response.body:
-        return RepairedAnswer(actions=Actions(blocked=(CHECK,)))
-    return RepairedAnswer(body=x.response.body.replace(b"a", b"bb"), actions=Actions(repaired={CHECK: 1}))
+        return RepairedAnswer(actions=Actions(blocked_checks=(CHECK,)))
+    return RepairedAnswer(body=x.response.body.replace(b"a", b"bb"), actions=Actions(repair_counts={CHECK: 1}))
 
 
 ACTING = Rules(
     policy=Policy(routes=(Route(actions={CHECK: Action.REPAIR}),)),
-    handlers=Handlers(stream=Swapping, whole=whole, repairs=frozenset({CHECK})),
+    handlers=Handlers(open_stream=Swapping, repair_answer=whole, repairable_checks=frozenset({CHECK})),
 )
 
 
 def guarded(app, policy=None):
     hands = Hands()
-    return HarmonyGuard(app, policy=policy, handing=hands), hands
+    return HarmonyGuard(app, policy=policy, queue=hands), hands
 
 
 def events(*data, kind="text/event-stream", fail=None):
@@ -178,7 +178,7 @@ def test_a_key_in_the_query_that_is_echoed_is_masked_and_the_query_is_not_kept(p
     guard, hands = guarded(events(b"data: wrong key sk-abcdef-1\n\n")[0], policy)
     asked(guard, query=b"api-version=1&api_key=sk-abcdef-1")
     told = hands.passage
-    assert told.kept.path == CHAT
+    assert told.record.path == CHAT
     assert b"wrong key ***" in told.exchange.response.body
     assert "abcdef-1" not in repr(told.exchange)
 
@@ -261,7 +261,7 @@ def test_what_is_noted_is_what_it_was_when_it_passed():
 
     guard, hands = guarded(app)
     asked(guard, body=b'{"a":1}', incoming=[{"type": "http.disconnect"}])
-    kept = hands.passage.kept
+    kept = hands.passage.record
     assert (kept.end, kept.status, kept.request_body, kept.response_body) == (End.COMPLETE, 200, b'{"a":1}', b"told me")
     assert kept.response_headers == ((b"content-type", b"text/plain"),)
     assert (kept.chunks, hands.problems, len(kept.times)) == (2, 0, 2)
@@ -296,10 +296,10 @@ def test_past_its_limit_a_note_counts_and_keeps_little(size):
 
     hands = Hands()
     hands.over = hands.handed = Measuring()
-    asked(HarmonyGuard(app, handing=hands, limit=10_000), body=b"{}")
-    kept = hands.passage.kept
+    asked(HarmonyGuard(app, queue=hands, limit=10_000), body=b"{}")
+    kept = hands.passage.record
     assert hands.over.size < 80_000
-    assert hands.passage.unjudged == "larger than the limit of 10000 bytes for an exchange"
+    assert hands.passage.unjudged_reason == "larger than the limit of 10000 bytes for an exchange"
     assert (kept.request_bytes, kept.response_bytes, kept.chunks) == (2, 2000 * size, 2000)
     assert (kept.end, kept.status, kept.response_headers) == (End.COMPLETE, 200, ((b"a", b"b"),))
     assert 0 < kept.first_byte <= kept.seconds
@@ -332,7 +332,7 @@ def test_the_process_may_end_while_an_answer_is_under_way():
     guard, hands = guarded(app)
     with pytest.raises(asyncio.CancelledError):
         asked(guard)
-    assert (hands.passage.end, guard.gauges.open) == (End.SHUT_DOWN, 0)
+    assert (hands.passage.end, guard.gauges.exchanges_open) == (End.SHUT_DOWN, 0)
 
 
 def test_a_repaired_stream_has_the_request_id_and_no_length():
@@ -342,7 +342,7 @@ def test_a_repaired_stream_has_the_request_id_and_no_length():
     assert (body_of(sent), error) == (b"data: b\n\nrest", None)
     assert dict(sent[0]["headers"])[REQUEST_ID].decode() == hands.handed[0].id
     assert seen[0] == {b"accept-encoding": b"identity"}
-    assert hands.passage.kept.repaired == {CHECK: 1}
+    assert hands.passage.record.repair_counts == {CHECK: 1}
     assert hands.passage.exchange.response.body == b"data: a\n\n"
 
 
@@ -353,7 +353,7 @@ def test_a_blocked_stream_ends_well_for_the_client_and_as_if_it_had_left_for_the
     assert (body_of(sent), error) == (b"data: x\n\ndata: blocked\n\n", None)
     assert sent[-1]["more_body"] is False
     assert seen[1:] == ["http.disconnect"]
-    assert (hands.passage.end, hands.passage.kept.blocked) == (End.BLOCKED, (CHECK,))
+    assert (hands.passage.end, hands.passage.record.blocked_checks) == (End.BLOCKED, (CHECK,))
 
 
 def test_a_stream_that_is_blocked_at_once_is_a_502():
@@ -405,7 +405,7 @@ def test_an_application_that_dies_while_it_is_acted_on_is_no_good_end(kind, ends
     assert body_of(sent).endswith(ends)
     assert sent[-1]["more_body"] is (status == 200), "a stream is broken off, a whole answer was replaced"
     assert hands.passage.end is End.CUT
-    assert guard.gauges.open == guard.gauges.held == 0
+    assert guard.gauges.exchanges_open == guard.gauges.responses_buffered == 0
 
 
 def test_at_the_end_of_the_server_what_is_queued_is_judged():
@@ -476,14 +476,14 @@ def test_a_scope_that_the_server_keeps_holds_nothing_of_an_exchange_that_is_over
 
         async def __call__(self, scope, receive, send):
             self.scope = scope
-            assert callable(scope[ENDED])
+            assert callable(scope[END_CALLBACK_KEY])
             await send({"type": "http.response.start", "status": 200})
             await send({"type": "http.response.body", "body": b"x"})
 
     app = Telling()
     guard, hands = guarded(app)
     assert asked(guard)[1] is None
-    assert ENDED not in app.scope
+    assert END_CALLBACK_KEY not in app.scope
     assert hands.passage.end is End.COMPLETE
 
 
@@ -498,22 +498,22 @@ def test_observed_some_are_packed_at_a_time_and_a_large_one_at_once():
             pass
 
     handing = Unstarted(JudgeSettings())
-    guard = HarmonyGuard(app, handing=handing)
+    guard = HarmonyGuard(app, queue=handing)
 
     def after(*sizes):
         for size in sizes:
             asked(guard, body=b"%d" % size)
-        return len(handing._packed), len(handing.over)
+        return len(handing._packed), len(handing.finished_exchanges)
 
     asked(guard, body=b"1")
     assert after(*[1] * 31) == (1, 31)
     assert after(1) == (2, 0)
     assert after(1, 1, 100_000) == (3, 0), "a large one does not wait for others"
-    told = [kept for _ in range(3) for body, _ in handing._take() for kept in unframed(body)]
+    told = [kept for _ in range(3) for body, _ in handing._dequeue_batches() for kept in decode_frame(body)]
     assert [kept.response_bytes for kept in told] == [1] * 35 + [100_000]
     run, _, first = told[0].id.partition("-")
     assert [kept.id for kept in told] == [f"{run}-{number}" for number in range(int(first), int(first) + 36)]
-    assert (guard.gauges.begun, guard.gauges.open) == (36, 0)
+    assert (guard.gauges.exchanges_started, guard.gauges.exchanges_open) == (36, 0)
 
 
 @pytest.mark.parametrize("several", [tuple, iter], ids=["a tuple", "what is read but once"])
@@ -558,7 +558,7 @@ def test_past_its_limit_a_request_is_counted_whatever_its_bytes_came_in(kind):
         await send({"type": "http.response.body", "body": b"hi"})
 
     _, hands = guarded(app)
-    guard = HarmonyGuard(app, handing=hands, limit=70_000)
+    guard = HarmonyGuard(app, queue=hands, limit=70_000)
     parts = iter(
         [{"type": "http.request", "body": kind(b"x" * 40_000), "more_body": left > 0} for left in (3, 2, 1, 0)]
     )

@@ -15,7 +15,7 @@ from harmony_proxy.capture.build_exchange import build_exchange
 from harmony_proxy.capture.recorder import End, Recorder
 from harmony_proxy.judging.judge_settings import LENGTH_BYTES
 from harmony_proxy.judging.outcome_log import Samples, log_line
-from harmony_proxy.judging.queue_codec import framed, packed, unframed
+from harmony_proxy.judging.queue_codec import decode_frame, encode_exchanges, encode_frame
 
 PATH = "/v1/chat/completions"
 ASKED = b'{"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": true}'
@@ -25,9 +25,9 @@ KEY = "sk-abcdef123456"
 
 def read(recorder, name="x"):
     """What the other process makes of what is handed to it."""
-    body, count = packed([recorder.packed(name, 0.0)])
+    body, count = encode_exchanges([recorder.packed(name, 0.0)])
     assert count == 1
-    return build_exchange(*unframed(b"".join(framed(body))[LENGTH_BYTES:]))
+    return build_exchange(*decode_frame(b"".join(encode_frame(body))[LENGTH_BYTES:]))
 
 
 def recorded(
@@ -51,11 +51,11 @@ def test_an_exchange_is_put_together_as_it_went_by():
     x = told.exchange
     assert x is not None
     assert x.request.body == ASKED
-    assert [(chunk.at, chunk.data) for chunk in x.response.chunks] == [(0.1, EVENTS[0]), (0.2, EVENTS[1])]
+    assert [(chunk.arrival_time, chunk.data) for chunk in x.response.chunks] == [(0.1, EVENTS[0]), (0.2, EVENTS[1])]
     assert x.turn.content == "Hi"
     assert x.failure is None
-    assert (told.kept.status, told.end, told.kept.first_byte, told.kept.seconds) == (200, End.COMPLETE, 0.1, 0.5)
-    assert (told.kept.chunks, told.kept.response_bytes, told.kept.request_bytes) == (
+    assert (told.record.status, told.end, told.record.first_byte, told.record.seconds) == (200, End.COMPLETE, 0.1, 0.5)
+    assert (told.record.chunks, told.record.response_bytes, told.record.request_bytes) == (
         2,
         sum(map(len, EVENTS)),
         len(ASKED),
@@ -113,7 +113,7 @@ def test_a_secret_stands_nowhere_in_a_line_nor_in_its_sample(place):
     recorder.end(0.2)
     told = read(recorder)
     _, results = judge_split(told.exchange, build_index(CHECKS))
-    sample = Samples(Excerpts.FULL).take(told.exchange, results)
+    sample = Samples(Excerpts.FULL).select_sample(told.exchange, results)
     line = log_line(told, "", results, 0, Excerpts.FULL)
     assert sample is not None
     assert TOKEN not in json.dumps([line, sample])
@@ -187,8 +187,8 @@ def test_what_is_not_judged_says_why(how, end, why):
     recorder.abort(end, "", 1.0)
     told = read(recorder)
     assert told.exchange is None
-    assert told.unjudged == why
-    assert told.kept.response_bytes == sum(map(len, how.get("chunks", EVENTS)))
+    assert told.unjudged_reason == why
+    assert told.record.response_bytes == sum(map(len, how.get("chunks", EVENTS)))
 
 
 TOLD_TO_THE_END = [
@@ -209,7 +209,7 @@ def test_a_client_that_leaves_with_the_last_event_had_all_of_the_answer(path, ki
     recorder = recorded(events, path=path, headers=[(b"content-type", kind.encode())])
     recorder.abort(End.CLIENT_LEFT, "", 1.0)
     told = read(recorder)
-    assert (told.end, told.unjudged) == (End.COMPLETE, "")
+    assert (told.end, told.unjudged_reason) == (End.COMPLETE, "")
     assert told.exchange.failure is None
 
 
@@ -234,7 +234,7 @@ def test_memory_is_bounded_also_by_many_small_chunks():
     assert recorder._request == []
     assert recorder.cost < 10_000
     recorder.end(1.0)
-    assert read(recorder).kept.response_bytes == 1000
+    assert read(recorder).record.response_bytes == 1000
 
 
 def test_what_is_a_number_or_bytes_of_another_kind_is_handed_on_as_well():
@@ -242,7 +242,7 @@ def test_what_is_a_number_or_bytes_of_another_kind_is_handed_on_as_well():
     recorder.response_head(HTTPStatus.OK, ([name, value] for name, value in [(b"content-type", b"text/event-stream")]))
     recorder.end(0.5)
     told = read(recorder)
-    assert (told.kept.status, told.exchange.turn.content) == (200, "Hi")
+    assert (told.record.status, told.exchange.turn.content) == (200, "Hi")
 
 
 def test_only_the_first_end_counts():
@@ -272,5 +272,5 @@ def test_it_never_raises_whatever_it_is_told(calls, limit):
     for name, *arguments in calls:
         getattr(recorder, name)(*arguments)
     told = read(recorder)
-    assert (told.exchange is None) is bool(told.unjudged)
+    assert (told.exchange is None) is bool(told.unjudged_reason)
     assert json.dumps(told.request_id).isprintable()

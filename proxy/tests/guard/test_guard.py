@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harmony_proxy.capture.recorder import End
-from harmony_proxy.capture.routes import api_as_asked, api_of
+from harmony_proxy.capture.routes import api_of, refine_api
 from harmony_proxy.guard.guard import Guard
-from harmony_proxy.guard.response_head import ResponseHeads
+from harmony_proxy.guard.response_head import HeadTiming
 from harmony_proxy.policy.actions import Actions, Handlers, RepairedAnswer
-from harmony_proxy.policy.policy import OBSERVE, Action, FailMode, Policy, Route
+from harmony_proxy.policy.policy import OBSERVE_POLICY, Action, FailMode, Policy, Route
 
 PATH = "/v1/chat/completions"
 CHECK = "channels.no_marker_leak"
@@ -36,7 +36,7 @@ class Shouting:
         if b"panic" in data:
             raise BaseException("of a tokenizer")  # noqa: TRY002
         if b"leak" in data:
-            self.is_over, self.actions = True, Actions(blocked=(CHECK,))
+            self.is_over, self.actions = True, Actions(blocked_checks=(CHECK,))
             return [b"error\n\n"]
         out, self.held = self.held, data
         return [out.upper()] if out else []
@@ -62,7 +62,7 @@ class Accounting(Shouting):
     """The same, and says what it did when the stream is over."""
 
     def abort(self):
-        self.actions = Actions(repaired={CHECK: 1})
+        self.actions = Actions(repair_counts={CHECK: 1})
         return super().abort()
 
 
@@ -71,16 +71,16 @@ def whole(x, actions, *, fallback):
     if b"panic" in body:
         raise BaseException("of a tokenizer")  # noqa: TRY002
     if b"leak" in body:
-        return RepairedAnswer(actions=Actions(blocked=(CHECK,)))
+        return RepairedAnswer(actions=Actions(blocked_checks=(CHECK,)))
     if b"mend" in body:
-        return RepairedAnswer(body=b'{"mended": true}', actions=Actions(repaired={CHECK: 1}))
+        return RepairedAnswer(body=b'{"mended": true}', actions=Actions(repair_counts={CHECK: 1}))
     return RepairedAnswer()
 
 
-def acting(stream=Shouting, fail=FailMode.OPEN, limit=100_000, heads=ResponseHeads.AT_ONCE):
+def acting(stream=Shouting, fail=FailMode.OPEN, limit=100_000, heads=HeadTiming.AT_ONCE):
     route = Route(actions=MappingProxyType({CHECK: Action.REPAIR}), fail=fail)
-    actors = Handlers(stream=stream, whole=whole, repairs=frozenset({CHECK}))
-    guard = Guard(Policy(routes=(route,)), request_id="run-1", limit=limit, actors=actors, heads=heads)
+    actors = Handlers(open_stream=stream, repair_answer=whole, repairable_checks=frozenset({CHECK}))
+    guard = Guard(Policy(routes=(route,)), request_id="run-1", limit=limit, handlers=actors, head_timing=heads)
     guard.request_head("POST", PATH, [(b"accept-encoding", b"gzip")])
     guard.request_body(b"{}")
     return guard
@@ -106,7 +106,7 @@ def test_observed_every_byte_passes_at_once_at_every_split_whatever_it_is(data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=6)))
     chunks = [body[start:end] for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True)]
     headers = tuple(data.draw(st.lists(st.tuples(st.binary(max_size=9), st.binary(max_size=9)), max_size=3)))
-    guard = Guard(OBSERVE, request_id="x")
+    guard = Guard(OBSERVE_POLICY, request_id="x")
     assert guard.request_head("POST", PATH, headers) is headers
     guard.request_body(b"{}")
     head = guard.response_head(200, headers)
@@ -138,12 +138,12 @@ CALLS = st.one_of(
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(CALLS, max_size=10), st.sampled_from(FailMode), st.integers(2048, 6000), st.sampled_from(ResponseHeads))
+@given(st.lists(CALLS, max_size=10), st.sampled_from(FailMode), st.integers(2048, 6000), st.sampled_from(HeadTiming))
 def test_it_never_raises_whatever_it_is_told(calls, fail, limit, heads):
     guard = acting(fail=fail, limit=limit, heads=heads)
     for name, *arguments in calls:
         getattr(guard, name)(*arguments)
-    guard.recorder.kept("x", 0.0)
+    guard.recorder.to_record("x", 0.0)
 
 
 def test_acting_it_asks_for_plain_bodies_and_names_the_request():
@@ -187,23 +187,23 @@ def test_a_stream_that_is_blocked_stops_both_sides():
     guard = acting()
     _, body = through(guard, [b"abc", b"def", b"leak", b"never"])
     assert (body, guard.must_stop) == (b"ABCerror\n\n", True)
-    assert guard.recorder.blocked == (CHECK,)
+    assert guard.recorder.blocked_checks == (CHECK,)
     assert guard.feed(b"more", 1.0) == []
 
 
 def test_a_stream_that_is_blocked_before_its_first_byte_can_still_be_a_502():
-    guard = acting(heads=ResponseHeads.WITH_BYTES)
+    guard = acting(heads=HeadTiming.WITH_BYTES)
     head, body = through(guard, [b"leak", b"never"])
     assert (head.status, guard.must_stop) == (502, True)
     assert json.loads(body)["error"]["code"] == "blocked_by_policy"
-    guard = acting(heads=ResponseHeads.WITH_BYTES)
+    guard = acting(heads=HeadTiming.WITH_BYTES)
     assert guard.response_head(200, [SSE]) is None
     assert (guard.feed(b"abc", 0.1), guard.head) == ([], None)
     assert guard.feed(b"def", 0.2) == [b"ABC"]
     assert guard.head.status == 200
 
 
-@pytest.mark.parametrize("heads", ResponseHeads)
+@pytest.mark.parametrize("heads", HeadTiming)
 def test_every_stream_has_a_head_at_its_end(heads):
     for end in (lambda guard: guard.close(1.0), lambda guard: guard.abort(End.CUT, "", 1.0)):
         guard = acting(heads=heads)
@@ -226,7 +226,7 @@ def test_an_error_of_ours_in_a_stream_goes_by_the_policy(stream, fail, sent, sto
     guard = acting(stream, fail)
     _, body = through(guard, [b"ab", b"cd", b"panic", b"!"])
     assert (body[: len(sent)], guard.must_stop, guard.problems) == (sent, stopped, 1)
-    assert guard.recorder.left == {"*": "an internal error"}
+    assert guard.recorder.unrepaired_reasons == {"*": "an internal error"}
 
 
 @pytest.mark.parametrize(("fail", "status"), [(FailMode.OPEN, 200), (FailMode.CLOSED, 502)])
@@ -248,11 +248,11 @@ def test_an_error_of_ours_in_a_stream_goes_by_the_policy(stream, fail, sent, sto
     ],
 )
 def test_what_cannot_be_examined_passes_or_is_blocked_and_is_logged(body, headers, fail, status):
-    guard = acting(fail=fail, limit=5000, heads=ResponseHeads.WITH_BYTES)
+    guard = acting(fail=fail, limit=5000, heads=HeadTiming.WITH_BYTES)
     head, sent = through(guard, [body], headers)
     assert head.status == status
     assert (sent == body) is (fail is FailMode.OPEN)
-    assert guard.recorder.left["*"]
+    assert guard.recorder.unrepaired_reasons["*"]
 
 
 def test_a_packed_stream_that_comes_all_the_same_is_unpacked():
@@ -271,7 +271,7 @@ def test_a_packed_stream_of_which_the_client_has_had_something_ends_with_an_erro
     )
     assert body.startswith(b'ABdata: {"error"')
     assert (guard.must_stop, guard.problems) == (True, 0)
-    assert guard.recorder.left == {"*": "truncated gzip body"}
+    assert guard.recorder.unrepaired_reasons == {"*": "truncated gzip body"}
 
 
 def test_a_stream_that_breaks_off_is_told_with_what_was_held():
@@ -288,7 +288,7 @@ def test_what_was_done_to_a_stream_is_known_although_nobody_waited_for_its_end(e
     guard.response_head(200, [SSE])
     guard.feed(EVENTS, 0.1)
     assert guard.abort(end, "", 0.2).body == []
-    assert guard.recorder.repaired == {CHECK: 1}
+    assert guard.recorder.repair_counts == {CHECK: 1}
 
 
 def test_a_held_answer_that_breaks_off_is_a_502():
@@ -302,7 +302,7 @@ def test_a_held_answer_that_breaks_off_is_a_502():
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/embeddings", "/"])
 def test_what_is_no_api_of_ours_is_observed(path):
     guard = acting()
-    observed = Guard(guard._policy, request_id="x", actors=guard._actors)
+    observed = Guard(guard._policy, request_id="x", handlers=guard._handlers)
     headers = [(b"accept-encoding", b"gzip")]
     assert observed.request_head("POST", path, headers) is headers
     assert observed.observes
@@ -310,9 +310,9 @@ def test_what_is_no_api_of_ours_is_observed(path):
 
 def test_a_path_that_servers_read_as_another_has_the_rules_of_that():
     route = Route(path="/v1/chat/completions", actions=MappingProxyType({CHECK: Action.BLOCK}))
-    actors = Handlers(stream=Shouting, whole=whole, repairs=frozenset())
+    actors = Handlers(open_stream=Shouting, repair_answer=whole, repairable_checks=frozenset())
     for path in ("/v1/chat/completions", "/v1/x/../chat//completions", "/v1/%63hat/completions/"):
-        guard = Guard(Policy(routes=(route,)), request_id="1", actors=actors)
+        guard = Guard(Policy(routes=(route,)), request_id="1", handlers=actors)
         guard.request_head("POST", path, [])
         assert not guard.observes
 
@@ -344,4 +344,4 @@ def test_the_end_of_a_path_tells_its_api(path, api):
     [({"inputs": "Hi"}, "tgi-generate"), ({"text": "Hi"}, "sglang-generate"), ({"input_ids": [1]}, "sglang-generate")],
 )
 def test_the_name_of_the_prompt_tells_whose_generate_it_is(body, api):
-    assert api_as_asked(api_of("/generate"), body) == api
+    assert refine_api(api_of("/generate"), body) == api

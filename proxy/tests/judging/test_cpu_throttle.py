@@ -27,7 +27,7 @@ class Machine:
     def judge(self):
         self.pass_time(EXCHANGE)
         self.done += EXCHANGE
-        rest = self.way.rest()
+        rest = self.way.pause_seconds()
         self.pass_time(rest)
         return rest
 
@@ -57,7 +57,7 @@ def test_a_rest_is_bounded_however_long_an_exchange_took():
     machine.share()
     machine.pass_time(5.0)
     machine.done += 5.0
-    assert machine.way.rest() <= 0.2
+    assert machine.way.pause_seconds() <= 0.2
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux")

@@ -20,11 +20,11 @@ from harmony_conformance.judge.conditions import has_response
 from harmony_conformance.judge.harmony_clauses import CLAUSES
 from harmony_proxy.capture.recorder import End, Recorder
 from harmony_proxy.judging import judge_queue as handing_module
-from harmony_proxy.judging.counters import Tally, from_json, sentence, to_json
+from harmony_proxy.judging.counters import Tally, from_json, summary_line, to_json
 from harmony_proxy.judging.judge_process import ExchangeJudge
 from harmony_proxy.judging.judge_queue import JudgeQueue
 from harmony_proxy.judging.judge_settings import JudgeSettings, read_settings
-from harmony_proxy.judging.queue_codec import framed, packed, unframed
+from harmony_proxy.judging.queue_codec import decode_frame, encode_exchanges, encode_frame
 
 SECRET = "Sue"
 KEY = "sk-123456"
@@ -60,13 +60,15 @@ def recorded(chunks=ANSWER, kind=b"application/json", end=End.COMPLETE):
 
 def handed(number=1, **how):
     recorder = recorded(**how)
-    return recorder.packed(f"run-{number}", 1_769_860_800.0), recorder.cost
+    return recorder.pack(f"run-{number}", 1_769_860_800.0), recorder.cost
 
 
 def judged(settings=JudgeSettings(), checks=CHECKS, write=None, recorder=None):  # noqa: B008 - frozen
     lines = []
     counts: Tally = Counter()
-    ExchangeJudge(settings, write or lines.append, checks).judge((recorder or recorded()).kept("run-1", 1.5), counts)
+    ExchangeJudge(settings, write or lines.append, checks).judge(
+        (recorder or recorded()).to_record("run-1", 1.5), counts
+    )
     return lines, counts
 
 
@@ -79,7 +81,7 @@ def test_the_log_names_checks_and_holds_nothing_of_the_content():
     assert (line["id"], line["started"]) == ("run-1", "1970-01-01T00:00:01.500+00:00")
     assert SECRET not in json.dumps(line)
     assert "<|" not in json.dumps(line)
-    assert sentence(counts).startswith("1 exchanges, 1 judged, 1 failed a MUST check; most frequent failures: ")
+    assert summary_line(counts).startswith("1 exchanges, 1 judged, 1 failed a MUST check; most frequent failures: ")
 
 
 def test_an_exchange_that_takes_too_long_is_given_up_and_counted(monkeypatch):
@@ -94,15 +96,15 @@ def test_an_exchange_that_takes_too_long_is_given_up_and_counted(monkeypatch):
     lines, counts = [], Counter()
     judge = ExchangeJudge(JudgeSettings(), lines.append, (never_ends,))
     monkeypatch.setattr("harmony_proxy.judging.judge_process.EXCHANGE_SECONDS", 0.1)
-    before = signal.signal(signal.SIGALRM, judge.look_up)
+    before = signal.signal(signal.SIGALRM, judge.check_time_limit)
     signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
     try:
-        judge.judge(recorded().kept("run-1", 1.5), counts)
+        judge.judge(recorded().to_record("run-1", 1.5), counts)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert (lines, counts) == ([], {("problems",): 1, ("exchanges", "", "complete"): 1})
-    judge.look_up()  # between two exchanges nothing takes too long
+    judge.check_time_limit()  # between two exchanges nothing takes too long
 
 
 def test_the_timer_is_off_when_there_is_no_more_to_judge():
@@ -143,7 +145,7 @@ def test_a_sample_holds_no_credential_that_a_request_hands_on():
 
 def test_what_was_done_to_an_answer_stands_in_the_log():
     recorder = recorded()
-    recorder.repaired, recorder.left = {"tool_calls.x": 2}, {"channels.y": "held too long"}
+    recorder.repair_counts, recorder.unrepaired_reasons = {"tool_calls.x": 2}, {"channels.y": "held too long"}
     (line,), counts = judged(recorder=recorder)
     assert line["acted"] == {"repaired": {"tool_calls.x": 2}, "blocked": [], "left": {"channels.y": "held too long"}}
     assert counts["acted", "tool_calls.x", "repaired"] == 2
@@ -165,7 +167,7 @@ def test_a_check_that_breaks_is_an_error_of_ours():
 
     (line,), counts = judged(checks=(breaks,))
     assert line["errors"] == ["test_judge_queue.breaks"]
-    assert "1 internal errors of checks" in sentence(counts)
+    assert "1 internal errors of checks" in summary_line(counts)
 
 
 def test_not_even_a_panic_ends_the_judging():
@@ -213,7 +215,7 @@ def test_settings_travel_as_an_argument():
 @pytest.fixture
 def begun(tmp_path):
     said = []
-    one = JudgeQueue(JudgeSettings(log=tmp_path / "log", priority="normal"), say=said.append)
+    one = JudgeQueue(JudgeSettings(log=tmp_path / "log", priority="normal"), on_message=said.append)
     one.said, one.log = said, tmp_path / "log"
     one.start()
     yield one
@@ -240,7 +242,7 @@ def test_told_to_stop_it_judges_all_that_is_queued_in_the_order_of_ending(begun)
     begun.close()
     lines = [json.loads(line) for line in begun.log.read_bytes().splitlines()]
     assert [line["id"] for line in lines] == [f"run-{number}" for number in range(100)]
-    assert sentence(begun.tally).startswith("100 exchanges, 100 judged, 100 failed a MUST check")
+    assert summary_line(begun.tally).startswith("100 exchanges, 100 judged, 100 failed a MUST check")
     assert not folder.exists(), "it ended with its stdin"
 
 
@@ -268,12 +270,12 @@ def test_one_that_cannot_be_begun_is_given_up_and_everything_is_counted(monkeypa
     monkeypatch.setattr(handing_module.sys, "executable", "/bin/false")
     monkeypatch.setattr(handing_module, "RESTARTS", 1)
     said = []
-    one = JudgeQueue(JudgeSettings(), say=said.append)
+    one = JudgeQueue(JudgeSettings(), on_message=said.append)
     one.start()
     for number in range(3):
-        one.hand_over(*handed(number))
+        one.enqueue(*handed(number))
     until(lambda: any("no longer judged" in words for words in said))
-    one.hand_over(*handed(3))
+    one.enqueue(*handed(3))
     until(lambda: one.tally["dropped",] + one.tally["lost",] == 4)
     one.close()
 
@@ -282,28 +284,28 @@ def test_one_that_cannot_be_begun_is_given_up_and_everything_is_counted(monkeypa
 def test_a_full_queue_is_counted_and_never_waited_for(bound, count):
     one = JudgeQueue(JudgeSettings(), **bound)  # not started: nobody takes anything out
     for number in range(5):
-        one.hand_over(*handed(number))
-    assert one.queued == count
+        one.enqueue(*handed(number))
+    assert one.queue_length == count
     assert one.tally["dropped",] == 5 - count
-    assert f"{5 - count} not judged: the queue was full" in sentence(one.tally)
+    assert f"{5 - count} not judged: the queue was full" in summary_line(one.tally)
 
 
 def test_a_full_queue_drops_some_at_a_time_and_says_when_to_ask_again():
     one = JudgeQueue(JudgeSettings(), queued_exchanges=640)
     for number in range(640):
-        one.hand_over(*handed(number))
-    assert (one.queued, one.tally["dropped",]) == (640, 0)
+        one.enqueue(*handed(number))
+    assert (one.queue_length, one.tally["dropped",]) == (640, 0)
     for number in range(10):
-        one.hand_over(*handed(number))
-    assert (one.queued, one.tally["dropped",]) == (650, 0)
-    one.hand_over(*handed(11))
-    assert (one.queued, one.tally["dropped",]) == (640, 11)
+        one.enqueue(*handed(number))
+    assert (one.queue_length, one.tally["dropped",]) == (650, 0)
+    one.enqueue(*handed(11))
+    assert (one.queue_length, one.tally["dropped",]) == (640, 11)
 
 
 def test_a_process_whose_parent_died_judges_what_it_has_and_says_nothing(tmp_path):
     """It is handed all there is and nobody listens to it: as where the process of the traffic was killed."""
     log = tmp_path / "log.jsonl"
-    frames = b"".join(b"".join(framed(packed([handed(number)[0]])[0])) for number in range(3))
+    frames = b"".join(b"".join(encode_frame(encode_exchanges([handed(number)[0]])[0])) for number in range(3))
     reading, writing = os.pipe()
     os.close(reading)
     ended = subprocess.run(
@@ -325,10 +327,10 @@ def test_what_cannot_be_packed_is_counted_and_takes_no_other_with_it():
         recorder = recorded()
         if number == 1:
             recorder.response_head(200, [(b"x-own", object())])
-        one.hand_over(recorder.packed(f"run-{number}", 1.5), recorder.cost)
-    assert (one.queued, one.tally["problems",], one.tally["dropped",]) == (2, 1, 0)
-    ((body, count),) = one._take()
-    assert ([kept.id for kept in unframed(body)], count, one.queued) == (["run-0", "run-2"], 2, 0)
+        one.enqueue(recorder.pack(f"run-{number}", 1.5), recorder.cost)
+    assert (one.queue_length, one.tally["problems",], one.tally["dropped",]) == (2, 1, 0)
+    ((body, count),) = one._dequeue_batches()
+    assert ([kept.id for kept in decode_frame(body)], count, one.queue_length) == (["run-0", "run-2"], 2, 0)
 
 
 def test_what_is_dropped_is_not_counted_as_a_problem_too():
@@ -336,7 +338,7 @@ def test_what_is_dropped_is_not_counted_as_a_problem_too():
     for headers in ((), [(b"one", object())]):
         recorder = Recorder()
         recorder.response_head(200, headers)
-        one.over.append(recorder.packed("run", 1.5))
+        one.finished_exchanges.append(recorder.pack("run", 1.5))
     one.pack()
     assert one.tally == {("dropped",): 1, ("problems",): 1}
 
@@ -352,17 +354,17 @@ def noted(*told, headers=()):
 
 
 def test_a_request_in_parts_is_packed_beside_what_is_of_a_kind_of_its_own():
-    body, count = packed([noted(b"{", ..., b"}", 200, 1.6, b"", None), noted(headers=[_Odd((b"a", b"b"))])])
-    first, second = unframed(body)
+    body, count = encode_exchanges([noted(b"{", ..., b"}", 200, 1.6, b"", None), noted(headers=[_Odd((b"a", b"b"))])])
+    first, second = decode_frame(body)
     assert (count, first.request_body, first.end, second.request_headers) == (2, b"{}", "complete", ((b"a", b"b"),))
 
 
 def test_one_that_cannot_be_read_ends_nothing_and_is_a_problem():
-    body, _ = packed(
+    body, _ = encode_exchanges(
         [noted(b"{}", 500, (b"of", b"three", b"parts"), 1.6, b"", None), noted(b"{}", 200, 1.6, b"", None)]
     )
     counts = Counter()
-    for kept in unframed(body):
+    for kept in decode_frame(body):
         ExchangeJudge(JudgeSettings(), [].append, ()).judge(kept, counts)
     assert (counts["problems",], counts["exchanges", "chat", "complete"]) == (1, 1)
 
@@ -377,9 +379,14 @@ def test_half_a_line_of_counts_leaves_the_counts_before_it():
 def test_a_few_wait_as_they_are_and_many_are_packed_in_the_order_of_ending():
     one = JudgeQueue(JudgeSettings())
     for number in range(40):
-        one.hand_over(*handed(number))
-    assert (len(one._packed), len(one.over), one.queued) == (1, 8, 40)
-    told = [kept.id for batches in (one._take(), one._take()) for body, _ in batches for kept in unframed(body)]
-    assert (told, one.queued) == ([f"run-{number}" for number in range(40)], 0)
-    one.hand_over(*handed(40, chunks=(b"x" * 20_000,)))
-    assert (len(one._packed), len(one.over)) == (1, 0), "a large one does not wait for others"
+        one.enqueue(*handed(number))
+    assert (len(one._packed), len(one.finished_exchanges), one.queue_length) == (1, 8, 40)
+    told = [
+        kept.id
+        for batches in (one._dequeue_batches(), one._dequeue_batches())
+        for body, _ in batches
+        for kept in decode_frame(body)
+    ]
+    assert (told, one.queue_length) == ([f"run-{number}" for number in range(40)], 0)
+    one.enqueue(*handed(40, chunks=(b"x" * 20_000,)))
+    assert (len(one._packed), len(one.finished_exchanges)) == (1, 0), "a large one does not wait for others"

@@ -25,7 +25,7 @@ from harmony_proxy.capture.build_exchange import build_exchange
 from harmony_proxy.capture.recorder import End, RecordedExchange, Recorder
 from harmony_proxy.configuration import Rules
 from harmony_proxy.guard.guard import Guard
-from harmony_proxy.judging.queue_codec import read
+from harmony_proxy.judging.queue_codec import decode_exchange
 from harmony_proxy.mitmproxy_addon import hooks
 from harmony_proxy.mitmproxy_addon.hooks import ConformanceAddon
 from harmony_proxy.policy.actions import Actions, Handlers, RepairedAnswer
@@ -42,7 +42,7 @@ class Hands:
         self.problems = 0
 
     def hand_over(self, exchange, size):
-        self.handed.append(read(exchange))
+        self.handed.append(decode_exchange(exchange))
 
     def problem(self):
         self.problems += 1
@@ -61,7 +61,7 @@ class Shouting:
 
     @property
     def actions(self):
-        return Actions(blocked=(CHECK,)) if self.is_over else Actions(repaired={CHECK: 1})
+        return Actions(blocked_checks=(CHECK,)) if self.is_over else Actions(repair_counts={CHECK: 1})
 
     def feed(self, data):
         if self.is_over:
@@ -84,14 +84,15 @@ def shout(x, actions, *, fallback):
     if b"SLOW" in x.response.body:
         time.sleep(0.3)
     if b"BAD" in x.response.body:
-        return RepairedAnswer(actions=Actions(blocked=(CHECK,)))
-    return RepairedAnswer(body=x.response.body.upper() + b"!", actions=Actions(repaired={CHECK: 1}))
+        return RepairedAnswer(actions=Actions(blocked_checks=(CHECK,)))
+    return RepairedAnswer(body=x.response.body.upper() + b"!", actions=Actions(repair_counts={CHECK: 1}))
 
 
 def rules(fail=FailMode.OPEN):
     route = Route(path="*/chat/completions", actions={CHECK: Action.REPAIR}, fail=fail)
     return Rules(
-        policy=Policy(routes=(route,)), handlers=Handlers(stream=Shouting, whole=shout, repairs=frozenset({CHECK}))
+        policy=Policy(routes=(route,)),
+        handlers=Handlers(open_stream=Shouting, repair_answer=shout, repairable_checks=frozenset({CHECK})),
     )
 
 

@@ -2,7 +2,7 @@ import tomllib
 
 import pytest
 
-from harmony_proxy.configuration import InvalidSettingError, Rules, address, from_environment, load_rules
+from harmony_proxy.configuration import InvalidSettingError, Rules, from_environment, load_rules, parse_address
 from harmony_proxy.policy.policy import Action, FailMode, InvalidPolicyError, flag_policy, read_policy
 
 MUSTS = frozenset({"channels.a", "channels.b", "tools.c"})
@@ -137,4 +137,4 @@ def test_the_reasoning_has_one_of_the_names_that_clients_know(tmp_path, name):
 
 
 def test_addresses_have_a_port():
-    assert address("[::1]:80") == ("::1", 80)
+    assert parse_address("[::1]:80") == ("::1", 80)

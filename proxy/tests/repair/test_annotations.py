@@ -8,7 +8,7 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_proxy.policy.policy import Action
 from harmony_proxy.repair import REPAIRS, StreamRepairer, repair_answer
-from harmony_proxy.repair.text.annotations import moved
+from harmony_proxy.repair.text.annotations import move_annotations
 
 REPAIRING = dict.fromkeys(REPAIRS, Action.REPAIR)
 MARKED = "<|channel|>analysis<|message|>Hm, Paris.<|end|><|start|>assistant<|channel|>final<|message|>See Paris."
@@ -46,26 +46,26 @@ LEFT = [
 )
 def test_a_piece_of_a_text_is_found_where_it_stands_now(before, after, span, now):
     one = {"type": "url_citation", "start_index": span[0], "end_index": span[1]}
-    told = [(place["start_index"], place["end_index"]) for _, place in moved([one], before, after)]
+    told = [(place["start_index"], place["end_index"]) for _, place in move_annotations([one], before, after)]
     assert told == ([] if now is None else [now])
     within = {"type": "url_citation", "url_citation": {"start_index": span[0], "end_index": span[1], "url": "u"}}
-    told = [place["url_citation"] for _, place in moved([within], before, after)]
+    told = [place["url_citation"] for _, place in move_annotations([within], before, after)]
     assert told == ([] if now is None else [{"start_index": now[0], "end_index": now[1], "url": "u"}])
 
 
 def test_what_has_no_indexes_stays():
-    assert moved([FILE, None], "ab", "b") == [(0, FILE), (1, {})]
+    assert move_annotations([FILE, None], "ab", "b") == [(0, FILE), (1, {})]
 
 
 def test_long_texts_that_agree_nowhere_are_not_compared_for_ever():
-    assert moved([cited("a" * 5_000, "aaa")], "ab" * 2_500, "bc" * 2_500) == []
+    assert move_annotations([cited("a" * 5_000, "aaa")], "ab" * 2_500, "bc" * 2_500) == []
 
 
 def test_whole():
     item = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed"}
     part = {"type": "output_text", "text": MARKED, "annotations": SHOWN}
     body = {"id": "resp_1", "object": "response", "status": "completed", "output": [{**item, "content": [part]}]}
-    response = Response(status=200, chunks=(Chunk(at=0.0, data=json.dumps(body).encode()),))
+    response = Response(status=200, chunks=(Chunk(arrival_time=0.0, data=json.dumps(body).encode()),))
     asked = Request(path=ASKED.path, body=b'{"model": "m", "input": "Hi"}')
     x = Exchange(id="x", request=asked, response=response, api="responses")
     told = json.loads(repair_answer(x, REPAIRING, fallback=Action.OBSERVE).body)
@@ -82,7 +82,7 @@ def test_whole_chat_completions():
         "object": "chat.completion",
         "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
     }
-    response = Response(status=200, chunks=(Chunk(at=0.0, data=json.dumps(body).encode()),))
+    response = Response(status=200, chunks=(Chunk(arrival_time=0.0, data=json.dumps(body).encode()),))
     asked = Request(path="/v1/chat/completions", body=b'{"model": "m", "messages": []}')
     x = Exchange(id="x", request=asked, response=response, api="chat")
     told = json.loads(repair_answer(x, REPAIRING, fallback=Action.OBSERVE).body)["choices"][0]["message"]

@@ -85,7 +85,9 @@ def test_a_choice_of_a_whole_answer_that_does_not_leak_stays_as_it_is(leak, said
         for index, text in enumerate(texts)
     ]
     body = json.dumps({"id": "c", "object": "chat.completion", "choices": choices}).encode()
-    response = Response(status=200, headers={"content-type": "application/json"}, chunks=(Chunk(at=0.0, data=body),))
+    response = Response(
+        status=200, headers={"content-type": "application/json"}, chunks=(Chunk(arrival_time=0.0, data=body),)
+    )
     x = Exchange(id="x", request=ASKED, response=response, api="chat")
     told = json.loads(repair_answer(x, REPAIRING, fallback=Action.OBSERVE).body)["choices"]
     assert told[place] == choices[place]

@@ -59,7 +59,7 @@ def test_an_error_that_quotes_the_model_is_blocked_before_it_goes_out(name, acti
             out, one = acted_on(name, data, {LEAK: Action.BLOCK}, split)
         else:
             out, one = acted_on(name, data, dict.fromkeys(REPAIRS, Action.REPAIR), split, Action.BLOCK)
-        assert one.actions.blocked == (LEAK,)
+        assert one.actions.blocked_checks == (LEAK,)
         assert b"secret" not in out
 
 
@@ -70,13 +70,13 @@ def test_it_passes_where_that_is_the_fallback_and_any_other_error_always(name):
         for split in range(0, len(data), 5):
             out, one = acted_on(name, data, {LEAK: Action.REPAIR}, split)
             assert message.encode() in out
-            assert (LEAK in one.actions.left) == left
+            assert (LEAK in one.actions.unrepaired_reasons) == left
             assert out == data or "repaired" in name
 
 
 def whole(message, **how):
     rules = load_rules(repair=["*"], **how)
-    one = Guard(rules.policy, request_id="r-1", actors=rules.handlers)
+    one = Guard(rules.policy, request_id="r-1", handlers=rules.handlers)
     one.request_head("POST", "/v1/chat/completions", ())
     one.request_body(BODY)
     one.response_head(500, ((b"content-type", b"application/json"),))

@@ -37,9 +37,9 @@ def test_at_every_split_the_same_events_and_the_very_bytes(stream):
 
 def test_an_event_told_anew_keeps_its_other_lines_and_its_line_ends():
     (piece,) = SseSplitter().feed(b": ping\r\nid: 7\r\nevent: x\r\ndata: 1\r\n\r\n")
-    assert piece.told({"a": "\u00e9"}) == ': ping\r\nid: 7\r\nevent: x\r\ndata: {"a":"\u00e9"}\r\n\r\n'.encode()
+    assert piece.encode_value({"a": "\u00e9"}) == ': ping\r\nid: 7\r\nevent: x\r\ndata: {"a":"\u00e9"}\r\n\r\n'.encode()
     (line,) = LineSplitter().feed(b'{"a":1}\n')
-    assert line.told({"a": 2}) == b'{"a":2}\n'
+    assert line.encode_value({"a": 2}) == b'{"a":2}\n'
 
 
 def test_lines_at_every_split():

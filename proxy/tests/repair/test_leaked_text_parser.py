@@ -125,5 +125,5 @@ def test_nothing_is_lost_where_a_message_has_no_place():
     text = "Hi.<|end|><|start|>assistant<|channel|>commentary to=functions.other<|message|>{}"
     with pytest.raises(NoDestinationError):
         reader.feed(text)
-    assert [one.text for one in reader.told()] == ["Hi."]
-    assert reader.unread == text.removeprefix("Hi.<|end|>")
+    assert [one.text for one in reader.pop_results()] == ["Hi."]
+    assert reader.unparsed_text == text.removeprefix("Hi.<|end|>")

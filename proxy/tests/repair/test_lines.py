@@ -64,7 +64,7 @@ def test_a_last_line_that_says_more_than_one_thing_is_done_once(generate, end):
     assert done == [False] * (len(done) - 1) + [True]
     assert json.loads(data.split(b"\n")[-1 if not end else -2])["eval_count"] == ENDING["eval_count"]
     assert data.endswith(b"\n") == bool(end)
-    assert (one.actions.repaired, one.actions.left) == ({LEAK: 1}, {})
+    assert (one.actions.repair_counts, one.actions.unrepaired_reasons) == ({LEAK: 1}, {})
 
 
 @pytest.mark.parametrize("action", [Action.REPAIR, Action.BLOCK])
@@ -72,8 +72,8 @@ def test_a_last_line_that_does_not_end_passes_as_it_came(action):
     pieces = [line({"content": "Hello"}), line({}, **ENDING).rstrip()]
     one = actor(action)
     assert run(one, pieces) == b"".join(pieces)
-    assert not one.actions.left
-    assert not one.actions.blocked
+    assert not one.actions.unrepaired_reasons
+    assert not one.actions.blocked_checks
 
 
 @pytest.mark.parametrize("action", [Action.REPAIR, Action.BLOCK])
@@ -82,8 +82,8 @@ def test_half_a_line_at_the_end_is_no_line(action):
     one = actor(action)
     told = run(one, [line({"thinking": "Hm."}), half])
     lines = [one for one in told.split(b"\n") if one]
-    assert [json.loads(one) for one in lines[: len(lines) - (not one.actions.blocked)]]
-    assert one.is_over or told.endswith(half)
+    assert [json.loads(one) for one in lines[: len(lines) - (not one.actions.blocked_checks)]]
+    assert one.is_terminated or told.endswith(half)
 
 
 def test_half_a_marker_at_the_end_of_a_leak_is_left_out():
@@ -108,7 +108,7 @@ def test_arguments_without_a_place_that_come_after_a_repair_are_content_and_name
     one = actor()
     thinking, content, calls, _ = read(run(one, [*pieces, *([line({}, **ending)] if ending else [])]))
     assert (thinking, content, calls) == ("", "no object", [{"city": "Paris"}])
-    assert "not a JSON object" in one.actions.left[LEAK]
+    assert "not a JSON object" in one.actions.unrepaired_reasons[LEAK]
 
 
 def test_a_server_that_breaks_off_within_a_call_ends_in_an_error():

@@ -65,7 +65,7 @@ class Nobody:
 
 def guarded(*defects):
     rules = load_rules(repair=tuple(REPAIRS))
-    return HarmonyGuard(create_app(defects=defects), policy=rules, handing=Nobody())
+    return HarmonyGuard(create_app(defects=defects), policy=rules, queue=Nobody())
 
 
 def asked(script):
@@ -220,7 +220,7 @@ def test_the_openai_client_is_told_that_the_limit_cut_a_response(stream):
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_the_openai_client_is_told_that_an_answer_was_blocked(stream):
     guard = HarmonyGuard(
-        create_app(defects=["output-unparsed"]), policy=load_rules(block=["channels.*"]), handing=Nobody()
+        create_app(defects=["output-unparsed"]), policy=load_rules(block=["channels.*"]), queue=Nobody()
     )
     with pytest.raises(openai.APIError) as told:
         through(guard, read_stream if stream else read_whole, asked(ANSWER))

@@ -16,7 +16,7 @@ from harmony_proxy.repair.chat.chat_stream import ChatStream
 from harmony_proxy.repair.stream_parts.stream_judge import StreamJudge
 from harmony_proxy.repair.text.api_dialects import DIALECTS
 from harmony_proxy.repair.text.leaked_text_parser import ParsedText, TextKind
-from harmony_proxy.repair.text.logprobs import LogprobRewriter, spelled_by
+from harmony_proxy.repair.text.logprobs import LogprobRewriter, entries_for_text
 
 REPAIRING = dict.fromkeys(REPAIRS, Action.REPAIR)
 MARKED = (
@@ -81,7 +81,9 @@ def test_of_a_whole_answer_those_stay_that_spell_what_is_left(api, said):
     asked = {**ASKED, "stream": False} if api == "ollama" else ASKED
     asked = {"model": "m", "input": "Hi"} if api == "responses" else asked
     body = json.dumps(whole(said, api)).encode()
-    response = Response(status=200, headers={"content-type": "application/json"}, chunks=(Chunk(at=0.1, data=body),))
+    response = Response(
+        status=200, headers={"content-type": "application/json"}, chunks=(Chunk(arrival_time=0.1, data=body),)
+    )
     request = Request(path=PATHS[api], body=json.dumps(asked).encode())
     out = repair_answer(
         Exchange(id="x", request=request, response=response, api=api), REPAIRING, fallback=Action.OBSERVE
@@ -172,22 +174,22 @@ def test_entries_that_name_no_text_are_left_out_once_a_text_is_told_anew():
 def test_an_entry_waits_until_all_of_its_text_was_told():
     one = LogprobRewriter()
     ab, cd = entry("ab"), entry("cd")
-    assert one.due([ab, cd], [ParsedText(kind=TextKind.CONTENT, text="abc")]) == [ab]
-    assert one.due([], [ParsedText(kind=TextKind.CONTENT, text="d")]) == [cd]
-    assert one.due(
+    assert one.match_entries([ab, cd], [ParsedText(kind=TextKind.CONTENT, text="abc")]) == [ab]
+    assert one.match_entries([], [ParsedText(kind=TextKind.CONTENT, text="d")]) == [cd]
+    assert one.match_entries(
         [entry("x"), ab], [ParsedText(kind=TextKind.REASONING, text="x"), ParsedText(kind=TextKind.CONTENT, text="ab")]
     ) == [ab]
     half = one.copy()
     assert (
-        half.due(
+        half.match_entries(
             [entry("finalHi"), ab],
             [ParsedText(kind=TextKind.CONTENT, text="Hi"), ParsedText(kind=TextKind.CONTENT, text="ab")],
         )
         == []
     )
-    assert half.due([cd], [ParsedText(kind=TextKind.CONTENT, text="cd")]) == []
-    assert one.due([entry("x")], [ParsedText(kind=TextKind.CONTENT, text="y")]) == []
-    assert one.due([ab], [ParsedText(kind=TextKind.CONTENT, text="ab")]) == []
+    assert half.match_entries([cd], [ParsedText(kind=TextKind.CONTENT, text="cd")]) == []
+    assert one.match_entries([entry("x")], [ParsedText(kind=TextKind.CONTENT, text="y")]) == []
+    assert one.match_entries([ab], [ParsedText(kind=TextKind.CONTENT, text="ab")]) == []
 
 
 @pytest.mark.parametrize(
@@ -201,7 +203,7 @@ def test_an_entry_waits_until_all_of_its_text_was_told():
     ],
 )
 def test_the_entries_that_spell_a_text(pieces, content, kept):
-    assert [one["token"] for one in spelled_by([entry(one) for one in pieces], content)] == kept
+    assert [one["token"] for one in entries_for_text([entry(one) for one in pieces], content)] == kept
 
 
 def test_what_a_choice_was_told_is_not_changed_by_what_is_taken_back():
@@ -213,12 +215,12 @@ def test_what_a_choice_was_told_is_not_changed_by_what_is_taken_back():
         ActionNotes(),
         body=b"",
         reasoning_field=None,
-        mends_finish=False,
+        repairs_finish=False,
         keeps_bytes=False,
     )
     (part,) = DIALECTS["chat"].parts(json.loads(event("chat", "a", [])[6:]))
     telling = stream._writer_of(part)
-    go_back = stream.saved()
+    go_back = stream.create_rollback()
     telling.deltas([ParsedText(kind=TextKind.REASONING, text="Hm.")], is_over=False)
     go_back()
-    assert stream._writer_of(part).thought == []
+    assert stream._writer_of(part).reasoning_fragments == []

@@ -9,7 +9,7 @@ from harmony_conformance.checks import CHECKS
 from harmony_conformance.judge.check import Severity
 from harmony_proxy.policy.policy import Action
 from harmony_proxy.repair import REPAIRS, StreamRepairer, repair_answer
-from harmony_proxy.repair.answer.check_verdicts import fails
+from harmony_proxy.repair.answer.check_verdicts import find_failures
 
 REPAIRING = dict.fromkeys(REPAIRS, Action.REPAIR)
 BLOCKING = {rule.id: Action.BLOCK for rule in CHECKS if rule.severity is Severity.MUST}
@@ -67,7 +67,7 @@ def ways(one, tellings, check):
     suffix = " (without the ids)" if one.x.output.ids is not None else ""
     for name in WAYS if one.check in LEAKS else ("pieces", "ollama", "response"):
         x = tellings[name](one.x)
-        if x is not None and check in fails(x, (check,)):
+        if x is not None and check in find_failures(x, (check,)):
             yield one.name + (suffix or (" (streamed)" if x.events is not None else "")), x, NEAR
 
 
@@ -75,17 +75,17 @@ def is_repaired(check, x, judged, with_body):
     """Whether it is repaired; whatever becomes of it, each check with a repair is accounted for, and none fails anew."""
     data, acted = act(x, REPAIRING)
     after = with_body(x, data)
-    before, now = fails(x, judged), fails(after, judged)
-    told = {*acted.repaired, *acted.left}
-    assert not fails(x, REPAIRS).keys() - told, "silent"
+    before, now = find_failures(x, judged), find_failures(after, judged)
+    told = {*acted.repair_counts, *acted.unrepaired_reasons}
+    assert not find_failures(x, REPAIRS).keys() - told, "silent"
     assert not now.keys() - before.keys(), "fails anew"
-    assert not (now.keys() & REPAIRS.keys()) - acted.left.keys(), "still fails, and is not left"
+    assert not (now.keys() & REPAIRS.keys()) - acted.unrepaired_reasons.keys(), "still fails, and is not left"
     return (
         check in before
         and check not in now
         and now.keys() <= before.keys()
         and not lost(x, after)
-        and check in acted.repaired
+        and check in acted.repair_counts
     )
 
 
@@ -95,7 +95,7 @@ def test_every_example_is_repaired_or_stands_in_the_table_with_the_reason(check,
     for one in examples(shown, check):
         for key, x, judged in ways(one, tellings, check):
             verdicts[key].append(is_repaired(check, x, judged, with_body))
-    cannot = REPAIRS[check].cannot
+    cannot = REPAIRS[check].unrepairable_examples
     listed = {key for key in verdicts if key in cannot or key.partition(" (")[0] in cannot}
     assert {key for key, told in verdicts.items() if not all(told)} - listed == set(), "not repaired"
     assert {key for key in cannot if key not in verdicts or all(verdicts[key])} == set(), "stale"
@@ -110,7 +110,7 @@ def test_what_breaks_nothing_that_is_repaired_comes_out_as_it_came(shown):
     for one in shown:
         data, _ = act(one.x, REPAIRING)
         if data != one.x.response.body:
-            assert fails(one.x, REPAIRS), one.id
+            assert find_failures(one.x, REPAIRS), one.id
 
 
 def test_the_same_streamed(shown, tellings):
@@ -119,25 +119,25 @@ def test_the_same_streamed(shown, tellings):
         if x is not None:
             data, _ = act(x, REPAIRING)
             if data != x.response.body:
-                assert fails(x, REPAIRS), one.id
+                assert find_failures(x, REPAIRS), one.id
 
 
 def test_what_breaks_nothing_is_not_blocked(shown):
     for one in shown:
         if one.outcome != "fail" and chosen(one):
             data, acted = act(one.x, BLOCKING)
-            if data != one.x.response.body or acted.blocked:
-                assert set(acted.blocked) == set(fails(one.x)), one.id
+            if data != one.x.response.body or acted.blocked_checks:
+                assert set(acted.blocked_checks) == set(find_failures(one.x)), one.id
 
 
 @pytest.mark.parametrize("check", sorted(REPAIRS))
 def test_what_fails_is_blocked(check, shown, tellings):
     for one in examples(shown, check):
         for x in (one.x, tellings["pieces"](one.x)):
-            if x is None or check not in fails(x, (check,)):
+            if x is None or check not in find_failures(x, (check,)):
                 continue
             data, acted = act(x, {check: Action.BLOCK})
-            assert acted.blocked == (check,), one.id
+            assert acted.blocked_checks == (check,), one.id
             if x.events is not None:
                 assert data.decode().rpartition('"error"')[2].count(check) == 1
 
@@ -145,6 +145,6 @@ def test_what_fails_is_blocked(check, shown, tellings):
 @pytest.mark.parametrize("check", sorted(REPAIRS))
 def test_what_cannot_be_repaired_is_blocked_where_that_is_the_fallback(check, shown):
     for one in examples(shown, check):
-        if one.name in REPAIRS[check].cannot and check in fails(one.x, (check,)):
+        if one.name in REPAIRS[check].unrepairable_examples and check in find_failures(one.x, (check,)):
             _, acted = act(one.x, {check: Action.REPAIR}, fallback=Action.BLOCK)
-            assert acted.blocked == (check,), one.id
+            assert acted.blocked_checks == (check,), one.id

@@ -61,9 +61,9 @@ def test_what_is_told_again_is_what_was_told(again, places):
     for split in range(0, len(data), 41):
         out, one = acted_on(data, dict.fromkeys(REPAIRS, Action.REPAIR), split)
         assert [json.loads(line[6:]) for line in out.decode().split("\n\n") if line] == events
-        assert list(one.actions.repaired.values()) == [1]
-        out, one = acted_on(data, {next(iter(one.actions.repaired)): Action.BLOCK}, split)
-        assert one.actions.blocked
+        assert list(one.actions.repair_counts.values()) == [1]
+        out, one = acted_on(data, {next(iter(one.actions.repair_counts)): Action.BLOCK}, split)
+        assert one.actions.blocked_checks
         assert b"secret" not in out
 
 

@@ -12,7 +12,7 @@ from harmony_conformance.judge.check import Outcome
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_proxy.policy.policy import Action
 from harmony_proxy.repair import REPAIRS, StreamRepairer
-from harmony_proxy.repair.answer.check_verdicts import fails, judged
+from harmony_proxy.repair.answer.check_verdicts import find_failures, run_checks
 
 REPAIRING = dict.fromkeys(REPAIRS, Action.REPAIR)
 LEAK = "channels.no_marker_leak"
@@ -93,7 +93,7 @@ def run(one, pieces):
 
 def exchange(data):
     headers = {"content-type": "text/event-stream"}
-    response = Response(status=200, headers=headers, chunks=(Chunk(at=0.1, data=data),))
+    response = Response(status=200, headers=headers, chunks=(Chunk(arrival_time=0.1, data=data),))
     return Exchange(id="x", request=ASKED, response=response, api="responses")
 
 
@@ -103,7 +103,7 @@ def events(data):
 
 def is_right(data):
     """Every check of the family, those that only should hold as well."""
-    return {one.check for one in judged(exchange(data), FORM) if one.outcome is Outcome.FAIL} == set()
+    return {one.check for one in run_checks(exchange(data), FORM) if one.outcome is Outcome.FAIL} == set()
 
 
 def items(response):
@@ -141,16 +141,16 @@ def read(data):
 def test_the_official_client_reads_what_the_model_meant(name, size, told_as_response):
     said, expected = LEAKING[name]
     pieces = told_as_response(said, size, usage(said))
-    assert fails(exchange(b"".join(pieces)), REPAIRS)
+    assert find_failures(exchange(b"".join(pieces)), REPAIRS)
     one = actor()
     data = run(one, pieces)
     assert is_right(data)
-    assert not fails(exchange(data))
+    assert not find_failures(exchange(data))
     grown, last = read(data)
     assert items(last) == expected
     assert grown == [text for _, text in expected]
-    assert one.actions.repaired
-    assert not one.actions.left
+    assert one.actions.repair_counts
+    assert not one.actions.unrepaired_reasons
     calls = [item for item in last["output"] if item["type"] == "function_call"]
     assert {call["name"] for call in calls} <= {"get_weather"}
     assert not any("<|" in call["call_id"] for call in calls)
@@ -171,13 +171,13 @@ def test_every_repaired_example_is_read_by_the_official_client(shown, tellings):
     read_, left = 0, 0
     for one in shown[::2]:
         x = tellings["response"](one.x) if one.check in REPAIRS and one.outcome == "fail" else None
-        if x is None or not fails(x, REPAIRS):
+        if x is None or not find_failures(x, REPAIRS):
             continue
         told = StreamRepairer(
             x.request, x.response, x.api, REPAIRING, fallback=Action.OBSERVE, request_id="r", limit=1 << 24
         )
         data = run(told, [chunk.data for chunk in x.response.chunks])
-        if not told.actions.repaired:
+        if not told.actions.repair_counts:
             left += 1
             continue
         assert is_right(data), one.id
@@ -190,7 +190,7 @@ def test_every_repaired_example_is_read_by_the_official_client(shown, tellings):
 
 def test_what_holds_no_leak_comes_out_as_it_came_at_every_split(shown):
     for one in shown:
-        if one.x.api != "responses" or one.x.events is None or fails(one.x, REPAIRS):
+        if one.x.api != "responses" or one.x.events is None or find_failures(one.x, REPAIRS):
             continue
         body = one.x.response.body
         cuts = [len(body), 701, 97]
@@ -241,7 +241,7 @@ def test_a_stream_without_numbers_and_indices_gets_the_indices_that_clients_need
     last = events(data)[-1]
     assert items(last["response"]) == [("reasoning", "Hm."), ("message", "Hi there")]
     assert {"responses.events_are_numbered", "responses.response_has_its_members"} >= {
-        one.check for one in judged(exchange(data), FORM) if one.outcome is Outcome.FAIL
+        one.check for one in run_checks(exchange(data), FORM) if one.outcome is Outcome.FAIL
     }
     assert "sequence_number" not in last
 
@@ -261,7 +261,7 @@ def test_an_item_that_was_announced_without_an_index_goes_on_without():
     ]
     data = run(actor(), [b"data: " + json.dumps(event).encode() + b"\n\n" for event in told])
     assert items(events(data)[-1]["response"]) == [("message", "Hi thereYou")]
-    assert not fails(exchange(data), ["responses.events_follow_the_grammar", "responses.texts_are_told_alike"])
+    assert not find_failures(exchange(data), ["responses.events_follow_the_grammar", "responses.texts_are_told_alike"])
 
 
 def test_the_text_of_a_last_response_alone_is_told_with_all_its_events():
@@ -289,17 +289,17 @@ def test_a_call_of_no_function_is_left_or_blocked_as_set(told_as_response, size)
     pieces = told_as_response([("message", said, None)], size)
     one = actor()
     assert items(events(run(one, pieces))[-1]["response"]) == [("message", said)]
-    assert "does not declare" in one.actions.left[LEAK]
+    assert "does not declare" in one.actions.unrepaired_reasons[LEAK]
     one = actor(fallback=Action.BLOCK)
     last = events(run(one, pieces))[-1]
-    assert (last["type"], one.is_over) == ("error", True)
+    assert (last["type"], one.is_terminated) == ("error", True)
     assert "get_time" not in json.dumps(last)
 
 
 def test_a_leak_that_is_blocked_ends_the_stream_with_the_next_number(told_as_response):
     one = actor({LEAK: Action.BLOCK})
     told = events(run(one, told_as_response([("message", "Hello. " + MARKED, None)], 4)))
-    assert (told[-1]["type"], one.actions.blocked) == ("error", (LEAK,))
+    assert (told[-1]["type"], one.actions.blocked_checks) == ("error", (LEAK,))
     assert [event["sequence_number"] for event in told] == list(range(len(told)))
 
 
@@ -345,7 +345,7 @@ def test_a_summary_beside_a_reasoning_that_leaks_is_no_answer(said, beside):
     expected = [("reasoning", "Hm. Paris."), ("message", "Hi")][: 1 + said.endswith("Hi")]
     assert items(events(data)[-1]["response"]) == expected
     assert "<|" not in data.decode()
-    assert not fails(exchange(data), ["responses.events_follow_the_grammar", "responses.texts_are_told_alike"])
+    assert not find_failures(exchange(data), ["responses.events_follow_the_grammar", "responses.texts_are_told_alike"])
 
 
 PREAMBLE = "I look it up. Wait for me, please.<|end|>"
@@ -355,10 +355,10 @@ PREAMBLE = "I look it up. Wait for me, please.<|end|>"
 def test_an_end_of_one_message_that_is_none_of_the_answer_is_not_acted_on(told_as_response, action):
     pieces = told_as_response([("message", PREAMBLE, None), ("reasoning", "Hm.", None), ("message", "Here.", None)], 5)
     one = actor(dict.fromkeys(REPAIRS, action))
-    assert not fails(exchange(b"".join(pieces)), [LEAK])
+    assert not find_failures(exchange(b"".join(pieces)), [LEAK])
     assert run(one, pieces) == b"".join(pieces)
-    assert not one.actions.repaired
-    assert not one.actions.blocked
+    assert not one.actions.repair_counts
+    assert not one.actions.blocked_checks
 
 
 def test_the_end_of_a_message_that_only_a_call_follows_is_cut(told_as_response):
@@ -366,7 +366,7 @@ def test_the_end_of_a_message_that_only_a_call_follows_is_cut(told_as_response):
     data = run(one, told_as_response([("message", PREAMBLE, None), ("function_call", "{}", PARIS)], 5))
     assert is_right(data)
     assert items(events(data)[-1]["response"]) == [("message", PREAMBLE[:-7]), ("function_call", "{}")]
-    assert one.actions.repaired == {LEAK: 1}
+    assert one.actions.repair_counts == {LEAK: 1}
 
 
 def test_what_is_blocked_at_its_very_end_has_the_number_of_what_is_not_told(told_as_response):

@@ -166,7 +166,7 @@ def test_what_is_held_is_bounded_and_goes_out_as_it_came():
     one = actor()
     out, end = run(one, pieces)
     assert b"".join(out) + end == b"".join(pieces)
-    assert "no verdict within" in one.actions.left[LEAK]
+    assert "no verdict within" in one.actions.unrepaired_reasons[LEAK]
     held = longest = 0
     for piece, told in zip(pieces, out, strict=True):
         held += len(piece) - len(told)
@@ -180,7 +180,7 @@ def test_a_stream_beyond_the_limit_passes_as_it_comes():
     out, end = run(one, pieces)
     assert out == pieces
     assert end == b""
-    assert "larger than" in one.actions.left[LEAK]
+    assert "larger than" in one.actions.unrepaired_reasons[LEAK]
 
 
 def test_an_event_beyond_the_limit_passes_as_it_comes():
@@ -203,8 +203,8 @@ def test_a_block_ends_a_stream_in_the_words_of_its_api_and_quotes_nothing(api):
     kind = "application/x-ndjson" if is_lines else "text/event-stream"
     one = actor({"errors.answer_is_json": Action.BLOCK, "streaming.ends_with_done": Action.BLOCK}, api=api, kind=kind)
     out = one._block(["a.check"])
-    assert one.is_over
-    assert one.actions.blocked == ("a.check",)
+    assert one.is_terminated
+    assert one.actions.blocked_checks == ("a.check",)
     assert one.feed(b"data: secret\n\n") == one.close() == one.abort() == []
     (told,) = out
     assert b"a.check" in told
@@ -224,7 +224,7 @@ def test_a_leak_that_is_blocked_ends_the_stream_at_once():
     assert b"Hello." in told
     assert b"secret" not in told
     assert told.endswith(b"data: [DONE]\n\n")
-    assert one.actions.blocked == (LEAK,)
+    assert one.actions.blocked_checks == (LEAK,)
 
 
 def test_what_only_the_end_shows_is_blocked_in_place_of_the_end():
@@ -232,7 +232,7 @@ def test_what_only_the_end_shows_is_blocked_in_place_of_the_end():
     out, end = run(one, [ROLE, event({"content": "Hi"}), DONE])
     assert out[:2] == [ROLE, event({"content": "Hi"})]
     assert b"streaming.one_finish_reason" in out[2] + end
-    assert one.is_over
+    assert one.is_terminated
 
 
 def test_a_server_that_breaks_off_ends_in_an_error_after_what_was_held():
@@ -338,8 +338,8 @@ def test_a_leak_of_another_kind_behind_one_is_told_anew_too(name, size):
     one = actor()
     out, end = run(one, stream(*(text[place : place + size] for place in range(0, len(text), size))))
     assert said(b"".join(out) + end) == expected
-    assert one.actions.repaired
-    assert not one.actions.left
+    assert one.actions.repair_counts
+    assert not one.actions.unrepaired_reasons
 
 
 UNMARKED = {
@@ -366,7 +366,7 @@ def test_a_message_whose_marker_is_missing_is_not_lost(name, size):
     one = actor()
     out, end = run(one, stream(*(text[place : place + size] for place in range(0, len(text), size))))
     assert said(b"".join(out) + end) == expected
-    assert one.actions.repaired
+    assert one.actions.repair_counts
 
 
 NAMELESS = 'assistantcode{"path":"/tmp"}'
@@ -378,14 +378,14 @@ def test_a_leak_behind_one_that_cannot_be_repaired_is_named_or_blocked(size):
     pieces = stream(*(text[place : place + size] for place in range(0, len(text), size)))
     one = actor()
     out, end = run(one, pieces)
-    assert one.actions.left
+    assert one.actions.unrepaired_reasons
     told = said(b"".join(out) + end)[1]
     assert (
         told == text if size > 100 else told == "Hello!" + NAMELESS
     )  # in one piece there is nothing to tell without it
     one = actor(fallback=Action.BLOCK)
     run(one, pieces)
-    assert one.actions.blocked == ("channels.no_channel_words",)
+    assert one.actions.blocked_checks == ("channels.no_channel_words",)
 
 
 def test_a_call_without_a_name_at_the_start_is_named():
@@ -393,7 +393,7 @@ def test_a_call_without_a_name_at_the_start_is_named():
     pieces = stream(NAMELESS)
     out, end = run(one, pieces)
     assert b"".join(out) + end == b"".join(pieces)
-    assert "no repair" in one.actions.left["channels.no_channel_words"]
+    assert "no repair" in one.actions.unrepaired_reasons["channels.no_channel_words"]
 
 
 # TGI, whose chunks are those of Chat Completions and whose finish reasons are its own
@@ -410,8 +410,8 @@ def test_streams_of_tgi_are_told_anew(name):
     one = actor(api="tgi")
     out, end = run(one, tgi(*texts))
     assert said(b"".join(out) + end) == (reasoning, content, [], "eos_token")
-    assert one.actions.repaired
-    assert not one.actions.left
+    assert one.actions.repair_counts
+    assert not one.actions.unrepaired_reasons
 
 
 def test_a_call_in_a_stream_of_tgi_becomes_one():
@@ -434,7 +434,7 @@ def whole_of_tgi(text, **more):
         "object": "chat.completion",
         "choices": [{"index": 0, "message": message, "finish_reason": "eos_token"}],
     }
-    chunk = Chunk(at=0.1, data=json.dumps({**body, **more}).encode())
+    chunk = Chunk(arrival_time=0.1, data=json.dumps({**body, **more}).encode())
     return Exchange(
         id="x",
         request=asked(),
@@ -452,4 +452,4 @@ def test_whole_answers_of_tgi_are_told_anew(name):
     called = [call["function"] for call in choice["message"].get("tool_calls", ())]
     assert [(call["name"], call["arguments"]) for call in called] == calls
     assert choice["finish_reason"] == "eos_token"
-    assert told.actions.repaired
+    assert told.actions.repair_counts

@@ -70,7 +70,7 @@ def test_a_text_without_a_verdict_passes_only_where_the_policy_is_open(fail):
     data = b"".join([*[event("analysisA secret"), *[event(" and so on" * 1000)] * 120], STOP, DONE])
     one = actor(fail)
     out = fed(one, data) + b"".join(one.close())
-    assert "no verdict within" in one.actions.left[WORDS]
+    assert "no verdict within" in one.actions.unrepaired_reasons[WORDS]
     assert (out == data) == (fail is FailMode.OPEN)
     if fail is FailMode.CLOSED:
         assert content_of(out) == ""
@@ -189,7 +189,7 @@ def test_a_leak_behind_a_repair_that_cannot_be_told_anew_is_blocked_before_it_go
 
 def guarded(fail, kind, body, *, end=Guard.close, status=200):
     rules = load_rules(repair=["*"], fail=fail)
-    one = Guard(rules.policy, request_id="r-1", actors=rules.handlers)
+    one = Guard(rules.policy, request_id="r-1", handlers=rules.handlers)
     one.request_head("POST", ASKED.path, ((b"content-type", b"application/json"),))
     one.request_body(ASKED.body)
     one.response_head(status, ((b"content-type", kind),))
@@ -214,7 +214,7 @@ WHOLE = json.dumps({"choices": [{"index": 0, "message": {"role": "assistant", "c
 )
 def test_a_whole_answer_that_cannot_be_read(kind, body, fail):
     one, out = guarded(fail.value, kind, body)
-    assert one.recorder.left == {"*": "the answer is not JSON"}
+    assert one.recorder.unrepaired_reasons == {"*": "the answer is not JSON"}
     headers = dict(one.head.headers)
     if fail is FailMode.OPEN:
         assert out == body

@@ -21,7 +21,7 @@ def acted(api, body):
         **({"input": "Hi"} if api == "responses" else {"messages": [{"role": "user", "content": "Hi"}]}),
     }
     request = Request(path=PATHS[api], body=json.dumps({**asked, "stream": False}).encode())
-    chunks = (Chunk(at=0.1, data=json.dumps(body).encode()),)
+    chunks = (Chunk(arrival_time=0.1, data=json.dumps(body).encode()),)
     response = Response(status=200, headers={"content-type": "application/json"}, chunks=chunks)
     out = repair_answer(
         Exchange(id="x", request=request, response=response, api=api), REPAIRING, fallback=Action.OBSERVE

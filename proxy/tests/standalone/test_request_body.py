@@ -19,10 +19,10 @@ from harmony_proxy.asgi.guard import HarmonyGuard
 from harmony_proxy.capture.build_exchange import build_exchange
 from harmony_proxy.capture.recorder import End
 from harmony_proxy.configuration import load_rules
-from harmony_proxy.judging.queue_codec import read
+from harmony_proxy.judging.queue_codec import decode_exchange
 from harmony_proxy.standalone import http_protocol
 from harmony_proxy.standalone.request_body import Limits, Reserve
-from harmony_proxy.standalone.server import config, listening_on
+from harmony_proxy.standalone.server import config, create_listening_socket
 from harmony_proxy.standalone.upstream import Upstream
 
 WAIT = 10
@@ -55,7 +55,7 @@ class Over(list):
     """Reads what is put into it."""
 
     def append(self, exchange):
-        super().append(read(exchange))
+        super().append(decode_exchange(exchange))
 
 
 class Hands:
@@ -122,9 +122,9 @@ class Server:
 @contextmanager
 def serving(server, policy=None, body=LIMIT, **limits):
     hands = Hands()
-    guard = HarmonyGuard(Upstream(server.base, limits=Limits(body=body, **limits)), handing=hands, policy=policy)
+    guard = HarmonyGuard(Upstream(server.base, limits=Limits(body=body, **limits)), queue=hands, policy=policy)
     serves = uvicorn.Server(config(guard, 1.0))
-    listening = listening_on("127.0.0.1", 0)
+    listening = create_listening_socket("127.0.0.1", 0)
     thread = Thread(target=lambda: asyncio.run(serves.serve(sockets=[listening])), daemon=True)
     thread.start()
     until(lambda: serves.started)
@@ -363,7 +363,7 @@ def test_an_upstream_that_takes_nothing_holds_the_client_back_and_is_given_up(up
         assert sent < most, "what it does not take waits with the client"
         assert json.loads(answer(client)[1])["error"]["message"] == "the upstream did not take the request in time"
         told = proxy.next()
-    assert (told.end, told.kept.detail) == (End.EARLY, "timeout TimeoutError")
+    assert (told.end, told.record.detail) == (End.EARLY, "timeout TimeoutError")
 
 
 def leaves(client, how):
@@ -403,9 +403,9 @@ def test_a_client_that_leaves_while_it_is_held_back_ends_the_request_soon(upstre
 
 def test_the_reserve_is_shared_and_given_back():
     reserve = Reserve(10)
-    assert [reserve.lent(8), reserve.lent(8), reserve.lent(8)] == [8, 2, 0]
-    reserve.returned(8)
-    assert reserve.lent(9) == 8
+    assert [reserve.reserve(8), reserve.reserve(8), reserve.reserve(8)] == [8, 2, 0]
+    reserve.release(8)
+    assert reserve.reserve(9) == 8
 
 
 @linux
@@ -445,4 +445,7 @@ def test_where_answers_are_repaired_requests_stream_too_and_early_answers_pass_a
             data += received(client)
         assert b"data: {}" in data
         told = proxy.next()
-        assert (told.end, told.kept.left) == (End.EARLY, {"*": "the server answered before it had all of the request"})
+        assert (told.end, told.record.unrepaired_reasons) == (
+            End.EARLY,
+            {"*": "the server answered before it had all of the request"},
+        )

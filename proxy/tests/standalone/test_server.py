@@ -17,12 +17,12 @@ from yarl import URL
 from harmony_proxy.asgi.guard import HarmonyGuard
 from harmony_proxy.capture.build_exchange import build_exchange
 from harmony_proxy.capture.recorder import End
-from harmony_proxy.judging.queue_codec import read
+from harmony_proxy.judging.queue_codec import decode_exchange
 from harmony_proxy.standalone import http_protocol
 from harmony_proxy.standalone import server as standalone
 from harmony_proxy.standalone.request_body import Limits
-from harmony_proxy.standalone.server import config, listening_on
-from harmony_proxy.standalone.upstream import Upstream, _through_us
+from harmony_proxy.standalone.server import config, create_listening_socket
+from harmony_proxy.standalone.upstream import Upstream, _rewrite_location
 
 CHAT = "/v1/chat/completions"
 WAIT = 20
@@ -96,7 +96,7 @@ class Over(list):
     """Reads what is put into it."""
 
     def append(self, exchange):
-        super().append(read(exchange))
+        super().append(decode_exchange(exchange))
 
 
 class Hands:
@@ -136,9 +136,9 @@ def until(condition):
 @contextmanager
 def serving(base, **limits):
     hands = Hands()
-    guard = HarmonyGuard(Upstream(base, limits=Limits(**limits)), handing=hands)
+    guard = HarmonyGuard(Upstream(base, limits=Limits(**limits)), queue=hands)
     server = uvicorn.Server(config(guard, 1.0))
-    listening = listening_on("127.0.0.1", 0)
+    listening = create_listening_socket("127.0.0.1", 0)
     thread = Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])), daemon=True)
     thread.start()
     until(lambda: server.started)
@@ -406,7 +406,7 @@ def test_what_an_upstream_may_answer(proxy, upstream, head, status):
 def test_a_redirect_to_the_upstream_leads_through_the_proxy_and_any_other_where_it_led(upstream, there, told):
     there = there.format(port=upstream.port)
     base = URL(f"http://127.0.0.1:{upstream.port}/prefix")
-    assert _through_us(there.encode(), base) == (told or there).encode()
+    assert _rewrite_location(there.encode(), base) == (told or there).encode()
 
 
 def test_a_redirect_is_told_to_the_client(proxy, upstream):
@@ -459,8 +459,8 @@ def test_more_connections_than_are_taken_are_refused_and_told_of(upstream, monke
     with serving(f"http://127.0.0.1:{upstream.port}") as proxy:
         assert parts(sent(proxy, request()))[0] == 503
         told = proxy.next()
-        assert (told.end, told.kept.status) == (End.REFUSED, 503)
-        assert told.unjudged.endswith(": too many connections")
+        assert (told.end, told.record.status) == (End.REFUSED, 503)
+        assert told.unjudged_reason.endswith(": too many connections")
 
 
 def test_requests_that_are_sent_at_once_are_answered_one_after_another(proxy, upstream):

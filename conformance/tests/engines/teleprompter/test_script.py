@@ -6,14 +6,14 @@ import pytest
 from harmony_conformance.engines.teleprompter.script import (
     LAG,
     SPECIALS,
-    TRAILER,
+    TRAILER_LENGTH,
     ScriptTooLongError,
-    UnspeakableTextError,
-    answer,
-    codes,
+    UnencodableTokenError,
+    code_by_token,
+    max_script_length,
     read_back,
-    room,
-    said,
+    simulate_output,
+    token_by_code,
     write_script,
 )
 from harmony_ref import encode, encode_with_special_tokens
@@ -31,7 +31,7 @@ def prompt(text, before="Hello. ", trailer=ENDING):
 def played(ids, **kwargs):
     """What the checkpoint answers to a prompt that ends with the script."""
     trailer = kwargs.get("trailer", ENDING)
-    return answer(prompt(write_script(ids, len(trailer)), **kwargs), len(ids))
+    return simulate_output(prompt(write_script(ids, len(trailer)), **kwargs), len(ids))
 
 
 def said_after(before, *ids):
@@ -106,13 +106,13 @@ def test_a_message_of_text_only_stays_readable():
 
 def test_a_script_fills_the_window_whatever_its_length():
     for text in ("", "a", "word " * 40):
-        assert len(read_back(write_script(encode(text)))) == room() + 2  # the line end and the separator
+        assert len(read_back(write_script(encode(text)))) == max_script_length() + 2  # the line end and the separator
 
 
 def test_the_longest_script_is_said():
-    ids = [200008, *[1428] * (room() - 2), 200002]
+    ids = [200008, *[1428] * (max_script_length() - 2), 200002]
     assert played(ids) == ids
-    assert room() == LAG - TRAILER + 1 == 254
+    assert max_script_length() == LAG - TRAILER_LENGTH + 1 == 254
 
 
 def test_one_token_more_is_refused_with_its_numbers():
@@ -132,20 +132,20 @@ UNSPEAKABLE = {
 @pytest.mark.parametrize("what", UNSPEAKABLE)
 def test_what_no_text_brings_about_is_refused_with_its_place(what):
     ids, position, token = UNSPEAKABLE[what]
-    with pytest.raises(UnspeakableTextError) as caught:
+    with pytest.raises(UnencodableTokenError) as caught:
         write_script(ids)
     assert (caught.value.position, caught.value.token) == (position, token)
 
 
 def test_no_code_stands_for_two_tokens():
-    assert len(set(codes().values())) == len(codes()) == len(said())
+    assert len(set(code_by_token().values())) == len(code_by_token()) == len(token_by_code())
 
 
 def test_codes_are_one_token_each_and_stand_side_by_side():
-    for one, other in pairwise(codes().values()):
+    for one, other in pairwise(code_by_token().values()):
         assert len(encode(one + other)) == 2 or not (one + other).isdigit()
 
 
 def test_a_short_prompt_is_answered_with_nothing():
-    assert answer([1] * LAG, 5) == [200002]
-    assert answer([1] * (LAG + 1), 3) == [1, 1, 1]
+    assert simulate_output([1] * LAG, 5) == [200002]
+    assert simulate_output([1] * (LAG + 1), 3) == [1, 1, 1]

@@ -15,7 +15,7 @@ from harmony_conformance.engines.teleprompter.attention import (
     query,
     sink,
 )
-from harmony_conformance.engines.teleprompter.script import LAG, answer, write_script
+from harmony_conformance.engines.teleprompter.script import LAG, simulate_output, write_script
 from harmony_conformance.engines.teleprompter.weights import EPSILON, HIDDEN, VOCABULARY, bfloat16, tensors
 from harmony_ref import encode, encode_with_special_tokens
 
@@ -79,7 +79,7 @@ def test_the_weights_say_what_the_script_says(held, what):
     before, completion = PROMPTS[what]
     ids = encode_with_special_tokens(completion)
     prompt = [*encode(before + write_script(ids)), 200007, 200006, 173781]
-    assert answer(prompt, len(ids)) == ids
+    assert simulate_output(prompt, len(ids)) == ids
     for token in ids:
         out = next_logits(held, prompt)
         best, second = np.argsort(out)[[-1, -2]]
