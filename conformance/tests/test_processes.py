@@ -30,7 +30,7 @@ def test_a_key_that_is_pressed_while_modules_are_read_shows_no_traceback():
 
 
 def test_it_ends_the_process_that_was_waited_for():
-    assert started("from harmony_conformance.runtime.processes import be_stopped; be_stopped()") == (-signal.SIGINT, "")
+    assert started("from harmony_conformance.runtime.processes import restore_interrupts; restore_interrupts()") == (-signal.SIGINT, "")
 
 
 def press():
@@ -86,12 +86,12 @@ def test_who_starts_it_from_another_thread_may():
 
 LIBRARYS = """
 import os, _thread
-from harmony_conformance.runtime.processes import forking_if_whole, may_fork
-alone = may_fork(), forking_if_whole().get_start_method()
+from harmony_conformance.runtime.processes import process_context, may_fork
+alone = may_fork(), process_context().get_start_method()
 held = _thread.allocate_lock()
 held.acquire()
 _thread.start_new_thread(held.acquire, ())  # as a library does: the module that counts threads is told nothing
-print(*alone, may_fork(), forking_if_whole().get_start_method(), flush=True)
+print(*alone, may_fork(), process_context().get_start_method(), flush=True)
 os._exit(0)
 """
 

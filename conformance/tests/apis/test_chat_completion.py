@@ -220,4 +220,4 @@ def test_the_reasoning_field(message, expected):
     ],
 )
 def test_whether_a_client_is_given_anything(turn, expected):
-    assert turn.says_something is expected
+    assert turn.has_answer is expected

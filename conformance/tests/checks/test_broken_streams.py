@@ -79,7 +79,7 @@ BROKEN = {
     "a chunk without its length": (CHUNKED + chunk(ROLE) + b"zz\r\n" + TEXT, FailureKind.MALFORMED_HTTP, {ANSWERED, ENDED}),
     "shorter than announced": (of_length(ROLE + TEXT, len(WHOLE)), FailureKind.CUT, {ANSWERED, ENDED}),
     "longer than announced": (of_length(WHOLE, len(ROLE + TEXT)), None, {ENDED, *UNFINISHED}),
-    "packed and cut": (of_length(gzip.compress(WHOLE)[:60], None, b"content-encoding: gzip"), None, {ANSWERED, ENDED}),
+    "packed and cut": (of_length(gzip.compress(WHOLE)[:60], None, b"content-encoding: gzip"), FailureKind.MALFORMED_HTTP, {ANSWERED, ENDED}),
     "an error first": (CHUNKED + chunk(ERROR + DONE) + chunk(b""), None, {ANSWERED}),
     "a refusal under 200": (CHUNKED + chunk(LIMIT + DONE) + chunk(b""), None, {ANSWERED}),
     "an error in the middle": (CHUNKED + chunk(ROLE + TEXT + ERROR) + chunk(b""), None, {ANSWERED}),

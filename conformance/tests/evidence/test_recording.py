@@ -64,16 +64,16 @@ EXCHANGES = st.builds(
     expected=st.none()
     | st.builds(
         Expectation,
-        must=st.builds(
+        required_output=st.builds(
             ExpectedOutput,
             reasoning=TEXTS,
             finals=TEXTS,
             calls=st.lists(
                 st.builds(FunctionCall, name=st.text(max_size=4), arguments=st.text(max_size=4)), max_size=1
             ).map(tuple),
-            finish=st.none(),
+            finish_reason=st.none(),
         ),
-        finish=st.just(()) | st.just(("stop",)),
+        finish_reasons=st.just(()) | st.just(("stop",)),
     ),
     rendered_prompt=st.none() | st.builds(RenderedPrompt, source=st.text(max_size=8), ids=IDS),
     retry_waits=st.lists(st.floats(min_value=0, max_value=60), max_size=2).map(tuple),

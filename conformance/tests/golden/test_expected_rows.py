@@ -147,7 +147,7 @@ def read_by(library, ids):
 
 def agree(step, read):
     """Whether a row and what the library reads say the same."""
-    row, must = step.expected, step.expected.must
+    row, must = step.expected, step.expected.required_output
     told = {"analysis": [], "commentary": [], "final": []}
     calls = []
     for channel, recipient, text in read:
@@ -158,13 +158,13 @@ def agree(step, read):
         ):
             told[channel].append(text)
     wanted = [(call.name, call.arguments) for call in must.calls]
-    if row.is_whole:
+    if row.is_well_formed:
         in_places = [*told.values()] == [list(must.reasoning), list(must.preambles), list(must.finals)]
         return in_places and wanted == (calls[:1] if step.request.get("parallel_tool_calls") is False else calls)
     everything = [text for _, _, text in read]
     return (
         all(text in everything for text in (*must.reasoning, *must.preambles, *must.finals))
-        and all(any(text in other for other in everything) for text in row.anywhere)
+        and all(any(text in other for other in everything) for text in row.required_texts)
         and [call for call in calls if call in wanted] == wanted
     )
 

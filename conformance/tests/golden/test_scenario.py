@@ -289,7 +289,7 @@ def test_a_step_whose_source_is_missing_is_not_sent(what):
 def test_every_scenario_says_what_it_is_about_and_exercises_checks_that_exist(one):
     ids = {check.id for check in CHECKS}
     names = [step.name for step in expand(one)]
-    assert one.about.endswith(".")
+    assert one.description.endswith(".")
     assert one.exercises
     assert one.exercises <= ids
     assert len(set(names)) == len(names)

@@ -8,7 +8,7 @@ TEXTS = st.text(st.characters(codec=None), max_size=600)
 
 
 def marked(parts):
-    return "".join(f"<{piece.text}>" if piece.part is StretchKind.DIFFERS else piece.text for piece in parts)
+    return "".join(f"<{piece.text}>" if piece.kind is StretchKind.DIFFERS else piece.text for piece in parts)
 
 
 @pytest.mark.parametrize(

@@ -140,9 +140,9 @@ ROW = DefectEvidence(checks_by_ids=("a.b", "c.d"), checks_by_counts=("c.d",), ch
     ("computed", "said"),
     [
         (ROW, []),
-        (replace(ROW, ids=("a.b", "c.d", "e.f")), []),
-        (replace(ROW, counts=()), ["golden/evidence.json expects failures by counts of c.d, got no check"]),
-        (replace(ROW, ids=("c.d",)), ["golden/evidence.json expects failures by ids of a.b, c.d, got c.d"]),
+        (replace(ROW, checks_by_ids=("a.b", "c.d", "e.f")), []),
+        (replace(ROW, checks_by_counts=()), ["golden/evidence.json expects failures by counts of c.d, got no check"]),
+        (replace(ROW, checks_by_ids=("c.d",)), ["golden/evidence.json expects failures by ids of a.b, c.d, got c.d"]),
         (replace(ROW, changes_counts=False), ["golden/evidence.json expects changes_counts True, got False"]),
     ],
 )

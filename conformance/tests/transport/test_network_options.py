@@ -450,7 +450,7 @@ EVENTS = [b"data: %d\n\n" % count for count in range(4)]
 
 def test_http_2(started, authority):
     server = started(Http2(authority.server(), EVENTS))
-    sent = send(f"https://127.0.0.1:{server.port}", settings={"key": KEY}, http2=True, ca_file=str(authority.file))
+    sent = send(f"https://127.0.0.1:{server.port}", settings={"api_key": KEY}, http2=True, ca_file=str(authority.file))
     assert (sent.failure, [chunk.data for chunk in sent.response.chunks]) == (None, EVENTS)
     (request,) = server.requests
     assert (request[":method"], request["authorization"]) == ("POST", f"Bearer {KEY}")

@@ -32,7 +32,7 @@ EVENTS = (
 
 
 def seen(stream):
-    return tuple((event.data, event.name) for event in stream.events), stream.unfinished, stream.stray
+    return tuple((event.data, event.name) for event in stream.events), stream.unfinished_data, stream.unrecognized_lines
 
 
 def fed(*pieces):

@@ -133,7 +133,7 @@ def test_what_strict_parsers_read_rightly_is_read_equally_and_the_rest_as_the_ta
                 different[key(row)] = lenient
     assert set(DIFFERENCES) == set(different)
     for name, (rule, expected) in DIFFERENCES.items():
-        assert expected == list(different[name].closed), name
+        assert expected == list(different[name].closed_messages), name
         assert rule in [error.rule for error in different[name].errors], name
 
 

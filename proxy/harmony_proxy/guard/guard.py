@@ -64,8 +64,8 @@ class Guard:
     """
 
     __slots__ = (
-        *("_actors", "_api", "_heads", "_is_unchanged", "_limit", "_mode", "_pending_head", "_policy", "_request_id"),
-        *("_route", "_server_head", "_stream", "_unpacking", "_unsent"),
+        *("_handlers", "_api", "_head_timing", "_is_unchanged", "_limit", "_mode", "_pending_head", "_policy", "_request_id"),
+        *("_decoder", "_route", "_server_head", "_stream", "_unsent"),
         *("head", "must_stop", "observes", "problems", "recorder"),
     )
 

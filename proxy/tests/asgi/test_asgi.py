@@ -42,19 +42,19 @@ class Hands:
     """Stands for the handing: keeps what it is handed."""
 
     def __init__(self):
-        self.over = self.handed = Over()
+        self.finished_exchanges = self.handed = Over()
         self.problems, self.is_started, self.is_closed = 0, False, False
 
     def start(self):
         self.is_started = True
 
-    def hand_over(self, exchange, size):
-        self.over.append(exchange)
+    def enqueue(self, exchange, size):
+        self.finished_exchanges.append(exchange)
 
     def pack(self):
         return 1
 
-    def problem(self):
+    def count_problem(self):
         self.problems += 1
 
     def close(self):
@@ -70,11 +70,11 @@ class Swapping:
     """Acts on a stream: writes b for a, blocks at a leak."""
 
     def __init__(self, *_, request_id, **__):
-        self.is_over, self.actions, self.request_id = False, Actions(repair_counts={CHECK: 1}), request_id
+        self.is_terminated, self.actions, self.request_id = False, Actions(repair_counts={CHECK: 1}), request_id
 
     def feed(self, data):
         if b"leak" in data:
-            self.is_over, self.actions = True, Actions(blocked_checks=(CHECK,))
+            self.is_terminated, self.actions = True, Actions(blocked_checks=(CHECK,))
             return [b"data: blocked\n\n"]
         return [data.replace(b": a", b": b")]
 
@@ -295,10 +295,10 @@ def test_past_its_limit_a_note_counts_and_keeps_little(size):
             super().append(exchange)
 
     hands = Hands()
-    hands.over = hands.handed = Measuring()
+    hands.finished_exchanges = hands.handed = Measuring()
     asked(HarmonyGuard(app, queue=hands, limit=10_000), body=b"{}")
     kept = hands.passage.record
-    assert hands.over.size < 80_000
+    assert hands.finished_exchanges.size < 80_000
     assert hands.passage.unjudged_reason == "larger than the limit of 10000 bytes for an exchange"
     assert (kept.request_bytes, kept.response_bytes, kept.chunks) == (2, 2000 * size, 2000)
     assert (kept.end, kept.status, kept.response_headers) == (End.COMPLETE, 200, ((b"a", b"b"),))
@@ -438,7 +438,7 @@ def test_starlette_takes_it_as_its_users_add_it():
     hands = Hands()
     app = Starlette(
         routes=[Path("/v1/completions", whole_answer, methods=["POST"]), Path(CHAT, leaking, methods=["POST"])],
-        middleware=[Middleware(HarmonyGuard, policy=ACTING, handing=hands)],
+        middleware=[Middleware(HarmonyGuard, policy=ACTING, queue=hands)],
     )
 
     async def ask():

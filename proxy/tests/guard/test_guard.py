@@ -29,14 +29,14 @@ class Shouting:
     def __init__(self, *_, **how):
         self.how = how
         self.held = b""
-        self.is_over = False
+        self.is_terminated = False
         self.actions = Actions()
 
     def feed(self, data):
         if b"panic" in data:
             raise BaseException("of a tokenizer")  # noqa: TRY002
         if b"leak" in data:
-            self.is_over, self.actions = True, Actions(blocked_checks=(CHECK,))
+            self.is_terminated, self.actions = True, Actions(blocked_checks=(CHECK,))
             return [b"error\n\n"]
         out, self.held = self.held, data
         return [out.upper()] if out else []

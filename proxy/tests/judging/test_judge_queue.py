@@ -231,14 +231,14 @@ def until(condition, seconds=60):
 
 def test_told_to_stop_it_judges_all_that_is_queued_in_the_order_of_ending(begun):
     with socket.create_server(("127.0.0.1", 0)):
-        begun.hand_over(*handed(0))
+        begun.enqueue(*handed(0))
         until(lambda: begun.tally["judged",] == 1)
         folder = Path(f"/proc/{begun.process_id}/fd")
         links = [str(entry.readlink()) for entry in folder.iterdir()] if folder.exists() else []
         assert not [link for link in links if link.startswith("socket:")], "it has none of our sockets"
     os.kill(begun.process_id, signal.SIGTERM)
     for number in range(1, 100):
-        begun.hand_over(*handed(number))
+        begun.enqueue(*handed(number))
     begun.close()
     lines = [json.loads(line) for line in begun.log.read_bytes().splitlines()]
     assert [line["id"] for line in lines] == [f"run-{number}" for number in range(100)]
@@ -249,18 +249,18 @@ def test_told_to_stop_it_judges_all_that_is_queued_in_the_order_of_ending(begun)
 def test_large_exchanges_and_small_ones_arrive_whole(begun):
     large = json.dumps({**LEAK, "padding": "x" * 2_000_000}).encode()
     for number in range(6):
-        begun.hand_over(*handed(number, chunks=(large,) if number % 2 else ANSWER))
+        begun.enqueue(*handed(number, chunks=(large,) if number % 2 else ANSWER))
     begun.close()
     lines = [json.loads(line) for line in begun.log.read_bytes().splitlines()]
     assert [line["response_bytes"] for line in lines] == [len(ANSWER[0]), len(large)] * 3
 
 
 def test_a_process_that_dies_is_said_counted_and_begun_again(begun):
-    begun.hand_over(*handed(1))
+    begun.enqueue(*handed(1))
     until(lambda: begun.tally["judged",] == 1)
     os.kill(begun.process_id, signal.SIGKILL)
     time.sleep(0.1)
-    begun.hand_over(*handed(2))
+    begun.enqueue(*handed(2))
     until(lambda: begun.tally["judged",] == 2)
     assert begun.tally["restarts",] == 1
     assert begun.said == ["the judge process ended and is restarted"]

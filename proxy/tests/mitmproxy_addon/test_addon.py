@@ -41,10 +41,10 @@ class Hands:
         self.handed: list[RecordedExchange] = []
         self.problems = 0
 
-    def hand_over(self, exchange, size):
+    def enqueue(self, exchange, size):
         self.handed.append(decode_exchange(exchange))
 
-    def problem(self):
+    def count_problem(self):
         self.problems += 1
 
     @property
@@ -57,19 +57,19 @@ class Shouting:
 
     def __init__(self, *_, **__):
         self.held = b""
-        self.is_over = False
+        self.is_terminated = False
 
     @property
     def actions(self):
-        return Actions(blocked_checks=(CHECK,)) if self.is_over else Actions(repair_counts={CHECK: 1})
+        return Actions(blocked_checks=(CHECK,)) if self.is_terminated else Actions(repair_counts={CHECK: 1})
 
     def feed(self, data):
-        if self.is_over:
+        if self.is_terminated:
             return []
         self.held += data
         whole, line, self.held = self.held.rpartition(b"\n")
         if b"BAD" in whole:
-            self.is_over = True
+            self.is_terminated = True
             return [b"data: blocked\n"]
         return [(whole + line).upper()] if line else []
 

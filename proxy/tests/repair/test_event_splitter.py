@@ -55,9 +55,9 @@ def test_lines_at_every_split():
 def test_an_event_is_bounded(splitter):
     one = splitter(limit=100)
     assert one.feed(b"data: " + b"x" * 90) == []
-    assert not one.is_lost
+    assert not one.is_over_limit
     assert one.feed(b"x" * 20) == []
-    assert one.is_lost
+    assert one.is_over_limit
     assert one.rest() == b"data: " + b"x" * 110
 
 

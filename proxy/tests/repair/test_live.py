@@ -56,7 +56,7 @@ class Nobody:
     def start(self):
         return
 
-    def hand_over(self, recorder, *_):
+    def enqueue(self, recorder, *_):
         self.acted = recorder
 
     def __getattr__(self, name):

@@ -90,7 +90,7 @@ UNREAD = {
 def test_an_event_that_cannot_be_read(name, fail):
     data = event("Hello!") + UNREAD[name] + event(" Bye.") + STOP + DONE
     out, one = at_every_split(partial(actor, fail), data, step=2)
-    assert one.actions.left["*"] == "an event that is not a JSON object"
+    assert one.actions.unrepaired_reasons["*"] == "an event that is not a JSON object"
     assert (out == data) == (fail is FailMode.OPEN)
     if fail is FailMode.CLOSED:
         assert out.startswith(event("Hello!"))
@@ -106,7 +106,7 @@ def test_what_says_nothing_is_no_event_that_cannot_be_read(more):
     data = b"\xef\xbb\xbf" + more + event("Hello!") + more + STOP + more + DONE + more
     out, one = at_every_split(partial(actor, FailMode.CLOSED), data)
     assert out == data
-    assert not one.actions.left
+    assert not one.actions.unrepaired_reasons
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
@@ -116,7 +116,7 @@ def test_a_last_event_without_its_empty_line_is_read_as_clients_do_that_read_lin
     data = (begun + event(LEAK, "stop")[:-2]).replace(b"\n", end) + end * blank
     out, one = at_every_split(partial(actor, FailMode.CLOSED), data, step=23)
     assert content_of(out) == ("Hi. Hello!" if blank else "Hello!")
-    assert one.actions.repaired
+    assert one.actions.repair_counts
     clean = (begun + event("Hello!", "stop")[:-2]).replace(b"\n", end) + end * blank
     out, one = at_every_split(partial(actor, FailMode.CLOSED), clean, step=3)
     assert out == clean
@@ -134,7 +134,7 @@ def test_a_last_event_without_its_empty_line_is_read_as_clients_do_that_read_lin
 )
 def test_half_an_event_at_the_end_passes_only_where_the_policy_is_open(api, kind, data, fail):
     out, one = at_every_split(lambda: actor(fail, api=api, kind=kind), data, step=2)
-    assert "*" in one.actions.left
+    assert "*" in one.actions.unrepaired_reasons
     assert (out == data) == (fail is FailMode.OPEN)
     if fail is FailMode.CLOSED:
         assert b"secret" not in out
@@ -151,14 +151,14 @@ def test_what_is_held_when_the_server_dies_passes_only_where_the_policy_is_open(
         assert told == said
     else:
         assert told in ("", "Hello.")
-        assert "before it was examined completely" in one.actions.left["*"]
+        assert "before it was examined completely" in one.actions.unrepaired_reasons["*"]
 
 
 def test_what_leaks_is_told_anew_when_the_server_dies_also_where_the_policy_is_closed():
     out, one = at_every_split(partial(actor, FailMode.CLOSED), event(LEAK[:50]), StreamRepairer.abort, 3)
     assert content_of(out) == ""
     assert b'"reasoning": "A secret.' in out.replace(b":", b": ").replace(b":  ", b": ")
-    assert one.actions.repaired
+    assert one.actions.repair_counts
 
 
 @BOTH
@@ -183,7 +183,7 @@ def test_a_leak_behind_a_repair_that_cannot_be_told_anew_is_blocked_before_it_go
     assert "Hello!" in content_of(out)
     assert b"secret" not in out
     assert b"functions" not in out
-    assert one.actions.blocked == (WORDS,)
+    assert one.actions.blocked_checks == (WORDS,)
     assert out.endswith(DONE)
 
 

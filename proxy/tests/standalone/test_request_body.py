@@ -60,7 +60,7 @@ class Over(list):
 
 class Hands:
     def __init__(self):
-        self.over = self.handed = Over()
+        self.finished_exchanges = self.handed = Over()
 
     def start(self):
         pass
@@ -68,12 +68,12 @@ class Hands:
     def close(self):
         pass
 
-    def problem(self):
+    def count_problem(self):
         raise AssertionError
 
-    def hand_over(self, exchange, size):
+    def enqueue(self, exchange, size):
         del size
-        self.over.append(exchange)
+        self.finished_exchanges.append(exchange)
 
     def pack(self):
         return 1

@@ -101,7 +101,7 @@ class Over(list):
 
 class Hands:
     def __init__(self):
-        self.over = self.handed = Over()
+        self.finished_exchanges = self.handed = Over()
         self.problems = 0
 
     def start(self):
@@ -110,13 +110,13 @@ class Hands:
     def close(self):
         pass
 
-    def hand_over(self, exchange, size):
-        self.over.append(exchange)
+    def enqueue(self, exchange, size):
+        self.finished_exchanges.append(exchange)
 
     def pack(self):
         return 1
 
-    def problem(self):
+    def count_problem(self):
         self.problems += 1
 
     def next(self):

@@ -41,7 +41,7 @@ class ChatStream(StreamRewriter):
         keeps_bytes: bool,
     ) -> None:
         super().__init__(dialect, declared, judge, notes)
-        self.is_at_work = reasoning_field is not None
+        self.is_rewriting = reasoning_field is not None
         self._emission = EmittedHistory(dialect, keeps_bytes=keeps_bytes)
         self._writers: dict[int, DeltaWriter] = {}
         self._annotation_movers: dict[int, AnnotationMover] = {}
@@ -97,7 +97,7 @@ class ChatStream(StreamRewriter):
     def create_rollback(self) -> Callable[[], None]:
         """Return a function that restores the current state."""
         writers = {choice: one.copy() for choice, one in self._writers.items()}
-        cleans_names, is_at_work, emission = self.cleans_names, self.is_at_work, self._emission.copy()
+        cleans_names, is_rewriting, emission = self.cleans_names, self.is_rewriting, self._emission.copy()
         endings, usage = list(self._endings), self._usage
         annotations = {choice: one.copy() for choice, one in self._annotation_movers.items()}
         logprobs = {choice: one.copy() for choice, one in self._logprob_rewriters.items()}
@@ -106,7 +106,7 @@ class ChatStream(StreamRewriter):
             self._annotation_movers, self._logprob_rewriters = annotations, logprobs
             self._endings, self._usage = list(endings), usage
             self._writers, self._emission = writers, emission
-            self.cleans_names, self.is_at_work = cleans_names, is_at_work
+            self.cleans_names, self.is_rewriting = cleans_names, is_rewriting
 
         return roll_back
 
@@ -177,7 +177,7 @@ class ChatStream(StreamRewriter):
 
     def _counted(self, value: Json) -> Json:
         """Return the value with the parsed reasoning counted in its usage."""
-        if not self.is_at_work or value_at(value, "usage") is None:
+        if not self.is_rewriting or value_at(value, "usage") is None:
             return value
         return with_reasoning_tokens(
             value, "".join(fragment for writer in self._writers.values() for fragment in writer.reasoning_fragments)
@@ -207,7 +207,7 @@ class ChatStream(StreamRewriter):
         writer = self._writer_of(part)
         calls = items(part.message.get("tool_calls"))
         writer.calls += sum(1 for call in calls if text(value_at(call, "function", "name")))
-        if not self.is_at_work:
+        if not self.is_rewriting:
             return [part.message]
         cleaned = [self.clean_call(part.choice, call) for call in calls]
         bare: JsonObject = {**part.message, "tool_calls": cleaned} if cleaned != calls else part.message

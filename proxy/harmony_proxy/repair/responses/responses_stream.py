@@ -152,11 +152,11 @@ class ResponsesStream(StreamRewriter):
     def create_rollback(self) -> Callable[[], None]:
         """Return a function that restores the current state."""
         writer, changed, ids = self._writer.copy(), set(self._rewritten_sources), list(self._token_ids)
-        cleans_names, is_at_work = self.cleans_names, self.is_rewriting
+        cleans_names, is_rewriting = self.cleans_names, self.is_rewriting
 
         def roll_back() -> None:
             self._writer, self._rewritten_sources, self._token_ids = writer, changed, ids
-            self.cleans_names, self.is_rewriting = cleans_names, is_at_work
+            self.cleans_names, self.is_rewriting = cleans_names, is_rewriting
 
         return roll_back
 
