@@ -30,7 +30,10 @@ def test_a_key_that_is_pressed_while_modules_are_read_shows_no_traceback():
 
 
 def test_it_ends_the_process_that_was_waited_for():
-    assert started("from harmony_conformance.runtime.processes import restore_interrupts; restore_interrupts()") == (-signal.SIGINT, "")
+    assert started("from harmony_conformance.runtime.processes import restore_interrupts; restore_interrupts()") == (
+        -signal.SIGINT,
+        "",
+    )
 
 
 def press():

@@ -55,7 +55,7 @@ from harmony_ref.rendering.render import (
 from harmony_ref.rendering.typescript import json_schema_to_typescript
 from harmony_ref.stream_state import StreamState
 from harmony_ref.tokenizer import tokens
-from harmony_ref.tokenizer.encoding_guard import EncodingError
+from harmony_ref.tokenizer.tiktoken_failures import EncodingError
 from harmony_ref.tokenizer.tokens import (
     decode,
     decode_bytes,

@@ -1,7 +1,7 @@
 """Exceptions of this package.
 
 - HarmonyError: a RuntimeError, as in openai_harmony
-  - EncodingError: text that the tokenizer cannot encode (in `tokenizer.encoding_guard`)
+  - EncodingError: text that the tokenizer cannot encode (in `tokenizer.tiktoken_failures`)
   - UnknownTokenError: a token id outside the vocabulary
   - InvalidUtf8Error: tokens whose bytes are not UTF-8
   - MessageError: a dict that is not a message or conversation (also a ValueError)

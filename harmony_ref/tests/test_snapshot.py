@@ -1,6 +1,6 @@
 import pytest
 
-from harmony_ref.snapshot import Snapshot
+from harmony_ref.list_view import Snapshot
 
 
 def test_a_snapshot_does_not_grow_with_its_list():

@@ -69,7 +69,7 @@ def execute(arguments: Namespace) -> int:
                 raise UsageError(f"{flag} cannot be combined with --mitmproxy, which has no metrics and no drain time")
         _require("mitmproxy")
         create_listening_socket(host, port).close()  # mitmproxy would report a failure only in its own log
-        from harmony_proxy.mitmproxy_addon.running import run_mitmproxy  # noqa: PLC0415 - mitmproxy is slow to import, and an extra
+        from harmony_proxy.mitmproxy_addon.run_mitmproxy import run_mitmproxy  # noqa: PLC0415 - mitmproxy is slow to import, and an extra
 
         return run_mitmproxy(upstream.base_url or "", host, port, settings, _rules(arguments))
     _require("aiohttp", "uvicorn", "httptools")

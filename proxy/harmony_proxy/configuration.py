@@ -28,7 +28,6 @@ from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, text, value_at
 from harmony_proxy.judging.judge_settings import EXCERPT_MODES, LOW, NONE, NORMAL, JudgeSettings
-from harmony_proxy.policy.actions import Handlers
 from harmony_proxy.policy.policy import (
     OBSERVE_POLICY,
     Action,
@@ -38,6 +37,7 @@ from harmony_proxy.policy.policy import (
     flag_policy,
     read_policy,
 )
+from harmony_proxy.policy.repair_interface import Handlers
 
 PREFIX = "HARMONY_GUARD_"
 _LARGEST_PORT = 65535
@@ -167,7 +167,7 @@ def _rules(read: Callable[..., Policy], reasoning_field: Json) -> Rules:
     # These import all checks and repairs, which takes time: only if a policy is read.
     from harmony_conformance.checks import CHECKS  # noqa: PLC0415 - as above
     from harmony_conformance.judge.check import MUST  # noqa: PLC0415 - as above
-    from harmony_conformance.prompts.chat_request import REASONING_FIELDS  # noqa: PLC0415 - as above
+    from harmony_conformance.prompts.request_members import REASONING_FIELDS  # noqa: PLC0415 - as above
     from harmony_proxy import repair  # noqa: PLC0415 - as above
 
     if reasoning_field is not None and reasoning_field not in REASONING_FIELDS:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_proxy.asgi.guard import HarmonyGuard
+from harmony_proxy.capture.asgi_observer import App
 from harmony_proxy.capture.build_exchange import build_exchange
-from harmony_proxy.capture.observation import App
 from harmony_proxy.judging.judge_queue import JudgeQueue
 from harmony_proxy.judging.judge_settings import JudgeSettings
 from harmony_proxy.judging.queue_codec import decode_exchange

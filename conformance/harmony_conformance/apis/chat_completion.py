@@ -21,7 +21,7 @@ from harmony_conformance.json_value import (
     text,
     value_at,
 )
-from harmony_conformance.prompts.chat_request import REASONING_FIELDS, content_text
+from harmony_conformance.prompts.request_members import REASONING_FIELDS, content_text
 
 ABORTED = "abort"
 """The finish reason of a request that was aborted on the server (SGLang, vLLM)."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from harmony_conformance.apis.adapter_helpers import neutral_values, omit_members, reject_unsupported
 from harmony_conformance.apis.api import Api
 from harmony_conformance.apis.harmony_prompt import generation_settings, prompt_ids
-from harmony_conformance.apis.request_fields import neutral_values, omit_members, reject_unsupported
 from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
 
 KIND = "text_completion"

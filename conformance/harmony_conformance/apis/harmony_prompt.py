@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from harmony_conformance.apis.adapter_helpers import omit_members, reject_unsupported
 from harmony_conformance.apis.api import UnsupportedByApiError
-from harmony_conformance.apis.request_fields import omit_members, reject_unsupported
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.prompts.conversation import ConversationOptions, conversation_of
 from harmony_ref import decode, encode_with_special_tokens, render_conversation_for_completion

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from harmony_conformance.apis.adapter_helpers import neutral_values, omit_members, reject_unsupported, token_counts
 from harmony_conformance.apis.api import Api
 from harmony_conformance.apis.harmony_prompt import generation_settings, prompt_ids
-from harmony_conformance.apis.request_fields import neutral_values, omit_members, reject_unsupported, token_counts
 from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
 
 _FINISH_REASONS: Mapping[str, str] = {"eos": "stop", "word": "stop", "limit": "length"}

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from harmony_conformance.apis.api import Api
-from harmony_conformance.apis.chat_completion import ABORTED
-from harmony_conformance.apis.harmony_prompt import generation_settings, prompt_ids
-from harmony_conformance.apis.request_fields import (
+from harmony_conformance.apis.adapter_helpers import (
     neutral_values,
     omit_members,
     reject_unsupported,
     token_counts,
     translate_error,
 )
+from harmony_conformance.apis.api import Api
+from harmony_conformance.apis.chat_completion import ABORTED
+from harmony_conformance.apis.harmony_prompt import generation_settings, prompt_ids
 from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
 
 _SAMPLING: Mapping[str, str] = {

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from harmony_conformance.apis.chat_completion import Turn
-from harmony_conformance.apis.chat_stream import ChunkChoice
+from harmony_conformance.apis.stream_choices import ChunkChoice
 from harmony_conformance.json_value import (
     InvalidJsonError,
     Json,
@@ -25,7 +25,7 @@ from harmony_conformance.json_value import (
     text,
     value_at,
 )
-from harmony_conformance.prompts.chat_request import REASONING_FIELDS
+from harmony_conformance.prompts.request_members import REASONING_FIELDS
 from harmony_conformance.runtime.caching import cached_property
 from harmony_ref import tokens
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harmony_conformance.audit.log_readers import DiscoveryLine, LineFormat, LoggedExchange, read_line
 from harmony_conformance.audit.redaction import Excerpts, apply_excerpts, apply_to_reason, function_names
-from harmony_conformance.audit.scan import JudgedExchange, Tally, TallyBuilder
+from harmony_conformance.audit.tallies import JudgedExchange, Tally, TallyBuilder
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.file_lines import Line, LinePosition, UnreadableLine, read_lines
 from harmony_conformance.json_value import Json, JsonObject

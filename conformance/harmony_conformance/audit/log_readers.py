@@ -7,8 +7,8 @@ from enum import StrEnum
 
 from harmony_conformance.audit.openai_log_line import read_openai_line
 from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.exchange_json import DISCOVERY, NotAnExchangeError, read_exchange
 from harmony_conformance.evidence.file_lines import Line, LineEncodingError, UnreadableLine, parse_line
-from harmony_conformance.evidence.recording import DISCOVERY, NotAnExchangeError, read_exchange
 from harmony_conformance.json_value import InvalidJsonError, Json, members, value_at
 
 _WRONG_VALUE = "no exchange: a member has a value that cannot be read"

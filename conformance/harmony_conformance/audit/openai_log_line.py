@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.recording import NotAnExchangeError
+from harmony_conformance.evidence.exchange_json import NotAnExchangeError
 from harmony_conformance.json_value import InvalidJsonError, Json, dumps, integer, loads, members, text, value_at
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_conformance.transport.sse import DONE

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from harmony_conformance.audit.redaction import Excerpts, apply_excerpts, apply_to_reason
-from harmony_conformance.audit.scan import CheckTally, FindingExample, Tally
+from harmony_conformance.audit.tallies import CheckTally, FindingExample, Tally
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.errors import Exit
 from harmony_conformance.json_value import Json, JsonObject, dumps

@@ -16,7 +16,7 @@ from harmony_conformance.json_value import InvalidJsonError, Json, items, loads,
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, condition, mismatch, variant
 from harmony_conformance.judge.history_conditions import has_earlier_answer, has_user_message
-from harmony_conformance.prompts.chat_request import REASONING_FIELDS, content_text
+from harmony_conformance.prompts.request_members import REASONING_FIELDS, content_text
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
 TRAFFIC = "traffic"

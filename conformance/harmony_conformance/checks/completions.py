@@ -30,7 +30,7 @@ from harmony_conformance.judge.check import (
     series_only,
     variant,
 )
-from harmony_conformance.prompts.prompt_parser import format_ids
+from harmony_conformance.prompts.expected_parts import format_ids
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 from harmony_ref import decode, encode, encode_with_special_tokens, tokens
 

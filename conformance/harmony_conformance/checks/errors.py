@@ -23,7 +23,7 @@ from harmony_conformance.judge.check import (
     series_only,
     variant,
 )
-from harmony_conformance.prompts.chat_request import REASONING_FIELDS
+from harmony_conformance.prompts.request_members import REASONING_FIELDS
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote, shorten
 
 

@@ -11,8 +11,8 @@ from harmony_conformance.json_value import canonical_json, dumps, find_objects, 
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, condition, mismatch, variant
 from harmony_conformance.judge.history_conditions import gives_instructions
-from harmony_conformance.prompts.prompt_parser import INSTRUCTIONS_HEADING, PartKind
-from harmony_conformance.prompts.tool_declarations import declares_functions, official_tools_text
+from harmony_conformance.prompts.declarations_in_prompt import declares_functions, official_tools_text
+from harmony_conformance.prompts.expected_parts import INSTRUCTIONS_HEADING, PartKind
 from harmony_conformance.redactable_text import RedactableText, shorten
 
 _IDENTITY = "You are ChatGPT, a large language model trained by OpenAI."

@@ -28,16 +28,16 @@ from harmony_conformance.judge.check import (
     series_only,
     variant,
 )
-from harmony_conformance.prompts.chat_request import can_be_called
-from harmony_conformance.prompts.prompt_parser import PartKind, PromptMessage, PromptPart, RecipientPosition
-from harmony_conformance.prompts.token_injection import find_injection
-from harmony_conformance.prompts.tool_declarations import (
+from harmony_conformance.prompts.declarations_in_prompt import (
     as_identifier,
     declared_functions,
     is_same_function,
     official_tools_text,
     parse_declarations,
 )
+from harmony_conformance.prompts.expected_parts import PartKind, PromptMessage, PromptPart, RecipientPosition
+from harmony_conformance.prompts.request_members import can_be_called
+from harmony_conformance.prompts.token_injection import find_injection
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
 

@@ -10,7 +10,7 @@ from harmony_conformance.evidence.expected_output import cut_at_stop, parse_outp
 from harmony_conformance.json_value import integer, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, condition, mismatch, variant
-from harmony_conformance.prompts.prompt_parser import format_ids
+from harmony_conformance.prompts.expected_parts import format_ids
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
 

@@ -21,7 +21,7 @@ from harmony_conformance.judge.check import (
     series_only,
     variant,
 )
-from harmony_conformance.prompts.prompt_parser import format_ids
+from harmony_conformance.prompts.expected_parts import format_ids
 from harmony_conformance.redactable_text import RedactableText, shorten
 from harmony_ref import decode, tokens
 

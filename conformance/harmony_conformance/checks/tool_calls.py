@@ -25,7 +25,7 @@ from harmony_conformance.json_value import (
 )
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, condition, mismatch, variant, within_limits
-from harmony_conformance.prompts import chat_request
+from harmony_conformance.prompts import request_members
 from harmony_conformance.redactable_text import Location, RedactableText, quote, shorten
 
 
@@ -97,7 +97,7 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
     turn, output = x.turn, x.expected_output
     if turn is None or output is None:
         return
-    allowed = (call for call in output.calls if chat_request.can_be_called(x.chat_request, call.name))
+    allowed = (call for call in output.calls if request_members.can_be_called(x.chat_request, call.name))
     made = [call for call in allowed if x.can_return_call(call)]
     expected_calls = made[:1] if value_at(x.chat_request, "parallel_tool_calls") is False else made
     for index, call in enumerate(expected_calls):
@@ -157,7 +157,7 @@ def demanded_call_is_made(x: Exchange) -> Iterator[Finding]:
     if x.turn is None:
         return
     called = [call.name for call in x.turn.tool_calls]
-    allowed = chat_request.chosen_functions(x.chat_request)
+    allowed = request_members.chosen_functions(x.chat_request)
     named = " or ".join(sorted(allowed))
     if not called:
         yield Finding(
@@ -175,14 +175,14 @@ def demanded_call_is_made(x: Exchange) -> Iterator[Finding]:
 def accepts_allowed_tools(x: Exchange) -> bool:
     """servers that do not refuse a list of allowed functions"""
     return not (
-        chat_request.has_allowed_tools(x.chat_request) and on.was_refused.holds(x) and not on.is_server_error(x)
+        request_members.has_allowed_tools(x.chat_request) and on.was_refused.holds(x) and not on.is_server_error(x)
     )
 
 
 @condition
 def lists_allowed_tools(x: Exchange) -> bool:
     """answers to requests whose `tool_choice` lists the functions that may be called"""
-    return x.turn is not None and chat_request.has_allowed_tools(x.chat_request)
+    return x.turn is not None and request_members.has_allowed_tools(x.chat_request)
 
 
 @check(MUST, spec="chat#allowed-tools", when=(on.is_conversation, accepts_allowed_tools, lists_allowed_tools))
@@ -193,11 +193,13 @@ def only_allowed_tools(x: Exchange) -> Iterator[Finding]:
     treats the list as `auto` lets the model delete a file that it may only read.
     """
     for index, call in enumerate(x.turn.tool_calls if x.turn is not None else ()):
-        if not chat_request.can_be_called(x.chat_request, call.name):
+        if not request_members.can_be_called(x.chat_request, call.name):
             yield Finding(
                 message="a function was called that the request does not allow",
                 location=pointer("tool_calls", index, "function", "name"),
-                expected=RedactableText("one of {}", ", ".join(sorted(chat_request.chosen_functions(x.chat_request)))),
+                expected=RedactableText(
+                    "one of {}", ", ".join(sorted(request_members.chosen_functions(x.chat_request)))
+                ),
                 actual=shorten(call.name) or "an empty name",
             )
 

@@ -24,7 +24,7 @@ from harmony_conformance.judge.check import (
 )
 from harmony_conformance.judge.history_conditions import has_full_history
 from harmony_conformance.prompts.conversation import built_in_tools
-from harmony_conformance.prompts.tool_declarations import (
+from harmony_conformance.prompts.declarations_in_prompt import (
     Declaration,
     as_identifier,
     declared_functions,

@@ -16,7 +16,7 @@ from harmony_conformance.audit.batches import ReadOptions, batches
 from harmony_conformance.audit.log_readers import LineFormat
 from harmony_conformance.audit.redaction import Excerpts
 from harmony_conformance.audit.report import exit_code, make_audit, unchecked_reason, unreadable_summary
-from harmony_conformance.audit.scan import Tally
+from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.audit.terminal import print_audit
 from harmony_conformance.audit.workers import scan_all
 from harmony_conformance.cli.command import Command

@@ -34,7 +34,7 @@ from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.engines.target import Target
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.evidence.recording import DISCOVERY, exchange_line
+from harmony_conformance.evidence.exchange_json import DISCOVERY, exchange_line
 from harmony_conformance.evidence.recording_file import append_atomically, read_recorded
 from harmony_conformance.golden.scenario import UNSCRIPTED_LIMIT, Step, expand
 from harmony_conformance.json_value import JsonObject, dumps, members, text, value_at
@@ -50,7 +50,7 @@ from harmony_conformance.report.model import (
     result_line,
 )
 from harmony_conformance.report.terminal import print_report, report_console, visible
-from harmony_conformance.runner.access import early_stop_reason
+from harmony_conformance.runner.access_loss import early_stop_reason
 from harmony_conformance.runner.judge_in_background import open_judge, reduce_garbage_collection
 from harmony_conformance.runner.judge_run import Plan, explain_incomplete_probes, judge_all, sort_series
 from harmony_conformance.runner.latency import max_probe_requests, max_probe_tokens

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from harmony_conformance.apis.api import Framing
 from harmony_conformance.apis.chat_completion import Turn, read_completion, read_stream
-from harmony_conformance.apis.chat_stream import ChunkChoice, extract_choice, read_chunk_choices
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, Api, find_api
+from harmony_conformance.apis.stream_choices import ChunkChoice, extract_choice, read_chunk_choices
 from harmony_conformance.apis.text_fields import AnswerTexts, read_answers, read_streamed_answers
 from harmony_conformance.evidence.expected_output import (
     GENERATION_END_TOKENS,
@@ -44,7 +44,7 @@ from harmony_conformance.json_value import (
     text,
     value_at,
 )
-from harmony_conformance.prompts.prompt_parser import (
+from harmony_conformance.prompts.expected_parts import (
     ParsedPrompt,
     PromptMessage,
     PromptPart,

@@ -8,8 +8,8 @@ from pathlib import Path
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.exchange_json import DISCOVERY, InvalidRecordError, read_exchange
 from harmony_conformance.evidence.file_lines import Line, UnreadableLine, parse_line, read_lines
-from harmony_conformance.evidence.recording import DISCOVERY, InvalidRecordError, read_exchange
 from harmony_conformance.json_value import value_at
 
 

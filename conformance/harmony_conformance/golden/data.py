@@ -18,7 +18,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from harmony_conformance.evidence.exchange import Series
-from harmony_conformance.evidence.recording import InvalidRecordError, read_exchange, read_script
+from harmony_conformance.evidence.exchange_json import InvalidRecordError, read_exchange, read_script
 from harmony_conformance.json_value import InvalidJsonError, Json, items, loads, members, text, value_at
 from harmony_conformance.judge.check import Outcome
 

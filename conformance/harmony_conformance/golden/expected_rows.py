@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle
 
+from harmony_conformance.evidence.exchange_json import InvalidRecordError, read_script
 from harmony_conformance.evidence.expected_output import read_expectation
-from harmony_conformance.evidence.recording import InvalidRecordError, read_script
 from harmony_conformance.golden.scenario import InvalidScenarioError, Scenario, Step
 from harmony_conformance.json_value import Json, integer, items, members, text, value_at
 

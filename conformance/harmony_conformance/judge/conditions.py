@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS, COMPLETIONS, CONVERSATION_APIS, SGLANG_GENERATE, TGI
-from harmony_conformance.evidence.empty_answers import has_no_answer
+from harmony_conformance.evidence.answerless_requests import has_no_answer
 from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, AnsweredBy, Exchange, Series, Validity
 from harmony_conformance.evidence.leaks import about_harmony
 from harmony_conformance.evidence.levels import METRICS_API as METRICS
 from harmony_conformance.evidence.series_pairs import find_pair, prompt_count, same_request_pairs, stream_step_pairs
 from harmony_conformance.json_value import integer, members, strings, text, value_at
 from harmony_conformance.judge.check import Condition, UnmetReason, condition, evidence, only_on, series_only
-from harmony_conformance.prompts.prompt_parser import Retention
+from harmony_conformance.prompts.expected_parts import Retention
 from harmony_conformance.prompts.token_injection import SPECIAL_TOKEN
 from harmony_conformance.runtime.caching import cached_view
 from harmony_conformance.transport.messages import FailureKind

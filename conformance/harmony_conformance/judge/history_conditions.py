@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.judge.check import Condition, UnmetReason, condition
-from harmony_conformance.prompts.prompt_parser import PartKind, PromptPart, Retention, has_whole_conversation
+from harmony_conformance.prompts.expected_parts import PartKind, PromptPart, Retention, has_whole_conversation
 from harmony_conformance.runtime.caching import cached_view
 
 

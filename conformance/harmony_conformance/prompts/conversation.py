@@ -1,6 +1,6 @@
 """Translate a chat request to a Harmony conversation (`harmony_ref.Message`), the input of every accepted rendering.
 
-The parts are those of `prompt_parser.expected_parts`. The official sources allow several conversations, for example with or without
+The parts are those of `expected_parts`. The official sources allow several conversations, for example with or without
 some reasoning; `ConversationOptions` selects one.
 """
 
@@ -12,7 +12,7 @@ from functools import lru_cache, reduce
 from itertools import groupby, takewhile
 
 from harmony_conformance.json_value import Json, dumps, items, loads, members, text, value_at
-from harmony_conformance.prompts.prompt_parser import PartKind, PromptPart, Retention, expected_parts
+from harmony_conformance.prompts.expected_parts import PartKind, PromptPart, Retention, expected_parts
 from harmony_ref import (
     Author,
     DeveloperContent,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from harmony_conformance.json_value import Json, items, members, value_at
 from harmony_conformance.prompts.conversation import ConversationOptions, conversation_of
-from harmony_conformance.prompts.prompt_parser import Retention
+from harmony_conformance.prompts.expected_parts import Retention
 from harmony_ref import DeveloperContent, Message, Role, TextContent, decode, encode_with_special_tokens, text_of
 
 Messages = tuple[Message, ...]

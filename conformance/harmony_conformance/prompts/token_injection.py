@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from harmony_conformance.prompts.prompt_parser import text_pieces
+from harmony_conformance.prompts.expected_parts import text_pieces
 
 SPECIAL_TOKEN = re.compile(
     r"<\|(?:start|end|message|channel|constrain|return|call|startoftext|endoftext|reserved_\d{6})\|>"

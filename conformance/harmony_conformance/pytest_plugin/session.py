@@ -29,7 +29,7 @@ from harmony_conformance.pytest_plugin.outcomes import (
     properties,
     skip_text,
 )
-from harmony_conformance.runner.access import early_stop_reason
+from harmony_conformance.runner.access_loss import early_stop_reason
 from harmony_conformance.runner.judge_run import Plan, explain_incomplete_probes, join_apis, judge_pair
 from harmony_conformance.runner.options import (
     FAIL_ON,

@@ -20,7 +20,7 @@ from harmony_conformance.checks.rendering.renderer_fingerprint import Fingerprin
 from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.engines.scripting import drop_unproven_stream_scripts
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.evidence.recording import exchange_line, read_exchange
+from harmony_conformance.evidence.exchange_json import exchange_line, read_exchange
 from harmony_conformance.golden.scenario import Scenario, expand
 from harmony_conformance.json_value import MAX_LINE_DEPTH, loads
 from harmony_conformance.judge.judge import Result

@@ -24,7 +24,7 @@ from harmony_conformance.engines.render_derender import with_response
 from harmony_conformance.evidence.exchange import Exchange, Validity
 from harmony_conformance.golden.scenario import SendMode, Step
 from harmony_conformance.json_value import Json, JsonObject, integer, items, text, value_at
-from harmony_conformance.prompts.chat_request import REASONING_FIELDS, content_text
+from harmony_conformance.prompts.request_members import REASONING_FIELDS, content_text
 from harmony_conformance.runner.request_builder import RequestProfile, build_request
 from harmony_conformance.runner.statistics import Sample
 from harmony_conformance.transport.client import SendRequest

@@ -20,7 +20,7 @@ from harmony_conformance.golden.scenario import Scenario, for_api, read_scenario
 from harmony_conformance.json_value import Json, JsonObject, loads
 from harmony_conformance.judge.judge import Result
 from harmony_conformance.reference_server.server.serving import running, running_in_process
-from harmony_conformance.runner.access import Access
+from harmony_conformance.runner.access_loss import Access
 from harmony_conformance.runner.judge_run import Plan, RunJudge, covers_any_api, explain_incomplete_probes
 from harmony_conformance.runner.latency import max_probe_requests, probe, summarise
 from harmony_conformance.runner.request_builder import RequestProfile

@@ -33,7 +33,7 @@ from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, Exchange
 from harmony_conformance.evidence.levels import METRICS_API
 from harmony_conformance.golden.scenario import Scenario, Step, expand, group_parallel_steps, skip_reason
 from harmony_conformance.json_value import Json
-from harmony_conformance.runner.access import Access, is_doubtful
+from harmony_conformance.runner.access_loss import Access, is_doubtful
 from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request
 from harmony_conformance.transport.client import Client, SendResult, now
 from harmony_conformance.transport.messages import Failure, FailureKind, Request

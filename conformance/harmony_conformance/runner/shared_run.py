@@ -19,7 +19,7 @@ from harmony_conformance.engines.discovery import Capabilities
 from harmony_conformance.engines.target import Target
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.evidence.recording import exchange_line, read_exchange
+from harmony_conformance.evidence.exchange_json import exchange_line, read_exchange
 from harmony_conformance.evidence.recording_file import append_atomically, read_recorded
 from harmony_conformance.golden.scenario import Scenario
 from harmony_conformance.json_value import MAX_LINE_DEPTH, loads

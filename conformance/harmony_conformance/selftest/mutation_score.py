@@ -15,7 +15,7 @@ from harmony_conformance.json_value import JsonObject, items, loads, text, value
 from harmony_conformance.judge.check import Check, Comparison, Outcome
 from harmony_conformance.judge.judge import ScenarioSeries, is_comparison, judge_scenario_series
 from harmony_conformance.runtime.processes import process_context
-from harmony_conformance.selftest.mutants import Mutant, mutant_to_json, mutants
+from harmony_conformance.selftest.exchange_mutants import Mutant, mutant_to_json, mutants
 
 _KILLED = frozenset({Outcome.FAIL, Outcome.ERROR})
 

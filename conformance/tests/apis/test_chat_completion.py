@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harmony_conformance.apis.chat_completion import ToolCall, Turn, Usage, read_completion, read_stream, read_usage
-from harmony_conformance.prompts.chat_request import content_text
+from harmony_conformance.prompts.request_members import content_text
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
 

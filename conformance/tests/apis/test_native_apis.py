@@ -23,7 +23,7 @@ from harmony_conformance.apis.registry import (
 from harmony_conformance.golden import data as golden
 from harmony_conformance.json_value import loads, value_at
 from harmony_conformance.prompts.conversation import ConversationOptions, conversation_of
-from harmony_conformance.prompts.prompt_parser import PartKind, expected_parts
+from harmony_conformance.prompts.expected_parts import PartKind, expected_parts
 from harmony_conformance.reference_server import MODEL
 from harmony_ref import render_conversation_for_completion
 

@@ -17,7 +17,7 @@ from harmony_conformance.prompts.conversation import (
     ConversationOptions,
     conversation_of,
 )
-from harmony_conformance.prompts.prompt_parser import expected_parts
+from harmony_conformance.prompts.expected_parts import expected_parts
 from harmony_conformance.reference_server import MODEL
 from harmony_conformance.transport.messages import Chunk
 from harmony_conformance.transport.sse import read_events

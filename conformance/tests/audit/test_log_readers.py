@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from harmony_conformance.audit.log_readers import DiscoveryLine, LineFormat, LoggedExchange, read_line
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.exchange_json import write_exchange
 from harmony_conformance.evidence.file_lines import Line, UnreadableLine
-from harmony_conformance.evidence.recording import write_exchange
 from harmony_conformance.evidence.recording_file import BrokenRecordingError, read_recorded
 from harmony_conformance.json_value import dumps
 from harmony_conformance.transport.messages import Chunk, Request, Response

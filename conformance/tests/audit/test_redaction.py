@@ -219,7 +219,7 @@ ROOT = Path(harmony_conformance.__file__).parent
 SOURCES = [
     *(ROOT / "checks").rglob("*.py"),
     *(ROOT / "apis").rglob("*.py"),
-    *(ROOT / name for name in ("prompts/prompt_parser.py", "transport/messages.py", "audit/redaction.py")),
+    *(ROOT / name for name in ("prompts/expected_parts.py", "transport/messages.py", "audit/redaction.py")),
     *(ROOT / name for name in ("evidence/leaks/by_text.py", "redactable_text.py")),
 ]
 

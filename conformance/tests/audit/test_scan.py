@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harmony_conformance.audit.scan import MAX_EXAMPLES, JudgedExchange, Tally, tally
+from harmony_conformance.audit.tallies import MAX_EXAMPLES, JudgedExchange, Tally, tally
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.file_lines import LinePosition, UnreadableLine
@@ -87,7 +87,7 @@ def test_what_does_not_apply_is_counted_the_same_where_it_is_told_apart(judged, 
         for one in judged
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("harmony_conformance.audit.scan._MOST_ASIDES", most)
+        patch.setattr("harmony_conformance.audit.tallies._MOST_ASIDES", most)
         assert tally(apart) == tally(judged)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from harmony_conformance.audit import workers
 from harmony_conformance.audit.batches import BatchResult, ReadOptions, batches, scan_batch
-from harmony_conformance.audit.scan import Tally
+from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.audit.workers import scan_all
 from harmony_conformance.cli import audit
 from harmony_conformance.cli import main as cli

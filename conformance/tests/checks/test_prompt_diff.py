@@ -11,11 +11,11 @@ import pytest
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.checks.rendering.prompt_diff import compare_with_nearest
 from harmony_conformance.evidence.exchange import Series
-from harmony_conformance.evidence.recording import read_exchange
+from harmony_conformance.evidence.exchange_json import read_exchange
 from harmony_conformance.golden import data as golden
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import judge_one
-from harmony_conformance.prompts.prompt_parser import read_prompt
+from harmony_conformance.prompts.expected_parts import read_prompt
 from harmony_ref import encode_with_special_tokens
 
 RULE = next(rule for rule in CHECKS if rule.id == "prompt.is_an_accepted_rendering")

@@ -9,7 +9,7 @@ from harmony_conformance.checks.rendering.tool_schemas import (
     parameters,
 )
 from harmony_conformance.judge.check import Verdict
-from harmony_conformance.prompts.tool_declarations import official_tools_text, parse_declarations
+from harmony_conformance.prompts.declarations_in_prompt import official_tools_text, parse_declarations
 
 STRING, NUMBER = {"type": "string"}, {"type": "number"}
 

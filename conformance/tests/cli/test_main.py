@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 import harmony_conformance.transport.client
 from harmony_conformance.cli.main import main
-from harmony_conformance.evidence.recording import exchange_line, read_exchange
+from harmony_conformance.evidence.exchange_json import exchange_line, read_exchange
 from harmony_conformance.golden import data as golden
 from harmony_conformance.runner.options import OWN_MEMBERS
 

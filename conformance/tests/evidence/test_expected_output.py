@@ -20,9 +20,17 @@ from harmony_ref import encode, encode_with_special_tokens
 TEXTS = st.lists(st.text(), max_size=3).map(tuple)
 CALLS = st.lists(st.builds(FunctionCall, name=st.text(), arguments=st.text()), max_size=2).map(tuple)
 FINISH = st.lists(st.sampled_from(["stop", "length", "tool_calls"]), max_size=2, unique=True).map(tuple)
-MEANINGS = st.builds(ExpectedOutput, reasoning=TEXTS, preambles=TEXTS, finals=TEXTS, calls=CALLS, finish_reason=st.none())
+MEANINGS = st.builds(
+    ExpectedOutput, reasoning=TEXTS, preambles=TEXTS, finals=TEXTS, calls=CALLS, finish_reason=st.none()
+)
 ROWS = st.builds(Expectation, required_output=MEANINGS, finish_reasons=FINISH) | st.builds(
-    Expectation, required_output=MEANINGS, required_texts=TEXTS, optional_calls=CALLS, forbidden_texts=TEXTS, finish_reasons=FINISH, is_well_formed=st.just(False)
+    Expectation,
+    required_output=MEANINGS,
+    required_texts=TEXTS,
+    optional_calls=CALLS,
+    forbidden_texts=TEXTS,
+    finish_reasons=FINISH,
+    is_well_formed=st.just(False),
 )
 
 

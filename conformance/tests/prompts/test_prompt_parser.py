@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harmony_conformance.prompts.prompt_parser import (
+from harmony_conformance.prompts.declarations_in_prompt import as_identifier, declared_functions, is_same_function
+from harmony_conformance.prompts.expected_parts import (
     PartKind,
     RecipientPosition,
     Retention,
@@ -12,7 +13,6 @@ from harmony_conformance.prompts.prompt_parser import (
     text_pieces,
 )
 from harmony_conformance.prompts.token_injection import find_injection
-from harmony_conformance.prompts.tool_declarations import as_identifier, declared_functions, is_same_function
 from harmony_conformance.redactable_text import shorten
 from harmony_ref import encode, encode_with_special_tokens, tokens
 

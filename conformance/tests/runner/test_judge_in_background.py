@@ -10,7 +10,7 @@ import pytest
 
 from harmony_conformance.checks.rendering.renderer_fingerprint import fingerprint
 from harmony_conformance.engines.target import parse_target
-from harmony_conformance.evidence.recording import exchange_line
+from harmony_conformance.evidence.exchange_json import exchange_line
 from harmony_conformance.runner import judge_in_background
 from harmony_conformance.runner.judge_in_background import JudgeProcessError, open_judge
 from harmony_conformance.runner.judge_run import RunJudge

@@ -6,7 +6,7 @@ import pytest
 
 from harmony_conformance.engines.profiles import ENGINES, ScriptMethod
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.recording import read_exchange, write_exchange
+from harmony_conformance.evidence.exchange_json import read_exchange, write_exchange
 from harmony_conformance.json_value import dumps, loads, value_at
 from harmony_conformance.reference_server.server.serving import running
 from harmony_conformance.runner.latency import Timing, UnmeasuredResponse, measure, probe, summarise

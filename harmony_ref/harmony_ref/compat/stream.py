@@ -8,8 +8,8 @@ from harmony_ref.compat.arguments import role_value, strictness, token_id
 from harmony_ref.compat.errors import HarmonyError
 from harmony_ref.compat.messages import Message, Role
 from harmony_ref.compat.values import message_from_value
+from harmony_ref.list_view import Snapshot
 from harmony_ref.parsing.stream_machine import StreamMachine
-from harmony_ref.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from harmony_ref.compat.encoding import HarmonyEncoding

@@ -13,7 +13,7 @@ from typing import Final, TypeVar, cast
 
 from pydantic import BaseModel
 
-from harmony_ref.compat import wire_text
+from harmony_ref.compat import wire_reader
 from harmony_ref.compat.declarations import ChannelConfig, ReasoningEffort, ToolDescription, ToolNamespaceConfig
 from harmony_ref.compat.messages import (
     Author,
@@ -26,8 +26,8 @@ from harmony_ref.compat.messages import (
     TextContent,
 )
 from harmony_ref.messages import message_types
-from harmony_ref.messages.construction import message_of
 from harmony_ref.messages.header import Header
+from harmony_ref.messages.unchecked_construction import message_of
 
 _Model = TypeVar("_Model", bound=BaseModel)
 _Key = TypeVar("_Key")
@@ -70,14 +70,14 @@ def conversation_values(conversation: Conversation) -> Iterable[message_types.Me
     with suppress(*_UNLIKE_ITS_ANNOTATIONS):
         if type(conversation) is Conversation:
             return [_message(message) for message in conversation.messages]
-    return wire_text.read_conversation(conversation.to_json())
+    return wire_reader.read_conversation(conversation.to_json())
 
 
 def message_value(message: Message) -> message_types.Message:
     """Convert a message in its present state; raises as `conversation_values`."""
     with suppress(*_UNLIKE_ITS_ANNOTATIONS):
         return _message(message)
-    return wire_text.read_message(message.to_json())
+    return wire_reader.read_message(message.to_json())
 
 
 def _message(message: Message) -> message_types.Message:
@@ -139,7 +139,7 @@ def _part(part: Content) -> message_types.Content:
     key = _key(part)
     value = _DECLARATIONS.get(key)
     if value is None:
-        value = wire_text.read_content(json.dumps(part.to_dict()), depth=_DEPTH_OF_PARTS)
+        value = wire_reader.read_content(json.dumps(part.to_dict()), depth=_DEPTH_OF_PARTS)
         _remember(_DECLARATIONS, key, value)
     return value
 

@@ -63,9 +63,9 @@ from harmony_ref.lenient.token_text import (
     replace_invalid,
     text_of_tokens,
 )
-from harmony_ref.messages.construction import message_of
 from harmony_ref.messages.header import Header
 from harmony_ref.messages.message_types import Author, Message, Role
+from harmony_ref.messages.unchecked_construction import message_of
 from harmony_ref.stream_state import StreamState
 from harmony_ref.tokenizer import tokens
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from harmony_ref.lenient.errors import RecoveredError
-from harmony_ref.messages.construction import message_of
 from harmony_ref.messages.header import Header
 from harmony_ref.messages.message_types import Message
+from harmony_ref.messages.unchecked_construction import message_of
 from harmony_ref.stream_state import StreamState
 
 

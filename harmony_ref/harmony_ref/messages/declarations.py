@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from harmony_ref.json_value import Json
-from harmony_ref.messages import wire_form
+from harmony_ref.messages import wire_shapes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,11 +27,11 @@ class ChannelConfig:
     @classmethod
     def from_dict(cls, data: Json) -> "ChannelConfig":
         """Read the wire form, or raise ShapeError."""
-        fields = wire_form.struct(data, "ChannelConfig")
-        channels = wire_form.sequence(wire_form.required(fields, "valid_channels"))
+        fields = wire_shapes.struct(data, "ChannelConfig")
+        channels = wire_shapes.sequence(wire_shapes.required(fields, "valid_channels"))
         return cls(
-            valid_channels=tuple(map(wire_form.string, channels)),
-            channel_required=wire_form.boolean(wire_form.required(fields, "channel_required")),
+            valid_channels=tuple(map(wire_shapes.string, channels)),
+            channel_required=wire_shapes.boolean(wire_shapes.required(fields, "channel_required")),
         )
 
     def to_dict(self) -> dict[str, Json]:
@@ -57,16 +57,16 @@ class ToolDescription:
     @classmethod
     def from_dict(cls, data: Json) -> "ToolDescription":
         """Read the wire form, or raise ShapeError."""
-        fields = wire_form.struct(data, "ToolDescription")
+        fields = wire_shapes.struct(data, "ToolDescription")
         return cls(
-            name=wire_form.string(wire_form.required(fields, "name")),
-            description=wire_form.string(wire_form.required(fields, "description")),
+            name=wire_shapes.string(wire_shapes.required(fields, "name")),
+            description=wire_shapes.string(wire_shapes.required(fields, "description")),
             parameters=fields.get("parameters"),
         )
 
     def to_dict(self) -> dict[str, Json]:
         """Return the wire form."""
-        return wire_form.without_none(
+        return wire_shapes.without_none(
             {"name": self.name, "description": self.description, "parameters": self.parameters}
         )
 
@@ -96,16 +96,16 @@ class ToolNamespaceConfig:
     @classmethod
     def from_dict(cls, data: Json) -> "ToolNamespaceConfig":
         """Read the wire form, or raise ShapeError."""
-        fields = wire_form.struct(data, "ToolNamespaceConfig")
+        fields = wire_shapes.struct(data, "ToolNamespaceConfig")
         return cls(
-            name=wire_form.string(wire_form.required(fields, "name")),
-            description=wire_form.optional_string(fields.get("description")),
-            tools=tuple(map(ToolDescription.from_dict, wire_form.sequence(wire_form.required(fields, "tools")))),
+            name=wire_shapes.string(wire_shapes.required(fields, "name")),
+            description=wire_shapes.optional_string(fields.get("description")),
+            tools=tuple(map(ToolDescription.from_dict, wire_shapes.sequence(wire_shapes.required(fields, "tools")))),
         )
 
     def to_dict(self) -> dict[str, Json]:
         """Return the wire form."""
-        return wire_form.without_none(
+        return wire_shapes.without_none(
             {"name": self.name, "description": self.description, "tools": [tool.to_dict() for tool in self.tools]}
         )
 
@@ -125,13 +125,13 @@ class ResponseFormat:
     @classmethod
     def from_dict(cls, data: Json) -> "ResponseFormat":
         """Read the result of `to_dict`, or raise ShapeError."""
-        fields = wire_form.struct(data, "ResponseFormat")
+        fields = wire_shapes.struct(data, "ResponseFormat")
         return cls(
-            name=wire_form.string(wire_form.required(fields, "name")),
-            schema=wire_form.required(fields, "schema"),
-            description=wire_form.optional_string(fields.get("description")),
+            name=wire_shapes.string(wire_shapes.required(fields, "name")),
+            schema=wire_shapes.required(fields, "schema"),
+            description=wire_shapes.optional_string(fields.get("description")),
         )
 
     def to_dict(self) -> dict[str, Json]:
         """Return `{"name", "description"?, "schema"}` with the schema unchanged."""
-        return wire_form.without_none({"name": self.name, "description": self.description}) | {"schema": self.schema}
+        return wire_shapes.without_none({"name": self.name, "description": self.description}) | {"schema": self.schema}

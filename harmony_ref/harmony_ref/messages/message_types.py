@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from harmony_ref.errors import MessageError
 from harmony_ref.json_value import Json
-from harmony_ref.messages import wire_form
+from harmony_ref.messages import wire_shapes
 from harmony_ref.messages.declarations import (
     THREE_CHANNELS,
     ChannelConfig,
@@ -26,7 +26,7 @@ from harmony_ref.messages.declarations import (
     ToolNamespaceConfig,
     Tools,
 )
-from harmony_ref.messages.wire_form import ShapeError
+from harmony_ref.messages.wire_shapes import ShapeError
 
 
 class Role(StrEnum):
@@ -87,21 +87,21 @@ class SystemContent:
     @classmethod
     def from_dict(cls, data: Json) -> "SystemContent":
         """Read the wire form, or raise ShapeError."""
-        fields = wire_form.struct(data, "SystemContent")
+        fields = wire_shapes.struct(data, "SystemContent")
         effort = fields.get("reasoning_effort")
         channels = fields.get("channel_config")
         return cls(
-            model_identity=wire_form.optional_string(fields.get("model_identity")),
-            reasoning_effort=None if effort is None else wire_form.variant(ReasoningEffort, effort),
-            conversation_start_date=wire_form.optional_string(fields.get("conversation_start_date")),
-            knowledge_cutoff=wire_form.optional_string(fields.get("knowledge_cutoff")),
+            model_identity=wire_shapes.optional_string(fields.get("model_identity")),
+            reasoning_effort=None if effort is None else wire_shapes.variant(ReasoningEffort, effort),
+            conversation_start_date=wire_shapes.optional_string(fields.get("conversation_start_date")),
+            knowledge_cutoff=wire_shapes.optional_string(fields.get("knowledge_cutoff")),
             channel_config=None if channels is None else ChannelConfig.from_dict(channels),
             tools=_tools_from_dict(fields.get("tools")),
         )
 
     def to_dict(self) -> dict[str, Json]:
         """Return the wire form."""
-        return wire_form.without_none(
+        return wire_shapes.without_none(
             {
                 "type": "system_content",
                 "model_identity": self.model_identity,
@@ -140,18 +140,18 @@ class DeveloperContent:
     @classmethod
     def from_dict(cls, data: Json) -> "DeveloperContent":
         """Read the wire form, or raise ShapeError."""
-        fields = wire_form.struct(data, "DeveloperContent")
+        fields = wire_shapes.struct(data, "DeveloperContent")
         return cls(
-            instructions=wire_form.optional_string(fields.get("instructions")),
+            instructions=wire_shapes.optional_string(fields.get("instructions")),
             tools=_tools_from_dict(fields.get("tools")),
             response_formats=tuple(
-                map(ResponseFormat.from_dict, wire_form.sequence(fields.get("response_formats") or []))
+                map(ResponseFormat.from_dict, wire_shapes.sequence(fields.get("response_formats") or []))
             ),
         )
 
     def to_dict(self) -> dict[str, Json]:
         """Return the wire form."""
-        return wire_form.without_none(
+        return wire_shapes.without_none(
             {
                 "type": "developer_content",
                 "instructions": self.instructions,
@@ -213,7 +213,7 @@ class Message:
                 content: Json = text
             case parts:
                 content = [part.to_dict() for part in parts]
-        return wire_form.without_none(
+        return wire_shapes.without_none(
             {
                 "role": self.author.role.value,
                 "name": self.author.name,
@@ -244,8 +244,8 @@ class Conversation:
     def from_dict(cls, data: Json) -> "Conversation":
         """Read `{"messages": […]}`, or raise MessageError with the library's text, without line and column."""
         try:
-            fields = wire_form.struct(data, "Conversation")
-            raw = wire_form.sequence(wire_form.required(fields, "messages"))
+            fields = wire_shapes.struct(data, "Conversation")
+            raw = wire_shapes.sequence(wire_shapes.required(fields, "messages"))
             return cls(messages=[_message_from_dict(message) for message in raw])
         except (ShapeError, MessageError) as error:
             raise MessageError(subject="conversation", problem=error.problem) from None
@@ -256,8 +256,8 @@ class Conversation:
 
 
 def _text_from_dict(data: Json) -> TextContent:
-    fields = wire_form.tagged_object(data, "Content")
-    return TextContent(text=wire_form.string(wire_form.required(fields, "text")))
+    fields = wire_shapes.tagged_object(data, "Content")
+    return TextContent(text=wire_shapes.string(wire_shapes.required(fields, "text")))
 
 
 _CONTENT_READERS: Mapping[str, Callable[[Json], Content]] = {
@@ -268,29 +268,29 @@ _CONTENT_READERS: Mapping[str, Callable[[Json], Content]] = {
 
 
 def _content_from_dict(data: Json) -> Content:
-    fields = wire_form.tagged_object(data, "Content")
-    return _CONTENT_READERS[wire_form.tag(wire_form.required(fields, "type"), _CONTENT_READERS)](data)
+    fields = wire_shapes.tagged_object(data, "Content")
+    return _CONTENT_READERS[wire_shapes.tag(wire_shapes.required(fields, "type"), _CONTENT_READERS)](data)
 
 
 def _message_from_dict(data: Json) -> Message:
-    fields = wire_form.struct(data, "Message")
-    raw = wire_form.required(fields, "content")
+    fields = wire_shapes.struct(data, "Message")
+    raw = wire_shapes.required(fields, "content")
     if not isinstance(raw, str | list | tuple):
-        raise ShapeError(f"invalid type: {wire_form.describe(raw)}, expected string or list of content")
-    role = wire_form.variant(Role, wire_form.required(fields, "role"))
+        raise ShapeError(f"invalid type: {wire_shapes.describe(raw)}, expected string or list of content")
+    role = wire_shapes.variant(Role, wire_shapes.required(fields, "role"))
     return Message(
-        author=Author(role=role, name=wire_form.optional_string(fields.get("name"))),
-        content=raw if isinstance(raw, str) else [_content_from_dict(part) for part in wire_form.sequence(raw)],
-        channel=wire_form.optional_string(fields.get("channel")),
-        recipient=wire_form.optional_string(fields.get("recipient")),
-        content_type=wire_form.optional_string(fields.get("content_type")),
+        author=Author(role=role, name=wire_shapes.optional_string(fields.get("name"))),
+        content=raw if isinstance(raw, str) else [_content_from_dict(part) for part in wire_shapes.sequence(raw)],
+        channel=wire_shapes.optional_string(fields.get("channel")),
+        recipient=wire_shapes.optional_string(fields.get("recipient")),
+        content_type=wire_shapes.optional_string(fields.get("content_type")),
     )
 
 
 def _tools_from_dict(data: Json) -> Tools | None:
     if data is None:
         return None
-    return {key: ToolNamespaceConfig.from_dict(value) for key, value in wire_form.mapping(data).items()}
+    return {key: ToolNamespaceConfig.from_dict(value) for key, value in wire_shapes.mapping(data).items()}
 
 
 def _tools_to_dict(tools: Tools | None) -> Json:

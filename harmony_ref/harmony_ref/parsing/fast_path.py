@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from harmony_ref.errors import UnknownTokenError
-from harmony_ref.messages.construction import message_of
 from harmony_ref.messages.header import Header, read_header_text
 from harmony_ref.messages.message_types import Message, Role
+from harmony_ref.messages.unchecked_construction import message_of
 from harmony_ref.tokenizer import tokens
 
 _OPENING: Final = "<|"

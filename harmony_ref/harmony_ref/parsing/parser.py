@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Literal, overload
 
 from harmony_ref.errors import ParseError
 from harmony_ref.json_value import Json
-from harmony_ref.messages.construction import delta_event, finished_event, started_event
+from harmony_ref.list_view import Snapshot
 from harmony_ref.messages.events import Delta, Event
 from harmony_ref.messages.header import Header
 from harmony_ref.messages.message_types import Message, Role
+from harmony_ref.messages.unchecked_construction import delta_event, finished_event, started_event
 from harmony_ref.parsing.fast_path import read_well_framed
 from harmony_ref.parsing.stream_machine import StreamMachine
-from harmony_ref.snapshot import Snapshot
 from harmony_ref.stream_state import StreamState
 
 if TYPE_CHECKING:

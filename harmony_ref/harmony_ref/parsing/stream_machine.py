@@ -19,12 +19,12 @@ from harmony_ref.errors import (
     UnexpectedTokenError,
 )
 from harmony_ref.json_value import Json
-from harmony_ref.messages.construction import message_of
+from harmony_ref.list_view import Snapshot
 from harmony_ref.messages.content_decoder import NO_TEXT, PLAIN_TEXT, ContentDecoder, ContentTokens, TokenTexts
 from harmony_ref.messages.header import Header, read_header, split_channel, words_of
 from harmony_ref.messages.message_types import Author, Message, Role
-from harmony_ref.messages.wire_form import without_none
-from harmony_ref.snapshot import Snapshot
+from harmony_ref.messages.unchecked_construction import message_of
+from harmony_ref.messages.wire_shapes import without_none
 from harmony_ref.stream_state import StreamState
 from harmony_ref.tokenizer import tokens
 

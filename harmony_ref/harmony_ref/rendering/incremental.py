@@ -10,10 +10,10 @@ Two events change earlier tokens, and neither encodes the other messages again:
 from collections.abc import Iterable, Sequence
 
 from harmony_ref.errors import MessageError
+from harmony_ref.list_view import Snapshot
 from harmony_ref.messages.header import encode_field
 from harmony_ref.messages.message_types import Message, Role, SystemContent
 from harmony_ref.rendering.render import ANALYSIS, FINAL, has_function_tools, is_final_answer, render
-from harmony_ref.snapshot import Snapshot
 from harmony_ref.tokenizer import tokens
 
 

@@ -19,7 +19,7 @@ import tiktoken
 
 from harmony_ref.errors import InvalidUtf8Error, MessageError, UnknownTokenError
 from harmony_ref.tokenizer import vocabulary
-from harmony_ref.tokenizer.encoding_guard import raise_encoding_error
+from harmony_ref.tokenizer.tiktoken_failures import raise_encoding_error
 from harmony_ref.tokenizer.whitespace_runs import LONGEST_RUN, encode_around_runs
 
 STARTOFTEXT: Final = 199998

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harmony_ref import HarmonyError, Message, Role, parse, render_conversation, text_of, tokens
-from harmony_ref.tokenizer.encoding_guard import EncodingError, raise_encoding_error
+from harmony_ref.tokenizer.tiktoken_failures import EncodingError, raise_encoding_error
 from harmony_ref.tokenizer.whitespace_runs import BLANKS, LONGEST_RUN, long_runs
 
 TIKTOKEN_ANSWERS_TO = 999_998

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from harmony_proxy.capture.observation import Clock, Message, Receive, Send
+from harmony_proxy.capture.asgi_observer import Clock, Message, Receive, Send
 from harmony_proxy.capture.recorder import End
 from harmony_proxy.guard.guard import Guard
 from harmony_proxy.judging.counters import Gauges

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from harmony_proxy.asgi.acting_exchange import InterceptedExchange
-from harmony_proxy.capture.observation import (
+from harmony_proxy.capture.asgi_observer import (
     END_CALLBACK_KEY,
     App,
     Clock,

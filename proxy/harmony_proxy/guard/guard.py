@@ -36,8 +36,8 @@ from harmony_proxy.guard.response_head import (
     with_request_id,
     without_body,
 )
-from harmony_proxy.policy.actions import Actions, Handlers, StreamRepair
 from harmony_proxy.policy.policy import OBSERVE_ROUTE, FailMode, Policy, Route
+from harmony_proxy.policy.repair_interface import Actions, Handlers, StreamRepair
 
 _FIRST_ERROR = 400
 _NO_BODY = (204, 304)
@@ -64,7 +64,17 @@ class Guard:
     """
 
     __slots__ = (
-        *("_handlers", "_api", "_head_timing", "_is_unchanged", "_limit", "_mode", "_pending_head", "_policy", "_request_id"),
+        *(
+            "_handlers",
+            "_api",
+            "_head_timing",
+            "_is_unchanged",
+            "_limit",
+            "_mode",
+            "_pending_head",
+            "_policy",
+            "_request_id",
+        ),
         *("_decoder", "_route", "_server_head", "_stream", "_unsent"),
         *("head", "must_stop", "observes", "problems", "recorder"),
     )

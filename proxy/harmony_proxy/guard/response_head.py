@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.judge.judge import Result
-from harmony_proxy.policy.actions import Actions
+from harmony_proxy.policy.repair_interface import Actions
 
 REQUEST_ID = b"x-harmony-request-id"
 VERDICT = b"x-harmony-verdict"

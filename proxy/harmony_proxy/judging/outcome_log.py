@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from harmony_conformance.audit.redaction import Excerpts, apply_excerpts, function_names, redact
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.recording import write_exchange
+from harmony_conformance.evidence.exchange_json import write_exchange
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import Result

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import EllipsisType
 
-from harmony_proxy.capture.observation import Note, read_note
+from harmony_proxy.capture.asgi_observer import Note, read_note
 from harmony_proxy.capture.recorder import PackedExchange, RecordedExchange, decode_packed
 from harmony_proxy.judging.judge_settings import LENGTH_BYTES
 

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from harmony_proxy.policy.actions import Handlers
+from harmony_proxy.policy.repair_interface import Handlers
 from harmony_proxy.repair.answer.repair_table import REPAIRS, Repair
 from harmony_proxy.repair.answer.whole_answer import repair_answer
 from harmony_proxy.repair.stream_repairer import StreamRepairer

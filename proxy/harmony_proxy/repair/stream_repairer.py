@@ -22,15 +22,15 @@ from harmony_proxy.guard.error_responses import (
     error_event,
     unexamined_message,
 )
-from harmony_proxy.policy.actions import Actions
 from harmony_proxy.policy.policy import Action, FailMode
+from harmony_proxy.policy.repair_interface import Actions
 from harmony_proxy.repair.answer.action_notes import ActionNotes
 from harmony_proxy.repair.answer.repair_table import NO_REPAIR, REPAIRS
 from harmony_proxy.repair.responses.repeated_texts import has_permanent_finding
 from harmony_proxy.repair.stream_handlers import create_rewriter, is_final_event
 from harmony_proxy.repair.stream_parts.emitted_history import EmittedHistory
+from harmony_proxy.repair.stream_parts.event_matching import EventTemplates
 from harmony_proxy.repair.stream_parts.event_splitter import LineSplitter, RawEvent, Splitter, SseSplitter
-from harmony_proxy.repair.stream_parts.event_templates import EventTemplates
 from harmony_proxy.repair.stream_parts.hold_buffer import HOLD_LIMIT, HoldBuffer, joined
 from harmony_proxy.repair.stream_parts.repair_accounting import FINISH_CHECK, TOO_LATE, RepairAccount
 from harmony_proxy.repair.stream_parts.rewriter import StreamRewriter, TextKey

@@ -12,7 +12,7 @@ import httptools
 from uvicorn.protocols.http.flow_control import service_unavailable
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from harmony_proxy.capture.observation import CONNECTION_KEY, Message
+from harmony_proxy.capture.asgi_observer import CONNECTION_KEY, Message
 from harmony_proxy.capture.recorder import End
 from harmony_proxy.standalone.request_body import DISCONNECT_POLL_SECONDS
 

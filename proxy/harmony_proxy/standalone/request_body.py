@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from harmony_proxy.capture.observation import ClientConnection, Receive
+from harmony_proxy.capture.asgi_observer import ClientConnection, Receive
 
 _ROOM = 64 * 1024  # bytes that are buffered for the upstream before no more are read from the client
 DISCONNECT_POLL_SECONDS = 0.5

@@ -21,7 +21,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from harmony_conformance.json_value import dumps
-from harmony_proxy.capture.observation import CONNECTION_KEY, END_CALLBACK_KEY, Message, Receive, Scope, Send
+from harmony_proxy.capture.asgi_observer import CONNECTION_KEY, END_CALLBACK_KEY, Message, Receive, Scope, Send
 from harmony_proxy.capture.recorder import End
 from harmony_proxy.standalone.request_body import (
     ClientDisconnectError,

@@ -13,16 +13,16 @@ from starlette.routing import Route as Path
 
 from harmony_conformance.reference_server.server.app import create_app
 from harmony_proxy.asgi.guard import HarmonyGuard
+from harmony_proxy.capture.asgi_observer import END_CALLBACK_KEY
 from harmony_proxy.capture.build_exchange import build_exchange
-from harmony_proxy.capture.observation import END_CALLBACK_KEY
 from harmony_proxy.capture.recorder import End
 from harmony_proxy.configuration import Rules
 from harmony_proxy.guard.response_head import REQUEST_ID, VERDICT
 from harmony_proxy.judging.judge_queue import JudgeQueue
 from harmony_proxy.judging.judge_settings import JudgeSettings
 from harmony_proxy.judging.queue_codec import decode_exchange, decode_frame
-from harmony_proxy.policy.actions import Actions, Handlers, RepairedAnswer
 from harmony_proxy.policy.policy import Action, Policy, Route
+from harmony_proxy.policy.repair_interface import Actions, Handlers, RepairedAnswer
 
 openai = pytest.importorskip("openai")
 CHAT = "/v1/chat/completions"

@@ -170,7 +170,10 @@ UNJUDGED = [
     pytest.param({}, End.SHUT_DOWN, "the proxy was stopped before the answer was complete", id="stopped"),
     pytest.param({"limit": 2200}, End.COMPLETE, "larger than the limit of 2200 bytes for an exchange", id="large"),
     pytest.param(
-        {"headers": [(b"content-encoding", b"gzip")]}, End.COMPLETE, "invalid gzip body: Error -3 while decompressing data: incorrect header check", id="wrongly packed"
+        {"headers": [(b"content-encoding", b"gzip")]},
+        End.COMPLETE,
+        "invalid gzip body: Error -3 while decompressing data: incorrect header check",
+        id="wrongly packed",
     ),
     pytest.param(
         {"headers": [(b"content-encoding", b"lzma")]},

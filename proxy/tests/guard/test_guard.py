@@ -13,8 +13,8 @@ from harmony_proxy.capture.recorder import End
 from harmony_proxy.capture.routes import api_of, refine_api
 from harmony_proxy.guard.guard import Guard
 from harmony_proxy.guard.response_head import HeadTiming
-from harmony_proxy.policy.actions import Actions, Handlers, RepairedAnswer
 from harmony_proxy.policy.policy import OBSERVE_POLICY, Action, FailMode, Policy, Route
+from harmony_proxy.policy.repair_interface import Actions, Handlers, RepairedAnswer
 
 PATH = "/v1/chat/completions"
 CHECK = "channels.no_marker_leak"

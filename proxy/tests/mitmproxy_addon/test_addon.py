@@ -28,8 +28,8 @@ from harmony_proxy.guard.guard import Guard
 from harmony_proxy.judging.queue_codec import decode_exchange
 from harmony_proxy.mitmproxy_addon import hooks
 from harmony_proxy.mitmproxy_addon.hooks import ConformanceAddon
-from harmony_proxy.policy.actions import Actions, Handlers, RepairedAnswer
 from harmony_proxy.policy.policy import Action, FailMode, Policy, Route
+from harmony_proxy.policy.repair_interface import Actions, Handlers, RepairedAnswer
 
 CHECK = "channels.no_marker_leak"
 

@@ -8,7 +8,7 @@ from harmony_conformance.transport.messages import Request, Response
 from harmony_proxy.policy.policy import Action
 from harmony_proxy.repair import REPAIRS, StreamRepairer
 from harmony_proxy.repair.stream_parts import event_splitter
-from harmony_proxy.repair.stream_parts.event_templates import EventTemplates
+from harmony_proxy.repair.stream_parts.event_matching import EventTemplates
 from harmony_proxy.repair.stream_parts.text_tracker import TextTracker
 
 REPAIRING = dict.fromkeys(REPAIRS, Action.REPAIR)

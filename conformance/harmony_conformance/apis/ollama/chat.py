@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from harmony_conformance.apis.api import Api, Framing, UnsupportedByApiError
-from harmony_conformance.apis.request_fields import (
+from harmony_conformance.apis.adapter_helpers import (
     join_text_parts,
     neutral_values,
     omit_members,
@@ -14,6 +13,7 @@ from harmony_conformance.apis.request_fields import (
     token_counts,
     translate_error,
 )
+from harmony_conformance.apis.api import Api, Framing, UnsupportedByApiError
 from harmony_conformance.json_value import (
     Json,
     JsonObject,
@@ -25,7 +25,7 @@ from harmony_conformance.json_value import (
     text,
     value_at,
 )
-from harmony_conformance.prompts.chat_request import REASONING_FIELDS
+from harmony_conformance.prompts.request_members import REASONING_FIELDS
 
 SCHEMA_NAME = "answer"
 """The name of a response schema, which Ollama's `format` lacks."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from harmony_conformance.apis.adapter_helpers import omit_members, translate_error
 from harmony_conformance.apis.api import Api, Framing, UnsupportedByApiError
 from harmony_conformance.apis.harmony_prompt import prompt_text
 from harmony_conformance.apis.ollama import chat
-from harmony_conformance.apis.request_fields import omit_members, translate_error
 from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
 
 _PATH: Final = "/api/generate"

@@ -12,7 +12,7 @@ from typing import Final
 
 from harmony_conformance.apis.api import UnsupportedByApiError
 from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
-from harmony_conformance.prompts.chat_request import REASONING_FIELDS
+from harmony_conformance.prompts.request_members import REASONING_FIELDS
 
 COMMENTARY: Final = "commentary"
 FINAL_ANSWER: Final = "final_answer"

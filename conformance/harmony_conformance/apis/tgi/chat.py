@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from harmony_conformance.apis.adapter_helpers import neutral_values, omit_members, reject_unsupported, translate_error
 from harmony_conformance.apis.api import Api, UnsupportedByApiError
-from harmony_conformance.apis.request_fields import neutral_values, omit_members, reject_unsupported, translate_error
 from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
 
 _NEUTRAL = neutral_values(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from harmony_conformance.apis.adapter_helpers import omit_members, token_counts, translate_error
 from harmony_conformance.apis.api import Api, UnsupportedByApiError
 from harmony_conformance.apis.harmony_prompt import generation_settings, prompt_text
-from harmony_conformance.apis.request_fields import omit_members, token_counts, translate_error
 from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
 
 _FINISH_REASONS: dict[str, str] = {"length": "length", "eos_token": "stop", "stop_sequence": "stop"}

@@ -27,7 +27,7 @@ from harmony_conformance.judge.check import (
     only_on,
     variant,
 )
-from harmony_conformance.prompts.prompt_parser import format_ids
+from harmony_conformance.prompts.expected_parts import format_ids
 from harmony_conformance.redactable_text import RedactableText, ReportText, shorten
 from harmony_ref import encode_with_special_tokens, tokens
 

@@ -21,7 +21,7 @@ from harmony_conformance.judge.check import (
     only_on,
     series_only,
 )
-from harmony_conformance.prompts.prompt_parser import format_ids
+from harmony_conformance.prompts.expected_parts import format_ids
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 from harmony_conformance.transport.messages import NO_HEADERS
 from harmony_conformance.transport.sse import Event

@@ -14,7 +14,6 @@ from itertools import chain, product, takewhile
 
 from harmony_conformance.checks.rendering.content_placement import blocks
 from harmony_conformance.json_value import Json, items, loads, members, text, value_at
-from harmony_conformance.prompts.chat_request import can_be_called, has_allowed_tools
 from harmony_conformance.prompts.conversation import (
     ALLOWED_RETENTIONS,
     REQUIRED_RETENTIONS,
@@ -23,7 +22,8 @@ from harmony_conformance.prompts.conversation import (
     cache_key,
     conversation_of,
 )
-from harmony_conformance.prompts.prompt_parser import (
+from harmony_conformance.prompts.declarations_in_prompt import official_tools_text
+from harmony_conformance.prompts.expected_parts import (
     PartKind,
     PromptMessage,
     PromptPart,
@@ -32,8 +32,8 @@ from harmony_conformance.prompts.prompt_parser import (
     has_whole_conversation,
     read_prompt,
 )
+from harmony_conformance.prompts.request_members import can_be_called, has_allowed_tools
 from harmony_conformance.prompts.token_accounting import ACCEPTED_STYLES
-from harmony_conformance.prompts.tool_declarations import official_tools_text
 from harmony_ref import HarmonyError, Message, Role
 from harmony_ref.styles import HARMONY_0_0_8
 from harmony_ref.styles.styled_rendering import next_turn, rendered_messages

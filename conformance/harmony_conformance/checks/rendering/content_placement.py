@@ -11,8 +11,8 @@ from typing import LiteralString
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.json_value import Json, items, resolve, text, value_at
 from harmony_conformance.judge.check import Finding, mismatch, variant
-from harmony_conformance.prompts.prompt_parser import PartKind, PromptMessage, PromptPart, Retention
-from harmony_conformance.prompts.tool_declarations import declares_functions, is_same_function
+from harmony_conformance.prompts.declarations_in_prompt import declares_functions, is_same_function
+from harmony_conformance.prompts.expected_parts import PartKind, PromptMessage, PromptPart, Retention
 from harmony_conformance.redactable_text import RedactableText, ReportText, shorten
 
 

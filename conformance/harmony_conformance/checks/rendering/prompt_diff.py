@@ -29,8 +29,8 @@ from harmony_conformance.checks.rendering.system_and_developer import (
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, equal_json, items, text, value_at
 from harmony_conformance.judge.check import Verdict
-from harmony_conformance.prompts.chat_request import REASONING_FIELDS
-from harmony_conformance.prompts.prompt_parser import (
+from harmony_conformance.prompts.declarations_in_prompt import is_same_function
+from harmony_conformance.prompts.expected_parts import (
     INSTRUCTIONS_HEADING,
     ParsedPrompt,
     PartKind,
@@ -39,7 +39,7 @@ from harmony_conformance.prompts.prompt_parser import (
     expected_parts,
     format_ids,
 )
-from harmony_conformance.prompts.tool_declarations import is_same_function
+from harmony_conformance.prompts.request_members import REASONING_FIELDS
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote, shorten
 from harmony_ref.explanation import Part, Problem
 from harmony_ref.explanation.message_difference import difference_of_contents, header_differences

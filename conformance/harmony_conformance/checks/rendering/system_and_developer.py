@@ -23,13 +23,13 @@ from harmony_conformance.checks.rendering.tool_schemas import (
 from harmony_conformance.json_value import Json, canonical_json, dumps, find_objects, items, members, text, value_at
 from harmony_conformance.judge.check import Verdict
 from harmony_conformance.prompts.conversation import EFFORTS
-from harmony_conformance.prompts.prompt_parser import PartKind, expected_parts
-from harmony_conformance.prompts.tool_declarations import (
+from harmony_conformance.prompts.declarations_in_prompt import (
     Declaration,
     as_identifier,
     official_tools_text,
     parse_declarations,
 )
+from harmony_conformance.prompts.expected_parts import PartKind, expected_parts
 from harmony_conformance.redactable_text import shorten
 from harmony_ref.explanation.divergence import Difference, Part, Problem
 from harmony_ref.explanation.message_difference import EFFORT_LINE, FREE_LINES, difference_of_contents

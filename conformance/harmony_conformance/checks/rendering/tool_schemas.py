@@ -14,7 +14,7 @@ from typing import LiteralString
 
 from harmony_conformance.json_value import Json, dumps, items, members, pointer, text, value_at
 from harmony_conformance.judge.check import Finding, mismatch, variant
-from harmony_conformance.prompts.tool_declarations import Declaration, has_line
+from harmony_conformance.prompts.declarations_in_prompt import Declaration, has_line
 from harmony_conformance.redactable_text import RedactableText, shorten
 
 _PARAMETERS = ("parameters",)

@@ -5,12 +5,6 @@ Other families check the content of an answer after conversion to a chat complet
 
 from __future__ import annotations
 
-from harmony_conformance.checks.responses.consistency import (
-    events_name_their_item,
-    items_stay_as_announced,
-    last_event_has_the_items,
-    texts_are_told_alike,
-)
 from harmony_conformance.checks.responses.objects import (
     counted_thought_has_an_item,
     ids_are_unique,
@@ -23,6 +17,12 @@ from harmony_conformance.checks.responses.order import (
     events_follow_the_grammar,
     items_stand_in_order,
     texts_begin_and_end,
+)
+from harmony_conformance.checks.responses.repeated_content import (
+    events_name_their_item,
+    items_stay_as_announced,
+    last_event_has_the_items,
+    texts_are_told_alike,
 )
 from harmony_conformance.checks.responses.turn_history import built_in_calls_are_items, stored_is_as_passed_back
 

@@ -27,7 +27,7 @@ from harmony_conformance.judge.check import (
     series_only,
     variant,
 )
-from harmony_conformance.prompts.prompt_parser import format_ids
+from harmony_conformance.prompts.expected_parts import format_ids
 from harmony_conformance.redactable_text import quote, shorten
 from harmony_ref import Message, text_of
 

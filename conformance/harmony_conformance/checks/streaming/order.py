@@ -12,7 +12,7 @@ from harmony_conformance.evidence.expected_output import parse_output, strip_end
 from harmony_conformance.json_value import members
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, evidence, mismatch
-from harmony_conformance.prompts.chat_request import REASONING_FIELDS
+from harmony_conformance.prompts.request_members import REASONING_FIELDS
 from harmony_conformance.redactable_text import quote
 from harmony_ref import Message, Role, parse, text_of
 

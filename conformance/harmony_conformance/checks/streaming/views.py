@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, items, members, value_at
-from harmony_conformance.prompts.chat_request import REASONING_FIELDS
+from harmony_conformance.prompts.request_members import REASONING_FIELDS
 
 
 def deltas(x: Exchange) -> Iterator[Json]:

@@ -18,7 +18,7 @@ from harmony_conformance.apis.text_fields import AnswerTexts, FieldKind, TextFie
 from harmony_conformance.evidence.leaks.markers import MARKER, unescape_markers
 from harmony_conformance.evidence.leaks.reasoning_tags import TAGGED_REASONING
 from harmony_conformance.json_value import InvalidJsonError, canonical_json, loads
-from harmony_conformance.prompts.prompt_parser import text_pieces, token_runs
+from harmony_conformance.prompts.expected_parts import text_pieces, token_runs
 from harmony_conformance.runtime.caching import bounded_cache, cached_property
 from harmony_ref import decode, tokens
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from harmony_conformance.golden.vectors.implementation import Implementation, UnsupportedVectorError
-from harmony_conformance.golden.vectors.inputs import with_tokens
+from harmony_conformance.golden.vectors.input_reader import with_tokens
 from harmony_conformance.golden.vectors.vector_file import InvalidVectorsError, Vector, VectorFile, VectorResult
 from harmony_conformance.json_value import Json, JsonObject, canonical_json, items, members, text
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import harmony_ref
 from harmony_conformance.golden.vectors.implementation import Implementation, error_answer, stream_answer
-from harmony_conformance.golden.vectors.inputs import (
+from harmony_conformance.golden.vectors.input_reader import (
     Mode,
     ParseInput,
     RenderInput,

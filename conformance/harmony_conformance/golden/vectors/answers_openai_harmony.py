@@ -23,7 +23,7 @@ from harmony_conformance.golden.vectors.implementation import (
     error_answer,
     stream_answer,
 )
-from harmony_conformance.golden.vectors.inputs import (
+from harmony_conformance.golden.vectors.input_reader import (
     Mode,
     RenderInput,
     read_parse,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from harmony_conformance.json_value import Json, JsonObject
-from harmony_conformance.reference_server.model.output_events import DeltaBuilder, OutputDelta, OutputField, call_id
+from harmony_conformance.reference_server.model.output_deltas import DeltaBuilder, OutputDelta, OutputField, call_id
 from harmony_conformance.reference_server.model.stop_strings import StopStringFilter
 from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun
 from harmony_ref import tokens

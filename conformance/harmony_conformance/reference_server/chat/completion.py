@@ -8,7 +8,7 @@ from harmony_conformance.json_value import Json, JsonObject, members
 from harmony_conformance.reference_server.chat.candidate import ChoiceGeneration, logprobs
 from harmony_conformance.reference_server.defects.stages import Changes
 from harmony_conformance.reference_server.model.generation import STOP_TOKENS, Generation, Sampling, output_tokens
-from harmony_conformance.reference_server.model.output_events import DONE, ClientCapabilities, OutputDelta, message
+from harmony_conformance.reference_server.model.output_deltas import DONE, ClientCapabilities, OutputDelta, message
 from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun, derive_id, render_prompt, request_hash
 from harmony_conformance.reference_server.requests.chat_request import ChatRequest, read_request
 from harmony_conformance.reference_server.requests.conversation import conversation

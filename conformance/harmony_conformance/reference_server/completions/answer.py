@@ -11,7 +11,7 @@ from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.reference_server.completions.request import CompletionsRequest, Prompt
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Changes
 from harmony_conformance.reference_server.model.generation import Generation
-from harmony_conformance.reference_server.model.output_events import DONE
+from harmony_conformance.reference_server.model.output_deltas import DONE
 from harmony_conformance.reference_server.model.plain_text import PlainTextReader, TextPiece, decode_ids
 from harmony_conformance.reference_server.requests.errors import ApiError
 from harmony_conformance.reference_server.requests.fields import MODEL

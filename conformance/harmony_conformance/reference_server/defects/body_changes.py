@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from harmony_conformance.json_value import InvalidJsonError, Json, JsonObject, integer, items, loads, members
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Defect, OnJson, OnRequest
-from harmony_conformance.reference_server.model.output_events import DONE
+from harmony_conformance.reference_server.model.output_deltas import DONE
 
 TOOL_ROLE_REFUSED = (
     "Template error: Message has tool role, but there was no previous assistant message with a tool call!"

@@ -4,7 +4,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from harmony_conformance.reference_server.defects.message_changes import ConversationChange, each_part
+from harmony_conformance.reference_server.defects.conversation_changes import ConversationChange, each_part
 from harmony_conformance.reference_server.defects.stages import Defect, OnConversation, OnPrompt
 from harmony_ref import Content, DeveloperContent, Message, Role, TextContent, tokens
 

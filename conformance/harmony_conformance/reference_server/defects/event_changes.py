@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from harmony_conformance.reference_server.model.output_events import ClientCapabilities, OutputField, destination
+from harmony_conformance.reference_server.model.output_deltas import ClientCapabilities, OutputField, destination
 from harmony_conformance.reference_server.model.output_header import OutputHeader
 from harmony_conformance.reference_server.model.output_parser import (
     MessageEnd,

@@ -15,7 +15,7 @@ from harmony_conformance.reference_server.defects.event_changes import (
 )
 from harmony_conformance.reference_server.defects.stages import Defect, OnEvents, OnJson, OnStream, OnUnscriptedOutput
 from harmony_conformance.reference_server.model.generation import UnscriptedOutput
-from harmony_conformance.reference_server.model.output_events import DONE
+from harmony_conformance.reference_server.model.output_deltas import DONE
 from harmony_conformance.reference_server.model.output_parser import MessageEnd, MessageStart, OutputEvent, TextBytes
 from harmony_conformance.reference_server.requests.chat_request import ChatRequest
 from harmony_conformance.reference_server.requests.fields import AnswerForm

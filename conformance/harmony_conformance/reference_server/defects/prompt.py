@@ -11,7 +11,12 @@ from harmony_conformance.reference_server.defects.body_changes import (
     drop_members,
     in_list,
 )
-from harmony_conformance.reference_server.defects.message_changes import by_role, each_call, each_message, each_part_of
+from harmony_conformance.reference_server.defects.conversation_changes import (
+    by_role,
+    each_call,
+    each_message,
+    each_part_of,
+)
 from harmony_conformance.reference_server.defects.stages import (
     Defect,
     OnConversation,

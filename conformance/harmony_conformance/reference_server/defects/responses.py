@@ -18,7 +18,7 @@ from harmony_conformance.reference_server.defects.body_changes import (
     on_json,
     on_request,
 )
-from harmony_conformance.reference_server.defects.message_changes import each_message
+from harmony_conformance.reference_server.defects.conversation_changes import each_message
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Defect, OnConversation, OnJson, OnStream
 from harmony_conformance.reference_server.requests.errors import server_failure
 from harmony_ref import Message, Role

@@ -11,7 +11,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.reference_server.model.generation import Sampling, UnscriptedOutput
-from harmony_conformance.reference_server.model.output_events import ClientCapabilities
+from harmony_conformance.reference_server.model.output_deltas import ClientCapabilities
 from harmony_conformance.reference_server.model.output_parser import OutputEvent
 from harmony_conformance.reference_server.requests.chat_request import ChatRequest
 from harmony_conformance.reference_server.requests.conversation import drop_finished_reasoning

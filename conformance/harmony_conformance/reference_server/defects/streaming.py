@@ -6,7 +6,7 @@ from hashlib import sha256
 from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
 from harmony_conformance.reference_server.defects.body_changes import drop_done, drop_members, is_json
 from harmony_conformance.reference_server.defects.stages import Defect, OnRequest, OnStream
-from harmony_conformance.reference_server.model.output_events import DONE
+from harmony_conformance.reference_server.model.output_deltas import DONE
 
 
 def _delta(data: Json) -> JsonObject:

@@ -6,7 +6,7 @@ from html import escape
 from typing import cast
 
 from harmony_conformance.json_value import Json, JsonObject, items, members
-from harmony_conformance.reference_server.defects.message_changes import each_part
+from harmony_conformance.reference_server.defects.conversation_changes import each_part
 from harmony_conformance.reference_server.defects.stages import Defect, OnConversation
 from harmony_ref import Content, DeveloperContent, Message, Role, SystemContent, ToolDescription, ToolNamespaceConfig
 

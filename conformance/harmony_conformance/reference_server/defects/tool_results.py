@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from harmony_conformance.json_value import Json, JsonObject, items, members
 from harmony_conformance.reference_server.defects.body_changes import in_list
-from harmony_conformance.reference_server.defects.message_changes import each_call
+from harmony_conformance.reference_server.defects.conversation_changes import each_call
 from harmony_conformance.reference_server.defects.stages import Defect, OnConversation, OnRequest
 from harmony_ref import Message, Role, TextContent, text_of
 

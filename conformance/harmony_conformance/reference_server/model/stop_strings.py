@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from harmony_conformance.reference_server.model.generation import Sampling
-from harmony_conformance.reference_server.model.output_events import OutputDelta, OutputField
+from harmony_conformance.reference_server.model.output_deltas import OutputDelta, OutputField
 from harmony_conformance.reference_server.model.stop_strings_in_messages import partial_match_length
 from harmony_ref import tokens
 

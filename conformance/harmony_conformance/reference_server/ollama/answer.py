@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from harmony_conformance.json_value import Json, JsonObject, items, parse_object, text
 from harmony_conformance.reference_server.defects.stages import ApiFamily
-from harmony_conformance.reference_server.model.output_events import DeltaBuilder, OutputField, call_id
+from harmony_conformance.reference_server.model.output_deltas import DeltaBuilder, OutputField, call_id
 from harmony_conformance.reference_server.model.plain_text import PlainTextReader, decode_ids
 from harmony_conformance.reference_server.model.stop_strings_in_messages import until_stop
 from harmony_conformance.reference_server.ollama.request import DeliveryOptions

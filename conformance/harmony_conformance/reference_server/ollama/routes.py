@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from harmony_conformance.json_value import JsonObject, dumps
 from harmony_conformance.reference_server.defects.stages import ApiFamily
-from harmony_conformance.reference_server.ollama.accept import chat_answer, generate_answer
+from harmony_conformance.reference_server.ollama.accept_request import chat_answer, generate_answer
 from harmony_conformance.reference_server.ollama.answer import OllamaAnswer, in_message, in_response, instant
 from harmony_conformance.reference_server.ollama.request import read_delivery
 from harmony_conformance.reference_server.pipeline.http import (

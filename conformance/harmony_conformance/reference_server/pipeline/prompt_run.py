@@ -7,7 +7,7 @@ from hashlib import sha256
 from harmony_conformance.json_value import JsonObject, canonical_json
 from harmony_conformance.reference_server.defects.stages import Changes
 from harmony_conformance.reference_server.model.generation import Generation
-from harmony_conformance.reference_server.model.output_events import ClientCapabilities, until_first_call
+from harmony_conformance.reference_server.model.output_deltas import ClientCapabilities, until_first_call
 from harmony_conformance.reference_server.model.output_parser import OutputEvent, parse_output
 from harmony_conformance.reference_server.requests.errors import wrong_value
 from harmony_ref import HarmonyError, Message, render_conversation_for_completion

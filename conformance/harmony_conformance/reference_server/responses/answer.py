@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.reference_server.chat.candidate import logprobs
 from harmony_conformance.reference_server.defects.stages import ApiFamily
-from harmony_conformance.reference_server.model.output_events import (
+from harmony_conformance.reference_server.model.output_deltas import (
     OutputDelta,
     OutputField,
     call_id,

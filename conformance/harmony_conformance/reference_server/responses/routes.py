@@ -16,7 +16,7 @@ from harmony_conformance.reference_server.model.generation import (
     keep_output,
     output_tokens,
 )
-from harmony_conformance.reference_server.model.output_events import ClientCapabilities
+from harmony_conformance.reference_server.model.output_deltas import ClientCapabilities
 from harmony_conformance.reference_server.pipeline.http import (
     ServerState,
     json_response,

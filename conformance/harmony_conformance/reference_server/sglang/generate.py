@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Changes
 from harmony_conformance.reference_server.model.generation import STOP_TOKENS, Generation, Sampling
-from harmony_conformance.reference_server.model.output_events import DONE
+from harmony_conformance.reference_server.model.output_deltas import DONE
 from harmony_conformance.reference_server.model.plain_text import PlainTextReader, unscripted_continuation
 from harmony_conformance.reference_server.sglang.request import SglangGenerateRequest
 from harmony_ref import tokens

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from harmony_conformance.json_value import Json, JsonObject, items, members
 from harmony_conformance.reference_server.defects.stages import ApiFamily
 from harmony_conformance.reference_server.model.generation import Generation, Sampling, keep_output, output_tokens
-from harmony_conformance.reference_server.model.output_events import (
+from harmony_conformance.reference_server.model.output_deltas import (
     DONE,
     ClientCapabilities,
     DeltaBuilder,

@@ -10,7 +10,7 @@ from starlette.routing import Route
 from harmony_conformance.json_value import Json, JsonObject, dumps
 from harmony_conformance.reference_server.defects.stages import ApiFamily
 from harmony_conformance.reference_server.model.generation import Generation
-from harmony_conformance.reference_server.model.output_events import DONE
+from harmony_conformance.reference_server.model.output_deltas import DONE
 from harmony_conformance.reference_server.model.plain_text import encode_raw_prompt
 from harmony_conformance.reference_server.pipeline.http import (
     ServerState,

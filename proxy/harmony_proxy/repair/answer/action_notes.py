@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from types import MappingProxyType
 
-from harmony_proxy.policy.actions import Actions
+from harmony_proxy.policy.repair_interface import Actions
 
 
 class ActionNotes:

@@ -9,8 +9,8 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, dumps
 from harmony_conformance.judge.check import Finding
 from harmony_conformance.transport.messages import Chunk
-from harmony_proxy.policy.actions import Actions, RepairedAnswer
 from harmony_proxy.policy.policy import Action
+from harmony_proxy.policy.repair_interface import Actions, RepairedAnswer
 from harmony_proxy.repair.answer.check_verdicts import failures_of_results, find_failures, run_checks
 from harmony_proxy.repair.answer.fixes import FIXES, FailingAnswer, declared_functions
 from harmony_proxy.repair.answer.repair_table import NO_REPAIR, REPAIRS

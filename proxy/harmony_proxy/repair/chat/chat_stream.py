@@ -11,8 +11,8 @@ from harmony_proxy.repair.answer.fixes import derive_finish_reason
 from harmony_proxy.repair.answer.whole_answer import rename_reasoning
 from harmony_proxy.repair.stream_parts.delta_writer import DeltaWriter
 from harmony_proxy.repair.stream_parts.emitted_history import EmittedHistory
+from harmony_proxy.repair.stream_parts.event_matching import EventTemplates, Key
 from harmony_proxy.repair.stream_parts.event_splitter import RawEvent
-from harmony_proxy.repair.stream_parts.event_templates import EventTemplates, Key
 from harmony_proxy.repair.stream_parts.repair_accounting import FINISH_CHECK
 from harmony_proxy.repair.stream_parts.rewriter import StreamRewriter, TextKey
 from harmony_proxy.repair.stream_parts.stream_judge import StreamJudge, delta_of

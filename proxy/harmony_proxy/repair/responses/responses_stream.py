@@ -16,8 +16,8 @@ from harmony_proxy.repair.responses.emitted_items import FIRST_TEXT_KEYS, Emitte
 from harmony_proxy.repair.responses.item_writer import ItemWriter
 from harmony_proxy.repair.responses.repeated_texts import may_leak, replace_item_texts, replace_repeated_text
 from harmony_proxy.repair.responses.server_events import FUNCTION_CALL, ITEM_ADDED, ITEM_DONE, ServerEvents
+from harmony_proxy.repair.stream_parts.event_matching import EventTemplates, Key
 from harmony_proxy.repair.stream_parts.event_splitter import RawEvent
-from harmony_proxy.repair.stream_parts.event_templates import EventTemplates, Key
 from harmony_proxy.repair.stream_parts.rewriter import StreamRewriter, TextKey
 from harmony_proxy.repair.stream_parts.stream_judge import StreamJudge, delta_of
 from harmony_proxy.repair.stream_parts.text_tracker import Status

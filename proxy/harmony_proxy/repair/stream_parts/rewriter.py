@@ -10,8 +10,8 @@ from harmony_conformance.judge.check import Finding
 from harmony_proxy.repair.answer.action_notes import ActionNotes
 from harmony_proxy.repair.answer.check_verdicts import choice_of
 from harmony_proxy.repair.answer.fixes import clean_name
+from harmony_proxy.repair.stream_parts.event_matching import EventTemplates, Key
 from harmony_proxy.repair.stream_parts.event_splitter import RawEvent
-from harmony_proxy.repair.stream_parts.event_templates import EventTemplates, Key
 from harmony_proxy.repair.stream_parts.stream_judge import CALL_PREFIX, Emission, StreamJudge
 from harmony_proxy.repair.stream_parts.text_tracker import ArgumentsTracker, Status, TextTracker
 from harmony_proxy.repair.text.api_dialects import ChoiceContent, Dialect, default_kind

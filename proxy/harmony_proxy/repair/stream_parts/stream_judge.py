@@ -10,7 +10,7 @@ from typing import Protocol
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import JsonObject, dumps
 from harmony_conformance.judge.check import Finding
-from harmony_conformance.prompts import chat_request
+from harmony_conformance.prompts import request_members
 from harmony_conformance.transport.messages import Chunk
 from harmony_proxy.repair.answer.check_verdicts import choice_of, find_failures
 from harmony_proxy.repair.stream_parts.event_splitter import RawEvent
@@ -53,7 +53,7 @@ class StreamJudge:
 
     def may_be_called(self, function: str) -> bool:
         """Return True if the request declares a function and allows the model to call it."""
-        return chat_request.can_be_called(self._x.chat_request, function)
+        return request_members.can_be_called(self._x.chat_request, function)
 
     def may_read_again(self, size: int) -> bool:
         """Return True if a stream of `size` bytes may be read once more."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from harmony_conformance.json_value import Json, JsonObject, integer, items, members, parse_object, text, value_at
-from harmony_conformance.prompts.chat_request import REASONING_FIELDS
+from harmony_conformance.prompts.request_members import REASONING_FIELDS
 from harmony_proxy.repair.text.leaked_text_parser import NoDestinationError, ParsedText, TextKind
 from harmony_ref import encode
 

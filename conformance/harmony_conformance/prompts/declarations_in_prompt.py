@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from harmony_conformance.json_value import Json, dumps, items, loads, text, value_at
-from harmony_conformance.prompts.prompt_parser import PromptMessage
+from harmony_conformance.prompts.expected_parts import PromptMessage
 from harmony_conformance.runtime.caching import bounded_cache
 from harmony_ref import HarmonyError, ToolDescription, ToolNamespaceConfig, tools_text
 

@@ -15,7 +15,7 @@ from typing import Final, NoReturn, TypeVar
 
 from harmony_ref.errors import MessageError
 from harmony_ref.json_value import Json
-from harmony_ref.messages import message_types, wire_form
+from harmony_ref.messages import message_types, wire_shapes
 from harmony_ref.messages.json_numbers import json_text
 
 _Read = TypeVar("_Read")
@@ -137,7 +137,7 @@ class _Reader:
         value = self.value()
         if isinstance(value, str):
             return value
-        return self._fail(f"invalid type: {wire_form.describe(value)}, expected string or list of content", self._at)
+        return self._fail(f"invalid type: {wire_shapes.describe(value)}, expected string or list of content", self._at)
 
     def _optional_string(self) -> str | None:
         first = self._next()
@@ -145,8 +145,8 @@ class _Reader:
             self._fail(f"invalid type: {_BRACKETS[first]}, expected a string", self._at)
         value = self.value()
         try:
-            return wire_form.optional_string(value)
-        except wire_form.ShapeError as error:
+            return wire_shapes.optional_string(value)
+        except wire_shapes.ShapeError as error:
             self._fail(error.problem, self._at)
 
     def _string(self) -> str:
@@ -238,7 +238,7 @@ class _Reader:
         elif first in _BRACKETS:
             self._fail(f"invalid type: {_BRACKETS[first]}, expected {expected}", self._at)
         else:
-            self._fail(f"invalid type: {wire_form.describe(self.value())}, expected {expected}", self._at)
+            self._fail(f"invalid type: {wire_shapes.describe(self.value())}, expected {expected}", self._at)
 
     def _next(self) -> str:
         """Return the next character that is not white space; empty at the end."""

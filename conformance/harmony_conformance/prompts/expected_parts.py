@@ -12,7 +12,7 @@ from enum import StrEnum
 from itertools import repeat, takewhile
 
 from harmony_conformance.json_value import Json, items, text, value_at
-from harmony_conformance.prompts.chat_request import REASONING_FIELDS, content_text
+from harmony_conformance.prompts.request_members import REASONING_FIELDS, content_text
 from harmony_ref.explanation.prompt_reader import (
     ParsedPrompt,
     PromptMessage,

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from harmony_conformance.json_value import JsonObject
 from harmony_conformance.reference_server.model.generation import Generation, Sampling, keep_output, output_tokens
-from harmony_conformance.reference_server.model.output_events import ClientCapabilities
+from harmony_conformance.reference_server.model.output_deltas import ClientCapabilities
 from harmony_conformance.reference_server.model.plain_text import (
     PlainTextReader,
     TextOptions,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, Exchange
 from harmony_conformance.json_value import Json, JsonObject, dumps, items, members, value_at
-from harmony_conformance.prompts.prompt_parser import format_ids
+from harmony_conformance.prompts.expected_parts import format_ids
 from harmony_conformance.transport.messages import Chunk
 from harmony_conformance.transport.sse import Event
 from harmony_ref import tokens
