@@ -264,7 +264,7 @@ def test_framing_that_breaks_later_is_refused_and_never_ends_the_request(proxy, 
     assert b"/admin" not in upstream.heard
     told = proxy.next()
     assert (told.end, told.exchange) == (End.MALFORMED, None)
-    assert told.unjudged == f"the request is malformed: {BROKEN[bad]}"
+    assert told.unjudged_reason == f"the request is malformed: {BROKEN[bad]}"
 
 
 def test_framing_that_breaks_while_the_answer_comes_puts_nothing_into_it(proxy, upstream, client):
@@ -288,7 +288,7 @@ def test_an_answer_before_the_end_of_the_request_is_passed_on_and_not_judged(pro
     assert answer(client) == (413, b"no!")
     told = proxy.next()
     assert (told.end, told.kept.status, told.exchange) == (End.EARLY, 413, None)
-    assert told.unjudged == "the server answered, or broke off, before it had all of the request"
+    assert told.unjudged_reason == "the server answered, or broke off, before it had all of the request"
     client.sendall(b"0\r\n\r\n" + head("content-length", 2) + b"{}")
     until(lambda: upstream.heard.endswith(b"\r\n\r\n{}"))
     upstream.says(OK)

@@ -310,10 +310,10 @@ def test_what_two_servers_could_read_as_two_things_is_refused(proxy, upstream, t
     assert not [one for one in upstream.heard if b"/admin" in one]
     told = proxy.next()
     if b"xchunked" in tail:
-        assert told.unjudged.endswith(": unsupported transfer coding: expected chunked")
+        assert told.unjudged_reason.endswith(": unsupported transfer coding: expected chunked")
     else:
         assert told.end is End.MALFORMED
-        assert told.unjudged.startswith("the request is malformed: ")
+        assert told.unjudged_reason.startswith("the request is malformed: ")
 
 
 @pytest.mark.parametrize(
@@ -441,7 +441,7 @@ def test_what_is_too_large_is_refused(proxy, upstream, data, status):
     assert not answer or parts(answer)[0] in (status, 400)
     told = proxy.next()
     assert (told.end, told.exchange) == (End.REFUSED, None)
-    assert "larger than" in told.unjudged or "more than" in told.unjudged
+    assert "larger than" in told.unjudged_reason or "more than" in told.unjudged_reason
 
 
 def test_a_head_that_does_not_come_to_its_end_is_not_waited_for(proxy, monkeypatch):
@@ -451,7 +451,7 @@ def test_a_head_that_does_not_come_to_its_end_is_not_waited_for(proxy, monkeypat
     assert parts(rest(connection))[0] == 408
     told = proxy.next()
     assert (told.end, told.kept.status) == (End.REFUSED, 408)
-    assert told.unjudged == "the proxy did not pass all of the request on: the request head did not arrive in time"
+    assert told.unjudged_reason == "the proxy did not pass all of the request on: the request head did not arrive in time"
 
 
 def test_more_connections_than_are_taken_are_refused_and_told_of(upstream, monkeypatch):
