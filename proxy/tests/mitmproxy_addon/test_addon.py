@@ -181,7 +181,7 @@ def test_every_chunk_is_passed_on_at_once_and_unchanged(addon, hands):
     addon.response(watched)
     (told,) = hands.passages
     assert told.exchange.response.body == b"".join(chunks)
-    assert (told.kept.path, told.end) == ("/v1/chat/completions", End.COMPLETE)
+    assert (told.record.path, told.end) == ("/v1/chat/completions", End.COMPLETE)
 
 
 @pytest.mark.parametrize("acts", [False, True], ids=["observing", "acting"])
@@ -245,7 +245,7 @@ def test_what_was_held_is_given_out_at_the_last_call(acting, hands):
     acting.response(watched)
     (told,) = hands.passages
     assert told.exchange.response.body == b"one\ntwo"  # what the server sent
-    assert told.kept.repaired == {CHECK: 1}
+    assert told.record.repaired == {CHECK: 1}
 
 
 @pytest.mark.parametrize("broken", ["feed", "response_head", "request_head", "request_body", "end"])
@@ -485,7 +485,7 @@ def test_a_server_that_was_never_reached_is_no_connection(addon, hands):
     watched.error = Error("[Errno 111] Connect call failed")
     addon.error(watched)
     (told,) = hands.passages
-    assert (told.end, told.kept.status) == (End.NO_CONNECTION, None)
+    assert (told.end, told.record.status) == (End.NO_CONNECTION, None)
 
 
 def test_hooks_without_a_response_or_a_request_of_ours_do_nothing(addon, hands):

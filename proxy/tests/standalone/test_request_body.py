@@ -205,7 +205,7 @@ def test_each_piece_goes_on_when_it_comes_under_the_framing_of_the_client(proxy,
     upstream.says(OK)
     assert answer(client) == (200, b"{}")
     told = proxy.next()
-    assert (told.end, told.kept.request_body) == (End.COMPLETE, b"".join(pieces))
+    assert (told.end, told.record.request_body) == (End.COMPLETE, b"".join(pieces))
     assert told.exchange.request.json == {"model": "m", "a": "x" * 30_000}
 
 
@@ -287,7 +287,7 @@ def test_an_answer_before_the_end_of_the_request_is_passed_on_and_not_judged(pro
         client.sendall(chunk(b"x" * 10_000))  # still sending, the answer is not lost
     assert answer(client) == (413, b"no!")
     told = proxy.next()
-    assert (told.end, told.kept.status, told.exchange) == (End.EARLY, 413, None)
+    assert (told.end, told.record.status, told.exchange) == (End.EARLY, 413, None)
     assert told.unjudged_reason == "the server answered, or broke off, before it had all of the request"
     client.sendall(b"0\r\n\r\n" + head("content-length", 2) + b"{}")
     until(lambda: upstream.heard.endswith(b"\r\n\r\n{}"))
@@ -428,7 +428,7 @@ def test_an_upstream_that_dies_within_the_request_is_a_502(proxy, upstream, clie
     upstream.connection.shutdown(socket.SHUT_RDWR)
     assert answer(client)[0] == 502
     told = proxy.next()
-    assert (told.end, told.kept.detail, told.exchange) == (End.EARLY, "reset ServerDisconnectedError", None)
+    assert (told.end, told.record.detail, told.exchange) == (End.EARLY, "reset ServerDisconnectedError", None)
 
 
 def test_where_answers_are_repaired_requests_stream_too_and_early_answers_pass_as_they_are(upstream):

@@ -334,7 +334,7 @@ def test_what_cannot_be_read_behind_a_request_leaves_its_answer_whole(proxy, ups
     assert first.count(EVENT) == 2
     assert b"HTTP" not in first[8:]
     assert parts(second)[0] == status
-    ends = {told.kept.status: told.end for told in (proxy.next(), proxy.next())}
+    ends = {told.record.status: told.end for told in (proxy.next(), proxy.next())}
     assert ends == {200: End.COMPLETE, status: End.MALFORMED if status == 400 else End.REFUSED}
 
 
@@ -450,7 +450,7 @@ def test_a_head_that_does_not_come_to_its_end_is_not_waited_for(proxy, monkeypat
     connection.sendall(b"POST /v1")
     assert parts(rest(connection))[0] == 408
     told = proxy.next()
-    assert (told.end, told.kept.status) == (End.REFUSED, 408)
+    assert (told.end, told.record.status) == (End.REFUSED, 408)
     assert told.unjudged_reason == "the proxy did not pass all of the request on: the request head did not arrive in time"
 
 
@@ -576,7 +576,7 @@ def test_an_upstream_without_an_answer_is_an_error_in_one_line(impatient, upstre
     assert told == status
     assert json.loads(body)["error"]["message"].startswith("the upstream ")
     told = impatient.next()
-    assert (told.end, told.kept.status) == (end, None)
+    assert (told.end, told.record.status) == (end, None)
 
 
 def test_an_upstream_that_falls_silent_in_a_stream_is_broken_off(impatient, upstream):
