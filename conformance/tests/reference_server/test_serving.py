@@ -19,7 +19,7 @@ import sys, time
 from harmony_conformance.reference_server.server import serving
 if sys.argv[1] == "False":
     serving.may_fork = lambda: False
-with serving.running_beside() as url:
+with serving.running_in_process() as url:
     print(url, flush=True)
     time.sleep(60)
 """
