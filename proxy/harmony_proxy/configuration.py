@@ -169,6 +169,7 @@ def _rules(read: Callable[..., Policy], reasoning_field: Json) -> Rules:
     from harmony_conformance.judge.check import MUST  # noqa: PLC0415 - as above
     from harmony_conformance.prompts.request_members import REASONING_FIELDS  # noqa: PLC0415 - as above
     from harmony_proxy import repair  # noqa: PLC0415 - as above
+    from harmony_ref import encode  # noqa: PLC0415 - as above
 
     if reasoning_field is not None and reasoning_field not in REASONING_FIELDS:
         expected = ", ".join(map(repr, REASONING_FIELDS))
@@ -176,4 +177,7 @@ def _rules(read: Callable[..., Policy], reasoning_field: Json) -> Rules:
     handlers = repair.handlers(reasoning_field=text(reasoning_field) or None)
     musts = frozenset(check.id for check in CHECKS if check.subject is Exchange and check.severity is MUST)
     policy = read(musts=musts, repairable=handlers.repairable_checks)
-    return Rules() if policy.observes else Rules(policy=policy, handlers=handlers)
+    if policy.observes:
+        return Rules()
+    encode(" ")  # loads the vocabulary now, not within the first answer that is judged
+    return Rules(policy=policy, handlers=handlers)

@@ -23,18 +23,21 @@ from functools import lru_cache
 
 from harmony_conformance.audit.redaction import Excerpts
 from harmony_conformance.checks import CHECKS
+from harmony_conformance.errors import error_place
 from harmony_conformance.json_value import JsonObject, dumps, items, text
 from harmony_conformance.judge.applicability import build_index
 from harmony_conformance.judge.check import Check, Comparison
 from harmony_conformance.judge.judge import Result, judge_split
+from harmony_conformance.runtime.terminal_text import escape_invisible
 from harmony_proxy.capture.build_exchange import BuiltExchange, build_exchange
 from harmony_proxy.capture.recorder import RecordedExchange
 from harmony_proxy.judging.counters import Tally, count_exchange, to_json
 from harmony_proxy.judging.cpu_throttle import cpu_throttle
 from harmony_proxy.judging.judge_settings import LENGTH_BYTES, LOW, TOTALS, JudgeSettings, read_settings
 from harmony_proxy.judging.log_file import LogFile
-from harmony_proxy.judging.outcome_log import Samples, log_line
+from harmony_proxy.judging.outcome_log import Samples, error_line, log_line
 from harmony_proxy.judging.queue_codec import decode_frame
+from harmony_ref import encode
 
 DRAIN_SECONDS = 10.0
 EXCHANGE_SECONDS = 30.0
@@ -65,42 +68,53 @@ class ExchangeJudge:
         if record is None:
             counts["problems",] += 1
             return
+        started = _format_start(record.started)
+        self._since = time.monotonic()
         try:
-            self._since = time.monotonic()
-            try:
-                built, line, applied, not_applicable = self._judge(record)
-            finally:
-                self._since = None
+            built, applied, not_applicable = self._judge(record)
             count_exchange(counts, built, applied, not_applicable)
+            line = self._log_line(built, started, applied, not_applicable, counts)
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException:  # noqa: BLE001 - an internal error on one exchange must not end the judging of others
+        except BaseException as error:  # noqa: BLE001 - an internal error on one exchange must not end the judging of others
             counts["problems",] += 1
             counts["exchanges", "", record.end] += 1
-            return
+            line = error_line(record, started, error_place(error))
+        finally:
+            self._since = None
         try:
             self._write(line)
-        except Exception:  # noqa: BLE001 - as above: the log is not writable, or the line is nested too deeply
+        except OSError:  # the log is not writable
             counts["problems",] += 1
+        except Exception as error:  # noqa: BLE001 - as above: the line cannot be encoded
+            counts["problems",] += 1
+            with suppress(Exception):
+                self._write(error_line(record, started, error_place(error)))
 
     def check_time_limit(self, *_: object) -> None:
         """Abort an exchange that takes too long. For a periodic timer: one per exchange would cost more than a check."""
         if self._since is not None and time.monotonic() - self._since > EXCHANGE_SECONDS:
             raise _TimeLimitError
 
-    def _judge(self, record: RecordedExchange) -> tuple[BuiltExchange, JsonObject, list[Result], int]:
+    def _judge(self, record: RecordedExchange) -> tuple[BuiltExchange, list[Result], int]:
         built = build_exchange(record, engine=self._settings.engine)
-        applied: list[Result] = []
-        not_applicable = 0
-        if built.exchange is not None:
-            closed, applied = judge_split(built.exchange, self._checks)
-            not_applicable = len(closed)
-        second = int(record.started)
-        started = f"{_format_second(second)}.{int((record.started - second) * 1000):03d}+00:00"
-        line = log_line(built, started, applied, not_applicable, self._excerpts)
-        if built.exchange is not None and (sample := self._samples.select_sample(built.exchange, applied)) is not None:
-            line["sample"] = sample
-        return built, line, applied, not_applicable
+        if built.exchange is None:
+            return built, [], 0
+        closed, applied = judge_split(built.exchange, self._checks)
+        return built, applied, len(closed)
+
+    def _log_line(
+        self, built: BuiltExchange, started: str, applied: list[Result], not_applicable: int, counts: Tally
+    ) -> JsonObject:
+        """Return the line of a judged exchange. After an error it has the outcomes, but neither findings nor sample."""
+        try:
+            line = log_line(built, started, applied, not_applicable, self._excerpts)
+            sample = self._samples.select_sample(built.exchange, applied) if built.exchange is not None else None
+        except Exception as error:  # noqa: BLE001 - names and texts of the traffic must not hide the outcomes
+            counts["problems",] += 1
+            line = log_line(built, started, applied, not_applicable, Excerpts.NONE)
+            return {**line, "error": error_place(error)}
+        return line if sample is None else {**line, "sample": sample}
 
 
 class _Frames:
@@ -166,7 +180,8 @@ def main(argument: str) -> int:
                 why = problem.strerror or str(problem)
                 if why not in reported:  # once, and not through the parent, which may print no messages
                     reported.add(why)
-                    sys.stderr.write(f"harmony guard: cannot write the log {settings.log}: {why}\n")
+                    problem_line = escape_invisible(f"harmony guard: cannot write the log {settings.log}: {why}")
+                    sys.stderr.write(problem_line + "\n")
                 raise
         elif items(line.get("failed")):
             failed = ", ".join(map(text, items(line["failed"])))
@@ -180,6 +195,7 @@ def main(argument: str) -> int:
             with suppress(OSError):
                 os.nice(_NICE)
     judge = ExchangeJudge(settings, write, CHECKS)
+    encode(" ")  # loads the vocabulary now, not within the first exchange
     signal.signal(signal.SIGALRM, judge.check_time_limit)
     signal.setitimer(signal.ITIMER_REAL, _POLL_SECONDS, _POLL_SECONDS)
     gc.collect()
@@ -217,6 +233,11 @@ class _Totals:
         _print(TOTALS.decode() + dumps({"exchanges": self._exchanges, "counts": to_json(self.counts)}))
         self._reported = self._exchanges
         self._reported_at = time.monotonic()
+
+
+def _format_start(started: float) -> str:
+    second = int(started)
+    return f"{_format_second(second)}.{int((started - second) * 1000):03d}+00:00"
 
 
 @lru_cache(maxsize=16)  # many exchanges begin in the same second

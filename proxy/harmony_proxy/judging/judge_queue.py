@@ -2,7 +2,8 @@
 
 The caller that completes a batch packs it, so that the queue holds bytes rather than objects. The thread polls instead
 of being woken for each exchange; it writes packed batches, and packs incomplete ones. A judge process that ends is
-reported, counted and restarted a bounded number of times. The exchanges that it had not reported are counted as lost.
+reported, counted and restarted after a pause, which doubles with each quick end up to `LONGEST_PAUSE_SECONDS`. Meanwhile
+exchanges wait in the queue. The exchanges that the process had not reported are counted as lost.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import importlib
 import os
 import subprocess
 import sys
+import time
 from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,7 +26,10 @@ from harmony_proxy.judging.queue_codec import QueuedExchange, encode_exchanges, 
 
 QUEUED_EXCHANGES = 10_000
 QUEUED_BYTES = 64 * 1024 * 1024
-RESTARTS = 5
+FIRST_PAUSE_SECONDS = 0.2
+LONGEST_PAUSE_SECONDS = 60.0
+STABLE_SECONDS = 60.0
+"""A process that ran this long does not count as one that ended quickly: the next pause is the first one again."""
 _POLL_SECONDS = 0.05
 _BATCH_EXCHANGES = 32
 """Exchanges per batch: enough to keep the packing code in the CPU caches, few enough for the garbage collector."""
@@ -73,8 +78,9 @@ class JudgeQueue:
         self._reader: Thread | None = None
         self._sent = 0
         self._total = b""
-        self._starts = 0
-        self._is_given_up = False
+        self._started_at = 0.0
+        self._quick_ends = 0  # ends of the process that came soon after its start, in a row
+        self._unsent: deque[_Batch] = deque()
 
     @property
     def tally(self) -> Tally:
@@ -94,6 +100,11 @@ class JudgeQueue:
     def process_id(self) -> int | None:
         """The id of the judge process, or None if it does not run."""
         return self._process.pid if self._process is not None else None
+
+    @property
+    def is_judging(self) -> bool:
+        """False while the judge process is down: it has ended, and the pause before its next start is not over."""
+        return self._quick_ends == 0 or self._process is not None
 
     def start(self) -> None:
         """Start the thread and the process, unless they were started before."""
@@ -122,7 +133,7 @@ class JudgeQueue:
         try:
             exchanges = self._remove_finished()
             room = self._most_exchanges - self._put + self._taken
-            if self._put_bytes >= self._taken_bytes + self._most_bytes or self._is_given_up:
+            if self._put_bytes >= self._taken_bytes + self._most_bytes:
                 room = 0
             body, count = self._as_frame(exchanges[:room]) if room > 0 else (b"", 0)
             dropped = max(len(exchanges) - max(room, 0), 0)
@@ -158,15 +169,29 @@ class JudgeQueue:
     def _run(self) -> None:
         self._start_process()
         while True:
-            if batches := self._dequeue_batches():
-                self._send(batches)
+            if self._process is None:
+                if self._closing.wait(self._pause_seconds()):
+                    break
+                self._start_process()
+            elif self._unsent or self._fill():
+                self._send()
             elif self._closing.is_set():
                 break
             else:
                 self._closing.wait(_POLL_SECONDS)
-                if self._process is not None and self._process.poll() is not None:
-                    self._restart_process()
+                if self._process.poll() is not None:
+                    self._report_end()
         self._end_process(_CLOSE_SECONDS)
+        while self._unsent or self._fill():
+            self._count(("dropped",), sum(count for _, count in self._unsent))
+            self._unsent.clear()
+
+    def _fill(self) -> bool:
+        self._unsent = self._dequeue_batches()
+        return bool(self._unsent)
+
+    def _pause_seconds(self) -> float:
+        return min(FIRST_PAUSE_SECONDS * 2.0 ** (self._quick_ends - 1), LONGEST_PAUSE_SECONDS)
 
     def _dequeue_batches(self) -> deque[_Batch]:
         """Remove the oldest batches, about as much as one write takes."""
@@ -198,13 +223,11 @@ class JudgeQueue:
         self._count(("problems",), len(exchanges) - count)
         return body, count
 
-    def _send(self, batches: deque[_Batch]) -> None:
-        while self._process is not None and batches:
-            try:
-                self._write(batches)
-            except OSError:
-                self._restart_process()
-        self._count(("dropped",), sum(count for _, count in batches))
+    def _send(self) -> None:
+        try:
+            self._write(self._unsent)
+        except OSError:
+            self._report_end()
 
     def _write(self, batches: deque[_Batch]) -> None:
         """Write batches, and remove those that are written.
@@ -228,7 +251,9 @@ class JudgeQueue:
                 self._sent += count
 
     def _start_process(self) -> None:
-        self._starts += 1
+        if self._started_at:
+            self._count(("restarts",), 1)
+        self._started_at = time.monotonic()
         try:
             process = subprocess.Popen(  # noqa: S603 - this interpreter; it inherits only two pipes
                 [sys.executable, "-P", "-m", "harmony_proxy.judging.judge_process", self._settings.argument()],
@@ -237,7 +262,7 @@ class JudgeQueue:
                 start_new_session=True,  # Ctrl-C reaches only the parent, which then ends the input
             )
         except OSError:
-            self._process = None
+            self._quick_ends += 1
             self._count(("problems",), 1)
             return
         self._process = process
@@ -248,19 +273,18 @@ class JudgeQueue:
         self._reader = Thread(target=self._listen, args=(process,), name="judge-queue-reports", daemon=True)
         self._reader.start()
 
-    def _restart_process(self) -> None:
-        """Report that the process has ended, and start another one up to `RESTARTS` times."""
+    def _report_end(self) -> None:
+        """Report that the process has ended. It is started again after a pause."""
         self._end_process(1.0)
         if self._closing.is_set():
             return
-        if self._starts > RESTARTS:
-            self._is_given_up = True
-            self._on_message(f"the judge process ended {self._starts} times; exchanges pass but are no longer judged")
-            return
-        self._count(("restarts",), 1)
-        self._on_message("the judge process ended and is restarted")
-        self._closing.wait(0.1 * 2**self._starts)
-        self._start_process()
+        if time.monotonic() - self._started_at >= STABLE_SECONDS:
+            self._quick_ends = 0
+        self._quick_ends += 1
+        self._on_message(
+            f"the judge process ended and is restarted in {self._pause_seconds():g} s; until then exchanges wait in the"
+            " queue to be judged, and repairs and blocks of a policy go on"
+        )
 
     def _end_process(self, seconds: float) -> None:
         process, reader = self._process, self._reader

@@ -83,7 +83,8 @@ def serve(settings: StandaloneSettings) -> int:
         UsageError: the address cannot be listened on.
     """
     queue = JudgeQueue(settings.judging, on_message=print_line)
-    guard = HarmonyGuard(Upstream(settings.upstream, limits=settings.limits), policy=settings.rules, queue=queue)
+    upstream = Upstream(settings.upstream, limits=settings.limits, is_judging=lambda: queue.is_judging)
+    guard = HarmonyGuard(upstream, policy=settings.rules, queue=queue)
     with create_listening_socket(settings.host, settings.port) as listening:
         stop_metrics = _metrics(settings.metrics, guard)
         host, port = listening.getsockname()[:2]

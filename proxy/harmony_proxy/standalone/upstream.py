@@ -33,6 +33,8 @@ from harmony_proxy.standalone.request_body import (
 )
 
 HEALTH = "/healthz"
+_HEALTHY = b'{"status":"ok"}'
+_DEGRADED = b'{"status":"degraded","reason":"the judge process is down: exchanges pass and wait to be judged"}'
 _HOP_BY_HOP = frozenset(
     {
         *(b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection"),
@@ -57,11 +59,17 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Upstream:
-    """Forwards requests to `base`: scheme, host, port, and optionally a path that is put before each request's path."""
+    """Forwards requests to `base`: scheme, host, port, and optionally a path that is put before each request's path.
+
+    `is_judging` decides between the two answers of `HEALTH`.
+    """
 
     reports_end = True
 
-    def __init__(self, base: str, *, limits: Limits | None = None) -> None:
+    def __init__(
+        self, base: str, *, limits: Limits | None = None, is_judging: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._is_judging = is_judging
         self._base, self._limits = base.rstrip("/"), limits or Limits()
         self._has_path = "/" in self._base.partition("://")[2]
         self._reserve = Reserve(self._limits.body)
@@ -103,7 +111,7 @@ class Upstream:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] == HEALTH:
-            await _answer(send, 200, b'{"status":"ok"}')
+            await _answer(send, 200, _HEALTHY if self._is_judging() else _DEGRADED)
             return
         ended: Callable[[End, str], None] = scope.get(END_CALLBACK_KEY) or (lambda _end, _detail: None)
         upload = Upload(receive, self._limits, client=scope.pop(CONNECTION_KEY, _UNKNOWN), reserve=self._reserve)

@@ -103,7 +103,10 @@ def test_an_exchange_that_takes_too_long_is_given_up_and_counted(monkeypatch):
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert (lines, counts) == ([], {("problems",): 1, ("exchanges", "", "complete"): 1})
+    assert counts == {("problems",): 1, ("exchanges", "", "complete"): 1}
+    ((kept, reason),) = ((one["judged"], one["unjudged"]) for one in lines)
+    assert not kept
+    assert reason.startswith("internal error: _TimeLimitError in harmony_proxy/judging/judge_process.py, line ")
     judge.check_time_limit()  # between two exchanges nothing takes too long
 
 
@@ -263,21 +266,38 @@ def test_a_process_that_dies_is_said_counted_and_begun_again(begun):
     begun.enqueue(*handed(2))
     until(lambda: begun.tally["judged",] == 2)
     assert begun.tally["restarts",] == 1
-    assert begun.said == ["the judge process ended and is restarted"]
+    (message,) = begun.said
+    assert message.startswith("the judge process ended and is restarted in 0.2 s")
+    assert "blocks of a policy go on" in message
 
 
-def test_one_that_cannot_be_begun_is_given_up_and_everything_is_counted(monkeypatch):
-    monkeypatch.setattr(handing_module.sys, "executable", "/bin/false")
-    monkeypatch.setattr(handing_module, "RESTARTS", 1)
+def test_a_process_that_is_killed_often_comes_back_each_time(begun, monkeypatch):
+    monkeypatch.setattr(handing_module, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(handing_module, "LONGEST_PAUSE_SECONDS", 0.02)
+    for number in range(1, 8):
+        until(lambda: begun.process_id is not None)
+        os.kill(begun.process_id, signal.SIGKILL)
+        until(lambda number=number: len(begun.said) == number)
+    begun.enqueue(*handed(1))
+    until(lambda: begun.tally["judged",] == 1)
+    assert begun.is_judging
+    assert "in 0.02 s" in begun.said[-1], "the pause has a limit"
+
+
+@pytest.mark.parametrize("program", ["/bin/false", "/does/not/exist"])
+def test_one_that_cannot_be_begun_is_told_and_everything_is_counted(monkeypatch, program):
+    monkeypatch.setattr(handing_module.sys, "executable", program)
     said = []
     one = JudgeQueue(JudgeSettings(), on_message=said.append)
+    assert one.is_judging, "it is not started yet"
     one.start()
     for number in range(3):
         one.enqueue(*handed(number))
-    until(lambda: any("no longer judged" in words for words in said))
+    until(lambda: not one.is_judging and one.tally["restarts",] > 1)
     one.enqueue(*handed(3))
-    until(lambda: one.tally["dropped",] + one.tally["lost",] == 4)
     one.close()
+    assert one.tally["dropped",] + one.tally["lost",] == 4
+    assert all("restarted in" in words for words in said)
 
 
 @pytest.mark.parametrize(("bound", "count"), [({"queued_exchanges": 2}, 2), ({"queued_bytes": 1}, 0)])

@@ -1,5 +1,8 @@
 import tomllib
 
+import subprocess
+import sys
+
 import pytest
 
 from harmony_proxy.configuration import InvalidSettingError, Rules, from_environment, load_rules, parse_address
@@ -138,3 +141,13 @@ def test_the_reasoning_has_one_of_the_names_that_clients_know(tmp_path, name):
 
 def test_addresses_have_a_port():
     assert parse_address("[::1]:80") == ("::1", 80)
+
+
+@pytest.mark.parametrize(("block", "loaded"), [("'channels.*'", 1), ("", 0)])
+def test_the_vocabulary_is_loaded_with_a_policy_that_acts_and_not_within_its_first_answer(block, loaded):
+    script = (
+        f"from harmony_proxy.configuration import load_rules; load_rules(block=[{block}]);"
+        "from harmony_ref.tokenizer.tokens import encoding; print(encoding.cache_info().currsize)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == str(loaded)

@@ -451,7 +451,9 @@ def test_a_head_that_does_not_come_to_its_end_is_not_waited_for(proxy, monkeypat
     assert parts(rest(connection))[0] == 408
     told = proxy.next()
     assert (told.end, told.record.status) == (End.REFUSED, 408)
-    assert told.unjudged_reason == "the proxy did not pass all of the request on: the request head did not arrive in time"
+    assert (
+        told.unjudged_reason == "the proxy did not pass all of the request on: the request head did not arrive in time"
+    )
 
 
 def test_more_connections_than_are_taken_are_refused_and_told_of(upstream, monkeypatch):
@@ -595,6 +597,22 @@ def test_an_upstream_that_is_not_there_is_a_502():
         assert hands.next().end is End.NO_CONNECTION
         assert parts(sent(hands, request("/%2e%2e/admin")))[0] == 400
         assert parts(sent(hands, request("/healthz", method="GET", body=b"")))[0] == 200
+
+
+@pytest.mark.parametrize(("is_judging", "status"), [(True, "ok"), (False, "degraded")])
+def test_its_health_says_when_judging_is_off(is_judging, status):
+    app = Upstream("http://127.0.0.1:1", is_judging=lambda: is_judging)
+    sent_messages = []
+
+    async def ask():
+        async def send(message):
+            sent_messages.append(message)
+
+        await app({"type": "http", "method": "GET", "path": "/healthz", "headers": []}, None, send)
+
+    asyncio.run(ask())
+    head, body = sent_messages
+    assert (head["status"], json.loads(body["body"])["status"]) == (200, status)
 
 
 @pytest.mark.parametrize("ends", [b"0\r\n\r\n", None], ids=["whole", "cut"])
