@@ -13,6 +13,7 @@ from typing import NoReturn
 from harmony_conformance.cli import NAMES, load
 from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import Exit, UsageError
+from harmony_conformance.runtime.terminal_text import escape_invisible, escaped_output
 
 _GROUP = "harmony_conformance.commands"
 _STOPPED = 128 + 2  # exit code of shells after SIGINT
@@ -26,7 +27,12 @@ class _Parser(ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code."""
+    """Run the command line and return the exit code. What it prints cannot steer a terminal."""
+    with escaped_output():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     try:
         chosen = _parser(words[0] if words else "").parse_args(words)
@@ -38,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = command.run(chosen)
         sys.stdout.flush()  # raises BrokenPipeError here, not at exit
     except UsageError as problem:
-        print(f"harmony-conformance {command.name}: {problem}", file=sys.stderr)
+        print(f"harmony-conformance {command.name}: {escape_invisible(str(problem))}", file=sys.stderr)
         return Exit.USAGE
     except KeyboardInterrupt as stopped:
         print(f"harmony-conformance {command.name}: {str(stopped) or 'stopped'}", file=sys.stderr)
@@ -47,7 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _CLOSED_PIPE
     except Exception as error:  # noqa: BLE001 - last resort: internal error, one line, exit code 3
-        print(f"harmony-conformance {command.name}: internal error: {type(error).__name__}: {error}", file=sys.stderr)
+        print(
+            f"harmony-conformance {command.name}: internal error: {type(error).__name__}: {escape_invisible(str(error))}",
+            file=sys.stderr,
+        )
         if os.environ.get("HARMONY_CONFORMANCE_DEBUG"):
             traceback.print_exc()
         else:

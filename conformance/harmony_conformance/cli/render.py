@@ -14,6 +14,7 @@ from types import MappingProxyType
 from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import InvalidJsonError, Json, dumps, items, loads
+from harmony_conformance.runtime.terminal_text import unescaped
 from harmony_ref import (
     Conversation,
     HarmonyError,
@@ -79,9 +80,17 @@ def execute(arguments: Namespace) -> int:
     if arguments.tokens:
         print(ids)
     else:
-        sys.stdout.buffer.write(decode_bytes(ids))
-        sys.stdout.flush()
+        _write(decode_bytes(ids))
     return Exit.CONFORMS
+
+
+def _write(prompt: bytes) -> None:
+    """Write the prompt: its exact bytes to a file or pipe, its text without control characters to a terminal."""
+    if sys.stdout.isatty():
+        sys.stdout.write(prompt.decode("utf-8", "backslashreplace"))
+    else:
+        unescaped(sys.stdout).buffer.write(prompt)
+    sys.stdout.flush()
 
 
 def _render(messages: Conversation, arguments: Namespace) -> list[int]:

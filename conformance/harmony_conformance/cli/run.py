@@ -13,7 +13,6 @@ from importlib.metadata import version
 from io import FileIO
 from pathlib import Path, PurePath
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, UnsupportedByApiError
@@ -66,6 +65,7 @@ from harmony_conformance.runner.reproduce import reproduce_result
 from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request
 from harmony_conformance.runner.run import Options, Run, needs_server_process, run, serve_target
 from harmony_conformance.runner.shared_run import EXCHANGES
+from harmony_conformance.runtime.private_files import private_opener
 from harmony_conformance.transport.client import Wait, run_async
 from harmony_conformance.transport.http_transport import CA_DIR, CA_FILE
 from harmony_conformance.transport.messages import FailureKind
@@ -133,7 +133,7 @@ def execute(arguments: Namespace) -> int:
         code = max(code, Exit.USAGE) if cut.kind is FailureKind.ACCESS_REFUSED else code
     reasons = [result.reason for result in report.results if result.outcome is Outcome.INCONCLUSIVE]
     if code == Exit.CONFORMS and reasons:
-        print(f"{len(reasons)} inconclusive results, for example: {reasons[0]}", file=sys.stderr)
+        print(f"{len(reasons)} inconclusive results, for example: {visible(reasons[0])}", file=sys.stderr)
     return code
 
 
@@ -206,7 +206,9 @@ def _live(
                 with report_write_errors(out):
                     if not recording:
                         replace_run(out)
-                        recording.append(stack.enter_context((out / EXCHANGES).open("wb", buffering=0)))
+                        recording.append(
+                            stack.enter_context(open(out / EXCHANGES, "wb", buffering=0, opener=private_opener))
+                        )
                     append_atomically(recording[0], line)
                 if x.scenario != DISCOVERY:
                     answered.add(x.scenario)
@@ -257,7 +259,7 @@ def _print_capabilities(target: Target, found: Capabilities) -> None:
 
 @contextmanager
 def _progress(plan: Plan, options: Options) -> Generator[Callable[[], None]]:
-    console = Console(stderr=True)
+    console = report_console(piped_width=None, stderr=True)
     requests = sum(len(tuple(expand(scenario))) for scenario in plan.scenarios) * options.tries
     with Progress(
         TextColumn("sending"),

@@ -15,6 +15,7 @@ from harmony_conformance.engines.target import Target
 from harmony_conformance.errors import UsageError
 from harmony_conformance.report.files import REPORT
 from harmony_conformance.runner.shared_run import EXCHANGES
+from harmony_conformance.runtime.private_files import create_private_folder
 
 _BEGIN = 65536
 _MARKS: Mapping[str, tuple[bytes, ...]] = MappingProxyType(
@@ -36,7 +37,7 @@ def create_run_folder(out: Path) -> Path:
         UsageError: The folder is not writable, or has a file of the same name that no run wrote.
     """
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        create_private_folder(out)
         if not os.access(out, os.W_OK | os.X_OK):
             raise UsageError(f"--out {out}: not writable")
         foreign = next((name for name in _MARKS if (out / name).exists() and not _is_of_run(out / name)), None)

@@ -14,6 +14,7 @@ from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import Json, dumps
 from harmony_conformance.reference_server.defects import DEFECTS
+from harmony_conformance.report.terminal import report_console
 from harmony_conformance.runner.options import whole_number
 from harmony_conformance.runner.run import make_plan
 from harmony_conformance.selftest.mutation_score import MutationScore, judge_mutants_of
@@ -60,7 +61,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Run the selftest and return the exit code."""
-    console = Console(highlight=False)
+    console = report_console(piped_width=None)
     for option, file in (("--json", arguments.json), ("--evidence", arguments.evidence)):
         _check_writable(option, file)
     defects = tuple(DEFECTS)[:: arguments.every]

@@ -13,6 +13,7 @@ from harmony_conformance.report.html import html
 from harmony_conformance.report.junit import junit
 from harmony_conformance.report.markdown import markdown
 from harmony_conformance.report.model import Report
+from harmony_conformance.runtime.private_files import write_private
 from harmony_conformance.runtime.processes import cores, forked, may_fork
 
 Renderer = Callable[[Report, frozenset[Severity]], str]
@@ -31,7 +32,7 @@ def write_files(report: Report, out: Path, fails_on: frozenset[Severity]) -> Non
     is_long = len(report.results) >= _MIN_FOR_SECOND_PROCESS and cores() > 1
     process = forked(_render_in_second_process, report, out, fails_on) if is_long and may_fork() else None
     lines = "".join(line + "\n" for line in report.lines())
-    (out / REPORT).write_bytes(lines.encode("utf-8", "backslashreplace"))
+    write_private(out / REPORT, lines.encode("utf-8", "backslashreplace"))
     _render(report, out, fails_on, [form for form in RENDERERS if form not in _IN_SECOND_PROCESS])
     if process is not None:
         process.join()
@@ -41,7 +42,7 @@ def write_files(report: Report, out: Path, fails_on: frozenset[Severity]) -> Non
 
 def _render(report: Report, out: Path, fails_on: frozenset[Severity], forms: Iterable[str]) -> None:
     for form in forms:
-        (out / _NAMES[form]).write_bytes(RENDERERS[form](report, fails_on).encode("utf-8", "backslashreplace"))
+        write_private(out / _NAMES[form], RENDERERS[form](report, fails_on).encode("utf-8", "backslashreplace"))
 
 
 def _render_in_second_process(report: Report, out: Path, fails_on: frozenset[Severity]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
+from rich.segment import Segment
 from rich.table import Table
 
 from harmony_conformance.json_value import JsonObject, text, value_at
@@ -13,6 +15,7 @@ from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.latency_table import COLUMNS, rows
 from harmony_conformance.report.model import WORDS, Report, ResultLine
 from harmony_conformance.report.summary import by_check, failures, never_applied, variants
+from harmony_conformance.runtime.terminal_text import escape_invisible, unescaped
 
 STYLE = {
     Outcome.PASS: "green",
@@ -27,10 +30,20 @@ _FINDINGS_SHOWN = 3
 _WIDE = 140  # a file has no edge; a table cut at 80 columns would lose words
 
 
-def report_console() -> Console:
-    """Return the console for reports: as wide as the terminal; without a terminal, wide enough for every table."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_WIDE)
+class EscapingConsole(Console):
+    """A console whose only control characters are its own colours and cursor movements."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the segments of anything that is printed."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=escape_invisible(segment.text, keep="\n"))
+
+
+def report_console(*, piped_width: int | None = _WIDE, stderr: bool = False) -> Console:
+    """Return a console: as wide as the terminal; without a terminal, wide enough for every table."""
+    file = unescaped(sys.stderr if stderr else sys.stdout)
+    console = EscapingConsole(file=file, highlight=False)
+    return console if console.is_terminal else EscapingConsole(file=file, highlight=False, width=piped_width)
 
 
 def print_report(report: Report, console: Console) -> None:
@@ -66,7 +79,7 @@ def _not_applied(report: Report) -> Iterator[str]:
         yield ""
         yield "[dim]not applicable[/] (no request of this run gave them anything to judge)"
     for reason, checks in sorted(reasons.items()):
-        yield f"  {escape(reason)}: {escape(', '.join(checks))}"
+        yield f"  {escape(visible(reason))}: {escape(', '.join(checks))}"
 
 
 def _latency(report: Report) -> Table:
@@ -87,10 +100,10 @@ def _result_lines(result: ResultLine) -> Iterator[str]:
     kind = WORDS[result.outcome].upper()
     yield ""
     counted = f"({result.passed} of {result.applied} passed)"
-    where = f"[bold]{escape(result.check)}[/] in {escape(result.scenario)}"
+    where = f"[bold]{escape(visible(result.check))}[/] in {escape(visible(result.scenario))}"
     yield f"[{STYLE[result.outcome]}]{kind}[/] {word} {where} {counted}"
     if result.reason:
-        yield f"  {escape(result.reason)}"
+        yield f"  {escape(visible(result.reason))}"
     failed = failures(result)
     for finding in failed[:_FINDINGS_SHOWN]:
         yield from _finding(finding)
@@ -98,12 +111,12 @@ def _result_lines(result: ResultLine) -> Iterator[str]:
         yield f"  … and {len(failed) - _FINDINGS_SHOWN} more findings in report.jsonl"
     yield f"  spec: {escape(result.quotation)}"
     if result.reproduce:
-        yield f"  reproduce: {escape(result.reproduce)}"
+        yield f"  reproduce: {escape(visible(result.reproduce))}"
 
 
 def _finding(finding: JsonObject) -> Iterator[str]:
-    yield f"  - {escape(text(value_at(finding, 'message')))}"
-    yield f"    in {escape(text(value_at(finding, 'exchange')))} at {escape(text(value_at(finding, 'at')))}"
+    yield f"  - {escape(visible(text(value_at(finding, 'message'))))}"
+    yield f"    in {escape(visible(text(value_at(finding, 'exchange'))))} at {escape(visible(text(value_at(finding, 'at'))))}"
     for name in ("expected", "actual", "excerpt"):
         if (value := value_at(finding, name)) is not None:
             yield f"    {name}: {escape(visible(text(value)))}"
@@ -132,5 +145,5 @@ def _variants(report: Report) -> Iterator[str]:
 
 
 def visible(value: str) -> str:
-    """The text with control characters spelled out: what a model wrote must not steer a terminal."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in value)
+    """Return the text on one line, with invisible characters as escapes: what a model wrote must not steer a terminal."""
+    return escape_invisible(value)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from shlex import quote
+from shlex import quote as quote_visible
 from types import MappingProxyType
 
 from harmony_conformance.engines.render_derender import render_request, whole_request
 from harmony_conformance.engines.target import Target
 from harmony_conformance.evidence.exchange import AnsweredBy, Exchange
+from harmony_conformance.json_value import InvalidJsonError, loads
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import Result
+from harmony_conformance.runtime.terminal_text import escape_invisible
 from harmony_conformance.transport.messages import Request
 
 _MAX_BODY = 6000  # bytes of the bodies in curl commands
@@ -73,5 +75,33 @@ def _curl(base: str, request: Request, key_env: str | None, options: Sequence[st
     parts += ["--http2"] if "--http2" in options else []
     if key_env:
         parts += ["-H", f'"authorization: Bearer ${key_env}"']
-    parts += ["-d", quote(request.body.decode("utf-8", "replace"))]
+    parts += ["--data-binary" if b"\n" in request.body or b"\r" in request.body else "-d", _quote_body(request.body)]
     return " ".join(parts)
+
+
+def quote(word: str) -> str:
+    """Return the word quoted for a shell, as `$'…'` with the bytes in hexadecimal if it has invisible characters."""
+    if escape_invisible(word) == word:
+        return quote_visible(word)
+    return f"$'{''.join(map(_in_dollar_quotes, word))}'"
+
+
+def _in_dollar_quotes(char: str) -> str:
+    if char in "\\'":
+        return f"\\{char}"
+    if escape_invisible(char) == char:
+        return char
+    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape"))
+
+
+def _quote_body(body: bytes) -> str:
+    """Return a body quoted for a shell: JSON with its own escapes if that leaves it equal, else byte by byte."""
+    word = body.decode("utf-8", "surrogateescape")
+    escaped = escape_invisible(word)
+    if escaped != word:
+        try:
+            if loads(escaped) == loads(word):
+                return quote_visible(escaped)
+        except InvalidJsonError:
+            pass
+    return quote(word)

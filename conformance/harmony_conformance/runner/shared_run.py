@@ -26,6 +26,7 @@ from harmony_conformance.json_value import MAX_LINE_DEPTH, loads
 from harmony_conformance.reference_server.server.serving import running
 from harmony_conformance.runner.judge_run import sort_series
 from harmony_conformance.runner.run import Options, discover_target, send_scenarios
+from harmony_conformance.runtime.private_files import create_private_folder, private_opener, write_private
 from harmony_conformance.transport.client import run_async
 
 _DISCOVERY, _SENT, _LOCK = "discovery.jsonl", "sent", "lock"
@@ -60,9 +61,9 @@ def open_run(target: Target, options: Options, out: Path | None, stack: ExitStac
     if target.base_url is None:
         target = replace(target, base_url=stack.enter_context(running(defects=target.defects)))
     out_folder = folder if out is None else out.absolute()
-    out_folder.mkdir(parents=True, exist_ok=True)
+    create_private_folder(out_folder)
     found = run_async(discover_target(target, options))
-    (folder / _DISCOVERY).write_bytes(b"".join(exchange_line(x) for x in found.exchanges))
+    write_private(folder / _DISCOVERY, b"".join(exchange_line(x) for x in found.exchanges))
     apis = tuple(replace(one, exchanges=()) for one in found.api_support)
     lean = replace(found, exchanges=(), api_support=apis)
     return SharedRun(folder=folder, recording=out_folder / EXCHANGES, target=target, capabilities=lean)
@@ -80,7 +81,7 @@ def recorded_series(run: SharedRun, options: Options, scenarios: Sequence[Scenar
 def _record(run: SharedRun, found: Capabilities, options: Options, scenarios: Sequence[Scenario]) -> None:
     discovery = (run.folder / _DISCOVERY).read_bytes()
     probes = tuple(read_exchange(loads(line, max_depth=MAX_LINE_DEPTH)) for line in discovery.splitlines())
-    with run.recording.open("wb", buffering=0) as file:
+    with open(run.recording, "wb", buffering=0, opener=private_opener) as file:
         append_atomically(file, discovery)
 
         def record(x: Exchange) -> None:

@@ -1,4 +1,6 @@
+import json
 import shlex
+import subprocess
 
 import pytest
 
@@ -8,6 +10,7 @@ from harmony_conformance.judge.check import Finding, Outcome, Severity
 from harmony_conformance.judge.harmony_clauses import CLAUSES
 from harmony_conformance.judge.judge import Result
 from harmony_conformance.runner.reproduce import reproduce, reproduce_result
+from harmony_conformance.runtime.terminal_text import escape_invisible
 from harmony_conformance.transport.messages import Request
 
 BODY = '{"messages":[{"role":"user","content":"It\'s $HOME; `id` \\"quoted\\" ü"}]}'
@@ -99,3 +102,21 @@ def test_there_is_nothing_to_see_again_where_nothing_went_wrong(outcome):
 def test_a_run_repeats_the_options_of_the_run():
     command = reproduce(VLLM, None, "a", None, ("--model", "a model", "--script", "vllm"))
     assert shlex.split(command)[2:] == [str(VLLM), "--model", "a model", "--script", "vllm", "--select", "a"]
+
+
+HOSTILE = {
+    "JSON with raw characters": '{"model":"a\x9b2J\u202e\u2066\u200b\U000e0041\x7f"}'.encode(),
+    "JSON on several lines": '{\n "model": "\u2028"\n}'.encode(),
+    "no JSON": "x\x1b[2J'\\\x9b\u202e\r\n".encode(),
+    "no UTF-8": b"\xff\x9b'{",
+}
+
+
+@pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE)
+def test_a_body_with_invisible_characters_is_escaped_and_survives_the_shell(body):
+    x = Exchange(id="a", request=Request(path="/v1", body=body))
+    command = reproduce(VLLM, x, "a", None)
+    assert command == escape_invisible(command)
+    shell = ["bash", "-c", f'curl() {{ printf %s "${{@: -1}}"; }}; {command}']
+    sent = subprocess.run(shell, capture_output=True, check=True).stdout
+    assert sent == body or json.loads(sent) == json.loads(body)

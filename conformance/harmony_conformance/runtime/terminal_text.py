@@ -1,0 +1,103 @@
+r"""The one door to the terminal: characters that steer it, reorder text or are invisible are written as escapes.
+
+The escapes are those of JSON (`\u009b`), so a JSON text stays equal and a command that quotes one can still be pasted.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from typing import TextIO
+
+_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef]")
+"""Characters that Python calls printable but terminals show as nothing."""
+_LAYOUT = "\n\t"
+
+
+def escape_invisible(value: str, *, keep: str = "") -> str:
+    """Return the text with invisible and steering characters as JSON escapes, except those in `keep`.
+
+    These are C0 and C1 controls, bidi controls, line and paragraph separators, zero-width characters, tags, surrogates,
+    and spaces other than U+0020.
+    """
+    if value.isprintable() and (value.isascii() or not _BLANK.search(value)):  # the usual case
+        return value
+    return "".join(char if char in keep or _is_visible(char) else _escape(char) for char in value)
+
+
+def _is_visible(char: str) -> bool:
+    return char.isprintable() and not _BLANK.match(char)
+
+
+def _escape(char: str) -> str:
+    return "\\u007f" if char == "\x7f" else json.dumps(char)[1:-1]
+
+
+class EscapingStream(io.TextIOBase):
+    """A text stream that escapes what it passes on, except line breaks and tabs.
+
+    `file` is the stream behind it, for writers that escape foreign text themselves and then add colours.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self.file = file
+
+    def write(self, text: str) -> int:
+        """Write the escaped text and return the length of the text."""
+        self.file.write(escape_invisible(text, keep=_LAYOUT))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:  # type: ignore[override]
+        """Write the lines, escaped."""
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        """Flush the stream behind it."""
+        self.file.flush()
+
+    def isatty(self) -> bool:
+        """Return True for a terminal."""
+        return self.file.isatty()
+
+    def fileno(self) -> int:
+        """Return the file descriptor."""
+        return self.file.fileno()
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """The encoding of the stream behind it."""
+        return self.file.encoding
+
+    @property
+    def errors(self) -> str | None:  # type: ignore[override]
+        """The error handler of the stream behind it."""
+        return self.file.errors
+
+
+@contextmanager
+def escaped_output() -> Generator[None]:
+    """Escape everything that is printed to stdout and stderr."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (_escaping(stream) for stream in before)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def _escaping(stream: TextIO) -> TextIO:
+    return stream if stream is None or isinstance(stream, EscapingStream) else EscapingStream(stream)  # type: ignore[return-value]
+
+
+def unescaped(stream: TextIO) -> TextIO:
+    """Return the stream behind an escaping one, for a writer that escapes foreign text itself."""
+    return stream.file if isinstance(stream, EscapingStream) else stream

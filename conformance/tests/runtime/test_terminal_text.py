@@ -1,0 +1,60 @@
+import json
+import stat
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harmony_conformance.runtime.private_files import create_private_folder, write_private
+from harmony_conformance.runtime.terminal_text import escape_invisible, escaped_output
+
+HOSTILE = {
+    "C0": "\x00\x07\x08\x0b\x0c\r\x1b",
+    "DEL and C1": "\x7f\x85\x9b\x9d\x90",
+    "bidi": "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c",
+    "separators": "\u2028\u2029",
+    "zero width": "\u200b\u200c\u200d\u2060\ufeff\u00ad\u034f\u115f\u3164\uffa0",
+    "tags": "\U000e0001\U000e0041\U000e007f\U000e0100",
+    "surrogates": "\udfff\ud800",
+}
+
+
+@pytest.mark.parametrize("characters", HOSTILE.values(), ids=HOSTILE)
+def test_characters_that_steer_a_terminal_or_are_invisible_become_json_escapes(characters):
+    escaped = escape_invisible(characters)
+    assert escaped.isascii()
+    assert escaped.isprintable()
+    assert json.loads(f'"{escaped}"') == characters
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_an_escaped_json_text_is_equal_and_stays_as_it_is(value):
+    document = json.dumps(value, ensure_ascii=False)
+    escaped = escape_invisible(document)
+    assert json.loads(escaped) == json.loads(json.dumps(value))
+    assert escape_invisible(escaped) == escaped
+
+
+def test_visible_text_of_all_languages_stays():
+    text = "Grüße, 你好, שלום, สวัสดี, ❤️ 🙂 é"
+    assert escape_invisible(text) == text
+
+
+def test_everything_that_is_printed_is_escaped(capsys):
+    with escaped_output():
+        print("a\x9b\tb\n\u202e")
+        sys.stderr.writelines(["\x1b[2J\n"])
+    assert capsys.readouterr() == ("a\\u009b\tb\n\\u202e\n", "\\u001b[2J\n")
+
+
+def test_new_files_and_folders_are_private_and_old_ones_keep_their_mode(tmp_path):
+    old = tmp_path / "old"
+    old.mkdir(mode=0o755)
+    (old / "a").write_bytes(b"")
+    (old / "a").chmod(0o644)
+    create_private_folder(old / "b" / "c")
+    for name in ("a", "b/c/d"):
+        write_private(old / name, b"x")
+    modes = {name: stat.S_IMODE((old / name).stat().st_mode) for name in (".", "a", "b", "b/c", "b/c/d")}
+    assert modes == {".": 0o755, "a": 0o644, "b": 0o700, "b/c": 0o700, "b/c/d": 0o600}
