@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 
+from harmony_conformance.runtime.terminal_text import escape_invisible
+
 
 def print_line(line: str) -> None:
-    """Print a line and flush it."""
-    sys.stdout.write(line + "\n")
+    """Print a line, with invisible characters as escapes, and flush it."""
+    sys.stdout.write(escape_invisible(line) + "\n")
     sys.stdout.flush()
 
 

@@ -7,12 +7,14 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from harmony_conformance.runtime.private_files import private_opener
+
 
 def append_error(log: Path | None) -> str:
     """Return the reason why lines cannot be appended to the log; empty if they can."""
     try:
         if log is not None:
-            log.open("ab").close()
+            open(log, "ab", opener=private_opener).close()
     except OSError as problem:
         return problem.strerror or str(problem)
     return ""
@@ -65,7 +67,7 @@ class LogFile:
         return file
 
     def _open(self) -> io.FileIO:
-        file = io.FileIO(self._path, "a")
+        file = io.FileIO(self._path, "a", opener=private_opener)
         status = os.fstat(file.fileno())
         self._file, self._identity = file, (status.st_ino, status.st_dev)
         return file
