@@ -1,7 +1,6 @@
-import tomllib
-
 import subprocess
 import sys
+import tomllib
 
 import pytest
 

@@ -530,7 +530,7 @@ def test_an_event_is_passed_on_when_it_comes(proxy, upstream):
         data += connection.recv(65536)
     go_on.set()
     assert rest(connection).endswith(chunked(EVENT) + b"0\r\n\r\n")
-    assert proxy.next().kept.chunks == 2
+    assert proxy.next().record.chunks == 2
 
 
 @pytest.mark.parametrize("begun", [[], [STREAM, chunked(EVENT)]], ids=["before the answer", "in a stream"])
