@@ -1,8 +1,12 @@
-"""Exit codes, and the error for invalid use of a command."""
+"""Exit codes, the error for invalid use of a command, and the place of an internal error."""
 
 from __future__ import annotations
 
 from enum import IntEnum
+from pathlib import PurePath
+from traceback import walk_tb
+
+_PACKAGES = frozenset({"harmony_conformance", "harmony_proxy", "harmony_ref"})
 
 
 class Exit(IntEnum):
@@ -16,3 +20,13 @@ class Exit(IntEnum):
 
 class UsageError(Exception):
     """The command cannot run with these arguments or files. The message is one line with the remedy. Exit code 2."""
+
+
+def error_place(error: BaseException) -> str:
+    """Return the type of an exception and the last line of this project in its traceback, without its message, which may quote traffic."""
+    for frame, line in reversed(list(walk_tb(error.__traceback__))):
+        parts = PurePath(frame.f_code.co_filename).parts
+        if (package := next((name for name in reversed(parts[:-1]) if name in _PACKAGES), None)) is not None:
+            start = len(parts) - 1 - parts[::-1].index(package)
+            return f"{type(error).__name__} in {'/'.join(parts[start:])}, line {line}"
+    return type(error).__name__

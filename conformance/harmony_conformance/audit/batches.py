@@ -10,11 +10,13 @@ from harmony_conformance.audit.log_readers import DiscoveryLine, LineFormat, Log
 from harmony_conformance.audit.redaction import Excerpts, apply_excerpts, apply_to_reason, function_names
 from harmony_conformance.audit.tallies import JudgedExchange, Tally, TallyBuilder
 from harmony_conformance.checks import CHECKS
+from harmony_conformance.errors import error_place
+from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.file_lines import Line, LinePosition, UnreadableLine, read_lines
-from harmony_conformance.json_value import Json, JsonObject
+from harmony_conformance.json_value import Json, JsonObject, dumps
 from harmony_conformance.judge.applicability import build_index
 from harmony_conformance.judge.check import Outcome
-from harmony_conformance.judge.judge import judge_split
+from harmony_conformance.judge.judge import Result, judge_split
 from harmony_conformance.report.model import finding_json
 
 MAX_BATCH_LINES, MAX_BATCH_BYTES = 200, 1024 * 1024
@@ -41,11 +43,11 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchResult:
-    """Result of a batch: its tally, and the rows of `failures.jsonl` and `unreadable.jsonl` in the order of the log."""
+    """Result of a batch: its tally, and the lines of `failures.jsonl` and `unreadable.jsonl` in the order of the log."""
 
     tally: Tally
-    failures: tuple[JsonObject, ...]
-    unreadable: tuple[JsonObject, ...]
+    failures: bytes = b""
+    unreadable: bytes = b""
 
 
 def batches(paths: Iterable[Path], *, lines: int = MAX_BATCH_LINES, size: int = MAX_BATCH_BYTES) -> Iterator[Batch]:
@@ -65,40 +67,89 @@ def batches(paths: Iterable[Path], *, lines: int = MAX_BATCH_LINES, size: int = 
 
 
 def scan_batch(batch: Batch, reading: ReadOptions) -> BatchResult:
-    """Judge each exchange of a batch alone, and tally the results."""
+    """Judge each exchange of a batch alone, and tally the results. An internal error becomes the row of its line."""
     counting = TallyBuilder()
     checks = build_index(CHECKS)
-    failures: list[JsonObject] = []
-    unreadable: list[JsonObject] = []
+    failures: list[str] = []
+    unreadable: list[str] = []
     for line in batch.lines:
         place = LinePosition(file=batch.file, offset=line.offset)
-        record = line if isinstance(line, UnreadableLine) else read_line(line, reading.form, name=str(place))
-        match record:
-            case UnreadableLine():
-                counting.add_problem(place, record)
-                unreadable.append(
-                    {"file": place.file, "offset": place.offset, "kind": record.kind, "detail": record.detail}
-                )
-            case DiscoveryLine():
-                counting.add_discovery()
-            case LoggedExchange():
-                aside, results = judge_split(record.exchange, checks)
-                judged = JudgedExchange(place=place, exchange=record.exchange, results=results, shared_results=aside)
-                counting.add(judged)
-                failures.extend(_failures(judged, reading.excerpts))
-    return BatchResult(tally=counting.tally(), failures=tuple(failures), unreadable=tuple(unreadable))
+        try:
+            record = line if isinstance(line, UnreadableLine) else read_line(line, reading.form, name=str(place))
+            match record:
+                case UnreadableLine():
+                    unreadable.append(dumps(_unreadable_row(place, record)))
+                    counting.add_problem(place, record)
+                case DiscoveryLine():
+                    counting.add_discovery()
+                case LoggedExchange():
+                    aside, results = judge_split(record.exchange, checks)
+                    redacted = _redact(record.exchange, results, reading.excerpts)
+                    rows = [dumps(_failure_row(place, one)) for one in redacted if one.outcome in _FAILED_OUTCOMES]
+                    counting.add(JudgedExchange(place=place, results=redacted, shared_results=aside))
+                    failures += rows
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - an internal error, or a panic of a library, must not end the audit
+            counting.add_error(place, error_place(error))
+            failures.append(dumps(_error_row(place, error_place(error))))
+    return BatchResult(tally=counting.tally(), failures=_encode_rows(failures), unreadable=_encode_rows(unreadable))
 
 
-def _failures(judged: JudgedExchange, excerpts: Excerpts) -> Iterator[JsonObject]:
-    failed = [result for result in judged.results if result.outcome in _FAILED_OUTCOMES]
-    names = function_names(judged.exchange) if failed else frozenset[str]()
-    for result in failed:
-        findings: list[Json] = [finding_json(apply_excerpts(one, excerpts, names)) for one in result.findings]
-        yield {
-            "exchange": str(judged.place),
-            "check": result.check,
-            "severity": result.severity.value,
-            "outcome": result.outcome.value,
-            "findings": findings,
-            "reason": apply_to_reason(result.reason, excerpts),
-        }
+def unjudged_batch(batch: Batch, kind: str) -> BatchResult:
+    """Return the result of a batch that could not be judged: an error for each line, with the bytes of the whole batch."""
+    counting = TallyBuilder()
+    last = batch.lines[-1]
+    end = last.offset + (len(last.data) if isinstance(last, Line) else 0)
+    detail = f"bytes {batch.lines[0].offset} to {end}"
+    places = [LinePosition(file=batch.file, offset=line.offset) for line in batch.lines]
+    for place in places:
+        counting.add_error(place, kind, detail)
+    rows = [dumps(_error_row(place, f"{kind}: {detail}")) for place in places]
+    return BatchResult(tally=counting.tally(), failures=_encode_rows(rows), unreadable=b"")
+
+
+def _redact(x: Exchange, results: Iterable[Result], excerpts: Excerpts) -> list[Result]:
+    """Return the results with the findings and reasons that a report may show."""
+    names = function_names(x) if any(result.findings for result in results) else frozenset[str]()
+    return [
+        result._replace(
+            findings=tuple(apply_excerpts(finding, excerpts, names) for finding in result.findings),
+            reason=apply_to_reason(result.reason, excerpts),
+        )
+        if result.findings or result.outcome is Outcome.ERROR
+        else result
+        for result in results
+    ]
+
+
+def _failure_row(place: LinePosition, result: Result) -> JsonObject:
+    findings: list[Json] = [finding_json(finding) for finding in result.findings]
+    return {
+        "exchange": str(place),
+        "check": result.check,
+        "severity": result.severity.value,
+        "outcome": result.outcome.value,
+        "findings": findings,
+        "reason": result.reason,
+    }
+
+
+def _error_row(place: LinePosition, reason: str) -> JsonObject:
+    """Return the row of a line that was not judged: it has no check."""
+    return {
+        "exchange": str(place),
+        "check": None,
+        "severity": None,
+        "outcome": Outcome.ERROR.value,
+        "findings": [],
+        "reason": reason,
+    }
+
+
+def _unreadable_row(place: LinePosition, problem: UnreadableLine) -> JsonObject:
+    return {"file": place.file, "offset": place.offset, "kind": problem.kind, "detail": problem.detail}
+
+
+def _encode_rows(rows: Iterable[str]) -> bytes:
+    return "".join(row + "\n" for row in rows).encode("utf-8", "backslashreplace")

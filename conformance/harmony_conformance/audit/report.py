@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from harmony_conformance.audit.redaction import Excerpts, apply_excerpts, apply_to_reason
-from harmony_conformance.audit.tallies import CheckTally, FindingExample, Tally
+from harmony_conformance.audit.redaction import Excerpts
+from harmony_conformance.audit.tallies import CheckTally, FindingExample, LineProblems, Tally
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.errors import Exit
 from harmony_conformance.json_value import Json, JsonObject, dumps
@@ -63,15 +63,6 @@ class Audit:
 
     def jsonl(self) -> Iterator[str]:
         """Yield the lines of `audit.jsonl`: header, a result for each check, footer."""
-        unread: JsonObject = {
-            kind: {
-                "count": unread.count,
-                "first": [
-                    {"file": place.file, "offset": place.offset, "detail": detail} for place, detail in unread.examples
-                ],
-            }
-            for kind, unread in sorted(self.tally.unreadable_by_kind.items())
-        }
         files: list[Json] = list(self.files)
         yield dumps(
             {
@@ -83,7 +74,9 @@ class Audit:
                 "exchanges": self.tally.exchanges,
                 "left_out": self.tally.discovery_exchanges,
                 "unreadable": self.tally.unreadable,
-                "unread": unread,
+                "unread": _problems_json(self.tally.unreadable_by_kind),
+                "errors": self.tally.errors,
+                "not_judged": _problems_json(self.tally.errors_by_kind),
             }
         )
         yield from (dumps(line.to_json()) for line in self.lines)
@@ -94,6 +87,7 @@ class Audit:
                 "counts": counts,
                 "exchanges": self.tally.exchanges,
                 "unreadable": self.tally.unreadable,
+                "errors": self.tally.errors,
                 "complete": True,
             }
         )
@@ -101,7 +95,7 @@ class Audit:
 
 def make_audit(tally: Tally, files: tuple[str, ...], excerpts: Excerpts, version: str) -> Audit:
     """Return the report of a tally. Every check has a line, even if no exchange was read."""
-    lines = (_line(rule, tally.checks.get(rule.id, CheckTally()), tally.exchanges, excerpts) for rule in CHECKS)
+    lines = (_line(rule, tally.checks.get(rule.id, CheckTally()), tally.exchanges) for rule in CHECKS)
     return Audit(
         files=files,
         tally=tally,
@@ -113,7 +107,7 @@ def make_audit(tally: Tally, files: tuple[str, ...], excerpts: Excerpts, version
 
 def exit_code(audit: Audit, fails_on: frozenset[Severity]) -> Exit:
     """Return 3 after an internal error, 2 if nothing was checked, 1 if a check of a severity in `fails_on` failed, else 0."""
-    if audit.counts[Outcome.ERROR]:
+    if audit.counts[Outcome.ERROR] or audit.tally.errors:
         return Exit.INTERNAL_ERROR
     if unchecked_reason(audit):
         return Exit.USAGE
@@ -133,16 +127,34 @@ def unchecked_reason(audit: Audit) -> str:
 
 def unreadable_summary(tally: Tally) -> str:
     """Return the unreadable lines on one line: count, kind and first position of each kind. Empty if all were readable."""
-    kinds = (
-        f"{unread.count} x {kind}, first at {unread.examples[0][0]}"
-        for kind, unread in sorted(tally.unreadable_by_kind.items())
-    )
+    return _summary(tally.unreadable_by_kind)
+
+
+def error_summary(tally: Tally) -> str:
+    """Return the lines that were not judged because of an internal error, on one line. Empty if all were judged."""
+    return _summary(tally.errors_by_kind)
+
+
+def _summary(problems: Mapping[str, LineProblems]) -> str:
+    kinds = (f"{found.count} x {kind}, first at {found.examples[0][0]}" for kind, found in sorted(problems.items()))
     return "; ".join(kinds)
 
 
-def _line(rule: Check | Comparison, tallied: CheckTally, exchanges: int, excerpts: Excerpts) -> AuditLine:
+def _problems_json(problems: Mapping[str, LineProblems]) -> JsonObject:
+    return {
+        kind: {
+            "count": found.count,
+            "first": [
+                {"file": place.file, "offset": place.offset, "detail": detail} for place, detail in found.examples
+            ],
+        }
+        for kind, found in sorted(problems.items())
+    }
+
+
+def _line(rule: Check | Comparison, tallied: CheckTally, exchanges: int) -> AuditLine:
     applied = sum(tallied.counts.get(outcome, 0) for outcome in WORST_FIRST[:4])
-    examples = tuple(_redact(example, excerpts) for example in tallied.examples)
+    examples = tallied.examples
     outcome = next((outcome for outcome in WORST_FIRST if tallied.counts.get(outcome)), Outcome.NOT_APPLICABLE)
     result = ResultLine(
         check=rule.id,
@@ -161,12 +173,6 @@ def _line(rule: Check | Comparison, tallied: CheckTally, exchanges: int, excerpt
         reason=_reason(rule, tallied, outcome, examples),
     )
     return AuditLine(result=result, counts=tallied.counts, examples=examples)
-
-
-def _redact(example: FindingExample, excerpts: Excerpts) -> FindingExample:
-    findings = tuple(apply_excerpts(finding, excerpts, example.function_names) for finding in example.findings)
-    reason = apply_to_reason(example.reason, excerpts)
-    return FindingExample(place=example.place, outcome=example.outcome, findings=findings, reason=reason)
 
 
 def _reason(

@@ -13,8 +13,6 @@ from heapq import nsmallest
 from operator import attrgetter
 from typing import TypeVar
 
-from harmony_conformance.audit.redaction import function_names
-from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.file_lines import LinePosition, UnreadableLine
 from harmony_conformance.judge.check import Finding, Outcome
 from harmony_conformance.judge.judge import Result
@@ -32,13 +30,12 @@ _WITH_EXAMPLES = frozenset({Outcome.FAIL, Outcome.VARIANT, Outcome.ERROR})
 
 @dataclass(frozen=True, kw_only=True)
 class FindingExample:
-    """An exchange with findings of a check, at most five of them. `function_names` are the functions in the exchange."""
+    """An exchange with findings of a check, at most five of them."""
 
     place: LinePosition
     outcome: Outcome
     findings: tuple[Finding, ...]
     reason: str = ""
-    function_names: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,15 +65,15 @@ class CheckTally:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnreadableLines:
-    """Unreadable lines of one kind: their number, and position and detail of the first ones."""
+class LineProblems:
+    """Lines with the same kind of problem: their number, and position and detail of the first ones."""
 
     count: int
     examples: tuple[tuple[LinePosition, str], ...]
 
-    def __add__(self, other: UnreadableLines) -> UnreadableLines:
+    def __add__(self, other: LineProblems) -> LineProblems:
         """Return the sum."""
-        return UnreadableLines(
+        return LineProblems(
             count=self.count + other.count, examples=tuple(nsmallest(MAX_EXAMPLES, (*self.examples, *other.examples)))
         )
 
@@ -90,16 +87,18 @@ class Tally:
         discovery_exchanges: Number of exchanges of discovery, which are not judged.
         checks: Results by check id.
         unreadable_by_kind: Unreadable lines by kind.
+        errors_by_kind: Lines that were not judged because of an internal error, by kind.
     """
 
     exchanges: int = 0
     discovery_exchanges: int = 0
     checks: Mapping[str, CheckTally] = field(default_factory=dict[str, CheckTally])
-    unreadable_by_kind: Mapping[str, UnreadableLines] = field(default_factory=dict[str, UnreadableLines])
+    unreadable_by_kind: Mapping[str, LineProblems] = field(default_factory=dict[str, LineProblems])
+    errors_by_kind: Mapping[str, LineProblems] = field(default_factory=dict[str, LineProblems])
 
     def __add__(self, other: Tally) -> Tally:
         """Return the sum."""
-        no_check, no_line = CheckTally(), UnreadableLines(count=0, examples=())
+        no_check = CheckTally()
         return Tally(
             exchanges=self.exchanges + other.exchanges,
             discovery_exchanges=self.discovery_exchanges + other.discovery_exchanges,
@@ -107,10 +106,8 @@ class Tally:
                 name: self.checks.get(name, no_check) + other.checks.get(name, no_check)
                 for name in {*self.checks, *other.checks}
             },
-            unreadable_by_kind={
-                kind: self.unreadable_by_kind.get(kind, no_line) + other.unreadable_by_kind.get(kind, no_line)
-                for kind in {*self.unreadable_by_kind, *other.unreadable_by_kind}
-            },
+            unreadable_by_kind=_add_problems(self.unreadable_by_kind, other.unreadable_by_kind),
+            errors_by_kind=_add_problems(self.errors_by_kind, other.errors_by_kind),
         )
 
     @property
@@ -118,16 +115,20 @@ class Tally:
         """Number of unreadable lines."""
         return sum(unread.count for unread in self.unreadable_by_kind.values())
 
+    @property
+    def errors(self) -> int:
+        """Number of lines that were not judged because of an internal error."""
+        return sum(failed.count for failed in self.errors_by_kind.values())
+
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedExchange:
-    """An exchange of a log, its position, and its results.
+    """Position and results of an exchange of a log.
 
     `shared_results` has results of checks that do not apply, one tuple that many exchanges share. Other such results are in `results`.
     """
 
     place: LinePosition
-    exchange: Exchange
     results: Sequence[Result]
     shared_results: tuple[Result, ...] = ()
 
@@ -153,7 +154,8 @@ class TallyBuilder:
         self._reasons: Counter[tuple[str, str]] = Counter()
         self._evidence: dict[str, set[str]] = {}
         self._examples: dict[tuple[str, Outcome], list[FindingExample]] = {}
-        self._unread: dict[str, UnreadableLines] = {}
+        self._unread: dict[str, LineProblems] = {}
+        self._errors: dict[str, LineProblems] = {}
 
     def add(self, judged: JudgedExchange) -> None:
         """Count an exchange."""
@@ -187,9 +189,11 @@ class TallyBuilder:
 
     def add_problem(self, place: LinePosition, problem: UnreadableLine) -> None:
         """Count an unreadable line."""
-        one = UnreadableLines(count=1, examples=((place, problem.detail),))
-        before = self._unread.get(problem.kind)
-        self._unread[problem.kind] = one if before is None else before + one
+        _count(self._unread, problem.kind, place, problem.detail)
+
+    def add_error(self, place: LinePosition, kind: str, detail: str = "") -> None:
+        """Count a line that was not judged because of an internal error."""
+        _count(self._errors, kind, place, detail)
 
     def tally(self) -> Tally:
         """Return the tally of everything added so far."""
@@ -210,6 +214,7 @@ class TallyBuilder:
             discovery_exchanges=self._left_out,
             checks=checks,
             unreadable_by_kind=dict(self._unread),
+            errors_by_kind=dict(self._errors),
         )
 
     def _add_example(self, judged: JudgedExchange, result: Result) -> None:
@@ -222,7 +227,6 @@ class TallyBuilder:
                 outcome=result.outcome,
                 findings=tuple(replace(finding, exchange=str(judged.place)) for finding in result.findings[:_FINDINGS]),
                 reason=result.reason,
-                function_names=function_names(judged.exchange),
             )
         )
         examples.sort(key=_PLACE)
@@ -238,6 +242,15 @@ def _first_examples(examples: Iterable[FindingExample]) -> tuple[FindingExample,
         for outcome in sorted(by_outcome)
         for example in nsmallest(MAX_EXAMPLES, by_outcome[outcome], key=_PLACE)
     )
+
+
+def _count(problems: dict[str, LineProblems], kind: str, place: LinePosition, detail: str) -> None:
+    one = LineProblems(count=1, examples=((place, detail),))
+    problems[kind] = problems[kind] + one if kind in problems else one
+
+
+def _add_problems(one: Mapping[str, LineProblems], other: Mapping[str, LineProblems]) -> Mapping[str, LineProblems]:
+    return {**one, **other, **{kind: one[kind] + other[kind] for kind in one.keys() & other.keys()}}
 
 
 def _sum(one: Mapping[Key, int], other: Mapping[Key, int]) -> Mapping[Key, int]:

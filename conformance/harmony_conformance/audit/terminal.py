@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from harmony_conformance.audit.report import COMPARISON_REASON, Audit, AuditLine
+from harmony_conformance.audit.tallies import LineProblems
+from harmony_conformance.errors import error_place
 from harmony_conformance.judge.check import Finding, Outcome, Severity
 from harmony_conformance.report.model import WORDS, count_applied
 from harmony_conformance.report.terminal import STYLE, visible
@@ -48,12 +50,15 @@ def _lines(audit: Audit) -> Iterator[str]:
         yield f"{len(idle)} more checks applied to no exchange ({idle.count(COMPARISON_REASON)} of them compare exchanges; each line is judged alone)"
     for line in audit.lines:
         if line.result.outcome in (Outcome.FAIL, Outcome.ERROR):
-            yield from _failure(line)
+            try:
+                yield from list(_failure(line))
+            except Exception as error:  # noqa: BLE001 - the other checks are still shown
+                yield f"  {escape(line.result.check)} could not be shown: {error_place(error)}"
     yield from _variants(audit)
     yield ""
     yield from _unread(audit)
     failed = any(line.counts.get(outcome) for line in audit.lines for outcome in (Outcome.FAIL, Outcome.ERROR))
-    if failed or audit.tally.unreadable_by_kind:
+    if failed or audit.tally.unreadable_by_kind or audit.tally.errors_by_kind:
         yield "FILE@N: the line at byte N of FILE (after decompression)"
     yield f"{audit.tally.exchanges} exchanges judged; counts are exchanges times checks"
     yield audit.summary()
@@ -111,10 +116,17 @@ def _variants(audit: Audit) -> Iterator[str]:
 
 
 def _unread(audit: Audit) -> Iterator[str]:
-    for kind, unread in sorted(audit.tally.unreadable_by_kind.items()):
-        yield f"[yellow]unreadable[/] {unread.count} x {escape(visible(kind))}"
-        for place, detail in unread.examples[:_UNREAD_SHOWN]:
-            yield f"  - {escape(visible(str(place)))}{': ' + escape(visible(detail)) if detail else ''}"
+    yield from _problems(f"[{STYLE[Outcome.ERROR]}]ERROR[/]", audit.tally.errors_by_kind)
+    if audit.tally.errors:
+        yield f"{audit.tally.errors} lines were not judged because of internal errors"
+    yield from _problems("[yellow]unreadable[/]", audit.tally.unreadable_by_kind)
     yield f"{audit.tally.unreadable} lines could not be read as exchanges"
     if audit.tally.discovery_exchanges:
         yield f"{audit.tally.discovery_exchanges} discovery exchanges not judged"
+
+
+def _problems(title: str, problems: Mapping[str, LineProblems]) -> Iterator[str]:
+    for kind, found in sorted(problems.items()):
+        yield f"{title} {found.count} x {escape(visible(kind))}"
+        for place, detail in found.examples[:_UNREAD_SHOWN]:
+            yield f"  - {escape(visible(str(place)))}{': ' + escape(visible(detail)) if detail else ''}"

@@ -10,22 +10,21 @@ from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
-from rich.console import Console
-
 from harmony_conformance.audit.batches import ReadOptions, batches
 from harmony_conformance.audit.log_readers import LineFormat
 from harmony_conformance.audit.redaction import Excerpts
-from harmony_conformance.audit.report import exit_code, make_audit, unchecked_reason, unreadable_summary
+from harmony_conformance.audit.report import error_summary, exit_code, make_audit, unchecked_reason, unreadable_summary
 from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.audit.terminal import print_audit
 from harmony_conformance.audit.workers import scan_all
 from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import UsageError
-from harmony_conformance.json_value import JsonObject, dumps
+from harmony_conformance.report.terminal import report_console
 from harmony_conformance.runner.options import FAIL_ON, whole_number
+from harmony_conformance.runtime.private_files import create_private_folder, private_opener, write_private
 
 _PIPED_WIDTH = 160
-Write = Callable[[JsonObject], object]
+Write = Callable[[bytes], object]
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -70,22 +69,21 @@ def execute(arguments: Namespace) -> int:
         reading = ReadOptions(form=LineFormat(arguments.format), excerpts=excerpts)
         for scanned in scan_all(batches(paths), reading, workers=arguments.workers):
             total += scanned.tally
-            for row in scanned.unreadable:
-                write_unreadable(row)
-            for row in scanned.failures:
-                write_failure(row)
+            write_unreadable(scanned.unreadable)
+            write_failure(scanned.failures)
         audit = make_audit(total, tuple(map(str, paths)), excerpts, version("harmony-conformance"))
         if arguments.out is not None:
-            (arguments.out / "audit.jsonl").write_bytes(b"".join(_line_bytes(line) for line in audit.jsonl()))
+            write_private(arguments.out / "audit.jsonl", b"".join(_line_bytes(line) for line in audit.jsonl()))
     reason = unchecked_reason(audit)
-    if not total.exchanges:
+    if not total.exchanges and not total.errors:
         raise UsageError(f"nothing could be checked: {reason}")
     if arguments.out is not None:
         print(f"audit written to {arguments.out}", file=sys.stderr)
-    console = Console(highlight=False)
-    print_audit(audit, console if console.is_terminal else Console(highlight=False, width=_PIPED_WIDTH))
+    print_audit(audit, report_console(piped_width=_PIPED_WIDTH))
     if total.unreadable:
         print(f"unreadable lines: {unreadable_summary(total)}", file=sys.stderr)
+    if total.errors:
+        print(f"not judged because of internal errors: {error_summary(total)}", file=sys.stderr)
     if reason:
         print(f"nothing could be checked: {reason}", file=sys.stderr)
     return exit_code(audit, FAIL_ON[arguments.fail_on])
@@ -98,15 +96,13 @@ def _open_files(out: Path | None) -> Generator[tuple[Write, Write]]:
         yield (lambda _: None), (lambda _: None)
         return
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        create_private_folder(out)
         with ExitStack() as stack:
             failures, unreadable = (
-                stack.enter_context((out / name).open("wb")) for name in ("failures.jsonl", "unreadable.jsonl")
+                stack.enter_context(open(out / name, "wb", opener=private_opener))
+                for name in ("failures.jsonl", "unreadable.jsonl")
             )
-            yield (
-                lambda value: failures.write(_line_bytes(dumps(value))),
-                lambda value: unreadable.write(_line_bytes(dumps(value))),
-            )
+            yield failures.write, unreadable.write
     except OSError as problem:
         raise UsageError(f"--out {out}: {problem.strerror or problem}") from None
 

@@ -39,7 +39,7 @@ RESULTS = st.lists(
     st.builds(result, st.sampled_from(["one.a", "two.b"]), st.sampled_from(list(Outcome))), min_size=1, max_size=3
 )
 JUDGED = st.lists(
-    st.builds(JudgedExchange, place=PLACES, exchange=st.just(NOTHING), results=RESULTS),
+    st.builds(JudgedExchange, place=PLACES, results=RESULTS),
     max_size=40,
     unique_by=lambda one: one.place,
 )
@@ -101,10 +101,7 @@ def test_a_line_is_told_in_two_parts_that_are_the_whole(example):
 
 def test_the_first_examples_are_kept_by_file_and_offset():
     failing = (result("one.a", Outcome.FAIL),)
-    judged = [
-        JudgedExchange(place=LinePosition(file="f", offset=n), exchange=NOTHING, results=failing)
-        for n in range(100, 0, -1)
-    ]
+    judged = [JudgedExchange(place=LinePosition(file="f", offset=n), results=failing) for n in range(100, 0, -1)]
     examples = tally(judged).checks["one.a"].examples
     assert [example.place.offset for example in examples] == list(range(1, MAX_EXAMPLES + 1))
     assert examples[0].findings[0].exchange == "f@1"

@@ -45,8 +45,9 @@ def total(scanned):
 
 
 def told(scanned):
-    failures = [line["exchange"] for one in scanned for line in one.failures]
-    return failures, [(line["offset"], line["kind"]) for one in scanned for line in one.unreadable]
+    failures = [line["exchange"] for one in scanned for line in map(json.loads, one.failures.splitlines())]
+    unreadable = [line for one in scanned for line in map(json.loads, one.unreadable.splitlines())]
+    return failures, [(line["offset"], line["kind"]) for line in unreadable]
 
 
 def test_a_batch_holds_what_it_may_and_no_file_shares_one(tmp_path):
@@ -110,7 +111,7 @@ def test_no_more_is_read_than_can_be_judged_soon(monkeypatch):
 def _ended_from_outside(batch, reading):
     if batch.file.endswith("fatal"):
         os.kill(os.getpid(), signal.SIGKILL)
-    return BatchResult(tally=Tally(exchanges=1), failures=(), unreadable=())
+    return BatchResult(tally=Tally(exchanges=1))
 
 
 def test_who_stops_reading_leaves_no_process_behind(tmp_path):

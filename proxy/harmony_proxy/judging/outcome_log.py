@@ -7,7 +7,8 @@ By default it contains nothing of the content of requests and responses.
      "judged": true, "outcomes": {"pass": 24, …}, "failed": ["streaming.ends_with_done"], "variants": [], "errors": []}
 
 - `id` is also sent to the client as `x-harmony-request-id` if the route repairs or blocks.
-- An exchange that was not judged has `judged: false` and the reason as `unjudged`.
+- An exchange that was not judged has `judged: false` and the reason as `unjudged`, after an internal error its type and place.
+- `error` (type and place) means that findings and sample could not be written.
 - `acted` lists actions: `repaired` (check: count), `blocked` (checks), `left` (check: reason why not repaired).
 - `findings` (with excerpts) has details; `sample` (with capture) is a sample of a failing exchange.
 """
@@ -25,6 +26,7 @@ from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import Result
 from harmony_conformance.report.model import ORDER, finding_json
 from harmony_proxy.capture.build_exchange import BuiltExchange
+from harmony_proxy.capture.recorder import End, RecordedExchange
 from harmony_proxy.capture.routes import api_of
 
 _REPORTED = frozenset({Outcome.FAIL, Outcome.VARIANT, Outcome.ERROR})
@@ -74,6 +76,13 @@ def log_line(
     if excerpts is not Excerpts.NONE:
         line["findings"] = _findings(built.exchange, others, excerpts)
     return line
+
+
+def error_line(record: RecordedExchange, started: str, place: str) -> JsonObject:
+    """Return the line of an exchange on which judging or writing failed. `place` is the type and place of the exception."""
+    reason = f"internal error: {place}"
+    built = BuiltExchange(record=record, end=End(record.end), request_id="", exchange=None, unjudged_reason=reason)
+    return log_line(built, started, (), 0, Excerpts.NONE)
 
 
 class Samples:

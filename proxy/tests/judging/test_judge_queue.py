@@ -180,7 +180,8 @@ def test_not_even_a_panic_ends_the_judging():
         raise BaseException("as a tokenizer written in Rust does")  # noqa: TRY002
 
     lines, counts = judged(checks=(panics,))
-    assert (lines, counts["problems",]) == ([], 1)
+    assert ([line["judged"] for line in lines], counts["problems",]) == ([False], 1)
+    assert lines[0]["unjudged"].startswith("internal error: BaseException in harmony_conformance/judge/judge.py, line ")
 
 
 def test_a_log_that_cannot_be_written_does_not_end_the_judging():
@@ -206,7 +207,7 @@ def test_nor_does_what_cannot_be_counted_and_that_is_counted_once(monkeypatch):
 
     monkeypatch.setattr("harmony_proxy.judging.counters._count_times", count_times)
     lines, counts = judged()
-    assert (counts["problems",], counts["exchanges", "", "complete"], counts["judged",], lines) == (1, 1, 0, [])
+    assert (counts["problems",], counts["exchanges", "", "complete"], counts["judged",], len(lines)) == (1, 1, 0, 1)
     assert sum(times for name, times in counts.items() if name[0] == "exchanges") == 1
 
 
