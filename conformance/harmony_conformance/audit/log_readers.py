@@ -58,7 +58,8 @@ def read_line(line: Line, form: LineFormat, *, name: str) -> LoggedExchange | Di
 
 def _is_recorded(value: Json) -> bool:
     request = value_at(value, "request")
-    return value_at(value, "kind") == "exchange" or "json" in members(request) or "text" in members(request)
+    is_own = value_at(value, "kind") == "exchange" or value_at(value, "scenario") == DISCOVERY
+    return is_own or "json" in members(request) or "text" in members(request)
 
 
 def _problem(line: Line, kind: str, detail: str = "") -> UnreadableLine:
