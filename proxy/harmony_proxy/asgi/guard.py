@@ -33,8 +33,9 @@ from harmony_proxy.capture.asgi_observer import (
     note_start,
 )
 from harmony_proxy.capture.recorder import HEADER_COST, LIMIT, End, Recorder
-from harmony_proxy.capture.routes import api_of
+from harmony_proxy.capture.routes import PathKind, classify_path, is_plain
 from harmony_proxy.configuration import Rules, from_environment, load_rules
+from harmony_proxy.guard.error_responses import UNKNOWN_PATH, unguarded_response
 from harmony_proxy.guard.guard import Guard
 from harmony_proxy.guard.response_head import HeadTiming
 from harmony_proxy.judging.counters import Gauges
@@ -43,6 +44,7 @@ from harmony_proxy.judging.judge_queue import LARGE_BYTES, JudgeQueue
 _BYPASSES = frozenset({"http.response.pathsend", "http.response.zerocopysend", "http.response.trailers"})
 """ASGI extensions that would bypass a guard that repairs or blocks."""
 
+_POLICY_VIOLATION = 1008  # close code of WebSockets
 _PATHS = 64  # largest number of cached paths
 
 
@@ -143,9 +145,12 @@ class HarmonyGuard:
 
     async def _serve_uncached(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a scope that is not observed, or the first one on an observed path."""
-        if scope["type"] != "http" or scope["method"] != "POST" or not api_of(scope["path"]):
-            is_lifespan = scope["type"] == "lifespan"
-            await self._app(scope, receive, self._close_at_shutdown(send) if is_lifespan else send)
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, self._close_at_shutdown(send))
+            return
+        kind = classify_path(scope.get("method", scope["type"]), scope["path"])
+        if kind is not PathKind.GUARDED:
+            await self._serve_unguarded(scope, receive, send, kind)
             return
         if not self._is_started:
             self.start()
@@ -157,6 +162,25 @@ class HarmonyGuard:
         self._starts[scope["path"]] = note_start(self._run, scope["path"])
         scope.setdefault("query_string", b"")
         await self(scope, receive, send)
+
+    async def _serve_unguarded(self, scope: Scope, receive: Receive, send: Send, kind: PathKind) -> None:
+        path: str = scope["path"]
+        if kind is PathKind.UNKNOWN:
+            if self._rules.policy.refuses_unknown(path if is_plain(path) else ""):
+                self.gauges.unknown_refused += 1
+                await self._refuse_unknown(scope["type"], send)
+                return
+            self.gauges.unknown_passed += 1
+        await self._app(scope, receive, send)
+
+    async def _refuse_unknown(self, kind: str, send: Send) -> None:
+        head, body = unguarded_response()
+        self.refused(head.status, End.REFUSED, UNKNOWN_PATH)
+        if kind == "websocket":
+            await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+            return
+        await send({"type": "http.response.start", "status": head.status, "headers": list(head.headers)})
+        await send({"type": "http.response.body", "body": body})
 
     def start(self) -> None:
         """Start the judge. The first exchange does it: a server may create the guard in one process and serve in others."""
@@ -203,7 +227,7 @@ class HarmonyGuard:
             self._queue.enqueue(recorder.pack(name, acting.started_at), recorder.cost)
 
     def refused(self, status: int, end: End, why: str) -> None:
-        """Count and log a request that the standalone server refused before it reached the guard."""
+        """Count and log a request that was refused, by the standalone server or by its path."""
         recorder = Recorder()
         recorder.response_head(status, ())
         recorder.abort(end, why, 0.0)

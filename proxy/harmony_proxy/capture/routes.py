@@ -1,8 +1,10 @@
-"""Detection of the API from the end of a request path: servers put arbitrary prefixes before it."""
+"""Detection of the API from the end of a request path: servers put arbitrary prefixes before it. Paths that show no output."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from enum import StrEnum
 from functools import lru_cache
 from posixpath import normpath
 from types import MappingProxyType
@@ -31,6 +33,58 @@ _ENDINGS: Mapping[tuple[str, str], str] = MappingProxyType(
     }
 )
 _TGI_CHAT = "/tgi/v1/chat/completions"
+
+
+_READ = frozenset({"GET", "HEAD"})
+HARMLESS_PATHS: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "POST": frozenset(
+            {
+                *("/tokenize", "/detokenize", "/apply-template", "/api/show"),
+                *("/v1/embeddings", "/embeddings", "/embedding", "/embed", "/api/embed", "/api/embeddings"),
+                *("/v1/rerank", "/v2/rerank", "/rerank", "/v1/score", "/score", "/classify", "/pooling"),
+            }
+        ),
+        "GET": frozenset(
+            {
+                *("/", "/health", "/healthz", "/ping", "/version", "/info", "/metrics", "/load", "/server_info"),
+                *("/docs", "/redoc", "/openapi.json", "/favicon.ico", "/props", "/get_model_info", "/get_server_info"),
+                *("/models", "/v1/models", "/api/tags", "/api/ps", "/api/version"),
+            }
+        ),
+    }
+)
+"""Paths that show no text of a model, by method. A HEAD is as harmless as the GET, an OPTIONS on any path too.
+
+Below `/v1/models/` any name of a model is harmless. Any other spelling of these paths is unknown.
+"""
+_MODEL = "/v1/models/"
+_PLAIN = re.compile(r"/|(?:/(?!\.{1,2}(?:/|\Z))[\w.~:@+,=-]+)+", re.ASCII)
+
+
+class PathKind(StrEnum):
+    """The treatment of a request by its method and path."""
+
+    GUARDED = "guarded"  # recorded, and repaired or blocked as the policy says
+    HARMLESS = "harmless"  # passes
+    UNKNOWN = "unknown"  # passes and is counted; refused if the policy fails closed
+
+
+@lru_cache(maxsize=256)
+def classify_path(method: str, path: str) -> PathKind:
+    """Return the kind of a request. `path` has no query, and its escapes are decoded once, as in ASGI."""
+    if method == "POST" and api_of(path):
+        return PathKind.GUARDED
+    if method == "OPTIONS":
+        return PathKind.HARMLESS
+    paths = HARMLESS_PATHS.get("GET" if method in _READ else method, frozenset[str]())
+    is_model = method in _READ and path.startswith(_MODEL)
+    return PathKind.HARMLESS if (path in paths or is_model) and is_plain(path) else PathKind.UNKNOWN
+
+
+def is_plain(path: str) -> bool:
+    """Return True if all servers read a path alike: without escapes, blanks, control characters, empty or dot segments."""
+    return _PLAIN.fullmatch(path) is not None
 
 
 def normalize_path(path: str) -> str:

@@ -15,17 +15,23 @@ from harmony_proxy.guard.response_head import Closing, ResponseHead, with_reques
 BLOCKED = "blocked_by_policy"
 BROKEN_OFF = "upstream_broke_off"
 NOT_EXAMINED = "not_examined"
+NOT_GUARDED = "path_not_guarded"
+UNKNOWN_PATH = "invalid request: expected a method and path that the guard examines, or that show no output"
 _BAD_GATEWAY = 502
+_FORBIDDEN = 403
 _OPENAI = frozenset({CHAT_COMPLETIONS.name, RESPONSES.name, COMPLETIONS.name, ""})
 
 
 def bad_gateway_response(api: str, code: str, message: str, request_id: str, verdict: str = "blocked") -> Closing:
     """Return a 502 response in the format of the API."""
-    body = error_body(api, code, message)
-    headers = ((b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)))
-    return Closing(
-        head=with_request_id(ResponseHead(status=_BAD_GATEWAY, headers=headers), request_id, verdict), body=[body]
-    )
+    head, body = _json_response(_BAD_GATEWAY, error_body(api, code, message))
+    return Closing(head=with_request_id(head, request_id, verdict), body=[body])
+
+
+def unguarded_response() -> tuple[ResponseHead, bytes]:
+    """Return a 403 response for a request on an unknown path, under a policy that fails closed. It quotes nothing."""
+    error = {"message": UNKNOWN_PATH, "type": "invalid_request_error", "param": None, "code": NOT_GUARDED}
+    return _json_response(_FORBIDDEN, dumps({"error": error}).encode())
 
 
 def blocked_response(api: str, checks: Sequence[str], request_id: str) -> Closing:
@@ -51,6 +57,11 @@ def error_body(api: str, code: str, message: str) -> bytes:
     if api in _OPENAI:
         return dumps({"error": {"message": message, "type": "server_error", "param": None, "code": code}}).encode()
     return dumps({"error": message, "error_type": code}).encode()
+
+
+def _json_response(status: int, body: bytes) -> tuple[ResponseHead, bytes]:
+    headers = ((b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)))
+    return ResponseHead(status=status, headers=headers), body
 
 
 def error_event(api: str, code: str, message: str, *, number: int = 0) -> bytes:

@@ -25,11 +25,13 @@ Tally = Counter[tuple[str, ...]]
 
 @dataclass(kw_only=True)
 class Gauges:
-    """Exchanges that have begun and that have ended, and responses that are buffered until they are complete."""
+    """Exchanges that have begun and that have ended, responses that are buffered until they are complete, unknown paths."""
 
     exchanges_started: int = 0
     exchanges_ended: int = 0
     responses_buffered: int = 0
+    unknown_passed: int = 0
+    unknown_refused: int = 0
 
     @property
     def exchanges_open(self) -> int:

@@ -56,6 +56,14 @@ class GuardCollector(Collector):
             yield family
         for kind, (name, description) in _HISTOGRAMS.items():
             yield _histogram(name, description, counts, kind)
+        unknown = CounterMetricFamily(
+            "harmony_guard_unknown_paths",
+            "Requests on paths that are neither guarded nor known to be harmless.",
+            labels=("action",),
+        )
+        unknown.add_metric(["passed"], self._gauges.unknown_passed)
+        unknown.add_metric(["refused"], self._gauges.unknown_refused)
+        yield unknown
         for name, description, value in (
             ("harmony_guard_open", "Open exchanges.", self._gauges.exchanges_open),
             ("harmony_guard_held", "Responses buffered until they are complete.", self._gauges.responses_buffered),

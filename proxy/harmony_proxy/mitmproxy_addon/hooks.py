@@ -19,6 +19,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
+from urllib.parse import unquote
 
 from mitmproxy import ctx
 from mitmproxy.addons.proxyserver import Proxyserver
@@ -26,7 +27,9 @@ from mitmproxy.http import Headers, HTTPFlow, Response
 from mitmproxy.net.http.status_codes import RESPONSES
 
 from harmony_proxy.capture.recorder import End
+from harmony_proxy.capture.routes import PathKind, classify_path, is_plain
 from harmony_proxy.configuration import Rules
+from harmony_proxy.guard.error_responses import unguarded_response
 from harmony_proxy.guard.guard import Guard
 from harmony_proxy.guard.response_head import ResponseHead
 from harmony_proxy.judging.judge_queue import JudgeQueue
@@ -86,6 +89,8 @@ class ConformanceAddon:
     def requestheaders(self, flow: HTTPFlow) -> None:
         """Start the request."""
         request, path = flow.request, flow.request.path
+        if self._refuse_unknown(flow):
+            return
         if self._prefix:
             request.path = self._prefix + path
         with self._counting_problems():
@@ -104,6 +109,16 @@ class ConformanceAddon:
                     return data or []
 
                 request.stream = record
+
+    def _refuse_unknown(self, flow: HTTPFlow) -> bool:
+        """Answer a request on an unknown path with an error, if the policy fails closed."""
+        path = unquote(flow.request.path.partition("?")[0])
+        is_unknown = classify_path(flow.request.method, path) is PathKind.UNKNOWN
+        if not (is_unknown and self.rules.policy.refuses_unknown(path if is_plain(path) else "")):
+            return False
+        head, body = unguarded_response()
+        flow.response = Response.make(head.status, body, dict(head.headers))
+        return True
 
     def request(self, flow: HTTPFlow) -> None:
         """Record the request, which is complete and about to be sent."""

@@ -68,6 +68,11 @@ class Route:
         """True if every byte passes unchanged."""
         return not self.actions
 
+    @property
+    def is_closed(self) -> bool:
+        """True if the route acts, and blocks what it cannot examine."""
+        return bool(self.actions) and self.fail is FailMode.CLOSED
+
 
 OBSERVE_ROUTE = Route()
 
@@ -83,6 +88,11 @@ class Policy:
         return next(
             (route for route in self.routes if route.path == "*" or fnmatchcase(path, route.path)), OBSERVE_ROUTE
         )
+
+    def refuses_unknown(self, path: str) -> bool:
+        """Return True if a request on an unknown path is refused: one route is closed, and no `[[route]]` for this path is not."""
+        own = next((route for route in self.routes if route.path != "*" and fnmatchcase(path, route.path)), None)
+        return any(route.is_closed for route in self.routes) if own is None else own.is_closed
 
     @property
     def observes(self) -> bool:

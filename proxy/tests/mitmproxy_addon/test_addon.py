@@ -23,8 +23,10 @@ from harmony_proxy import addon as module
 from harmony_proxy.addon import Configured
 from harmony_proxy.capture.build_exchange import build_exchange
 from harmony_proxy.capture.recorder import End, RecordedExchange, Recorder
-from harmony_proxy.configuration import Rules
+from harmony_proxy.configuration import Rules, load_rules
 from harmony_proxy.guard.guard import Guard
+from harmony_proxy.judging.judge_queue import JudgeQueue
+from harmony_proxy.judging.judge_settings import JudgeSettings
 from harmony_proxy.judging.queue_codec import decode_exchange
 from harmony_proxy.mitmproxy_addon import hooks
 from harmony_proxy.mitmproxy_addon.hooks import ConformanceAddon
@@ -305,7 +307,7 @@ def test_one_that_is_blocked_is_a_502_without_a_word_of_it(acting, hands):
     assert (answered.status_code, answered.reason) == (502, "Bad Gateway")
     assert CHECK.encode() in answered.raw_content
     assert b"secret" not in answered.raw_content
-    assert hands.passages[0].kept.blocked == (CHECK,)
+    assert hands.passages[0].record.blocked_checks == (CHECK,)
 
 
 def test_one_in_an_unknown_encoding_passes_or_is_refused(hands):
@@ -411,7 +413,7 @@ def test_a_block_in_the_middle_aborts_the_server_and_ends_the_answer(blocked, ac
     one.watched.error = Error("peer closed connection")
     acting.error(one.watched)
     assert [passage.end for passage in hands.passages] == [End.BLOCKED]
-    assert hands.passages[0].kept.blocked == (CHECK,)
+    assert hands.passages[0].record.blocked_checks == (CHECK,)
 
 
 def test_a_block_whose_server_has_already_said_all_ends_the_chunks_once(blocked, acting, hands, monkeypatch):
@@ -544,7 +546,7 @@ def test_an_upstream_whose_api_is_not_at_its_root_gets_its_prefix(hands):
     begin(addon, watched)
     assert watched.request.path == "/api/v1/chat/completions?key=k"
     addon.response(watched)
-    assert hands.passages[0].kept.path == "/v1/chat/completions"
+    assert hands.passages[0].record.path == "/v1/chat/completions"
 
 
 def test_a_request_that_mitmproxy_streams_is_noted_as_it_goes_by(addon, hands, context):
@@ -617,3 +619,14 @@ def test_the_path_for_mitmdump_is_printed_and_can_be_loaded(context, capsys):
     assert printed == str(module.__file__)
     (configured,) = context.script(printed).addons
     assert type(configured).__name__ == "Configured"
+
+
+@pytest.mark.parametrize(("fail", "status"), [("open", None), ("closed", 403)])
+def test_an_unknown_path_is_refused_by_a_policy_that_fails_closed(fail, status):
+    addon = ConformanceAddon(
+        JudgeQueue(JudgeSettings()), rules=load_rules(block=["channels.no_marker_leak"], fail=fail)
+    )
+    one = flow(path=b"/v1/chat/completions%20")
+    addon.requestheaders(one)
+    assert (one.response.status_code if one.response is not None else None) == status
+    assert len(addon) == (status is None)
