@@ -1,7 +1,7 @@
 """Serve gpt-oss's reference Responses server on 127.0.0.1, until stopped, with the teleprompter for a model.
 
-The server runs one token at a time through a function that its backends supply. The teleprompter's next token is a function of the prompt, so the checkpoint
-is not needed for it, nor is torch.
+The server gets one token at a time from a function of its backend. The teleprompter's next token is a function of the prompt.
+So neither the checkpoint nor torch is needed.
 
 usage: serve.py PORT
 """
@@ -21,7 +21,7 @@ BEGINNING = encode_with_special_tokens("<|start|>assistant")
 
 
 def next_token(tokens: Sequence[int], temperature: float = 0.0, *, new_request: bool = False) -> int:
-    """What the checkpoint says next; where it would say nothing, for want of a script, a greeting: an empty answer is HTTP 500 here."""
+    """Return the checkpoint's next token. Without a script that is a greeting, because an empty answer is HTTP 500 here."""
     del temperature, new_request
     begun = next(
         place for place in range(len(tokens), 0, -1) if list(tokens[place - len(BEGINNING) : place]) == BEGINNING

@@ -1,6 +1,6 @@
-"""HTTP for builds of xllamacpp that have none (0.2.6, b7079, and older): their server is asked in this process.
+"""HTTP for builds of xllamacpp without it (0.2.6, b7079, and older): their server runs in this process.
 
-Bodies are the server's. The frames of events, `[DONE]` and the status of an error are not: an exception has no status there, and is HTTP 500 here.
+Bodies are the server's. The frames of events, `[DONE]` and the status of an error are added here: an exception becomes HTTP 500.
 """
 
 import json
@@ -13,16 +13,16 @@ from typing import Protocol
 
 
 class Asked(Protocol):
-    """What `xllamacpp.Server` has."""
+    """The methods of `xllamacpp.Server` in use."""
 
     def handle_chat_completions(self, body: str, callback: Callable[[str], None]) -> None:
         """Answer, in one call of the callback or in one for each chunk."""
 
 
 def outlived(port: int) -> socket.socket:
-    """A socket that listens, in a process that lives until the server ends otherwise than by its own fault, as b6751 does on many a call.
+    """Return a listening socket that survives crashes of the server, which are frequent in b6751.
 
-    The process that listens starts another in its place, as whoever runs such a server has to; clients wait meanwhile.
+    A crashed process is replaced by a new one, as an operator would do. Clients wait meanwhile.
     """
     listening = socket.create_server(("127.0.0.1", port), backlog=128)
     while child := os.fork():
@@ -36,7 +36,7 @@ def outlived(port: int) -> socket.socket:
 
 
 def bridge(server: Asked, alias: str, listening: socket.socket) -> ThreadingHTTPServer:
-    """An HTTP server in front of it."""
+    """Return an HTTP server in front of the given server."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -93,7 +93,7 @@ def bridge(server: Asked, alias: str, listening: socket.socket) -> ThreadingHTTP
             self.wfile.write(data)
 
         def log_message(self, *_: object) -> None:
-            """Nothing: the server logs."""
+            """Log nothing: the server logs."""
 
     found = ThreadingHTTPServer(listening.getsockname(), Handler, bind_and_activate=False)
     found.socket.close()

@@ -16,7 +16,7 @@ WINDOW = 32768  # tokens of each slot; the teleprompter is exact up to there
 
 
 def name_the_model_and_host(params: xllamacpp.CommonParams) -> None:
-    """What the parameters are called, and whether there is one of each or several, depends on the build."""
+    """Set model and host. The names of the parameters, and whether they are lists, depend on the build."""
     if hasattr(params, "hostnames"):
         params.hostnames = ["127.0.0.1"]
     else:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The proxy before a real server: `run.sh vllm` or `run.sh llama-cpp`. Sets the server up, starts it, asks it straight and through each shell, stops it;
-# vLLM is started again for each action of the guard within it. Writes reports/proxied/; exits with 1 where a client was told what it should not be.
+# Run the proxy before a real server: `run.sh vllm` or `run.sh llama-cpp`. Starts the server, calls it directly and through each shell, and stops it.
+# vLLM is restarted for each action of its middleware guard. Writes reports/proxied/; exits with 1 if a client received a wrong answer.
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -53,7 +53,7 @@ if [[ $1 == vllm ]]; then
   HARMONY_GUARD_BLOCK=channels.no_marker_leak,channels.no_channel_words within block
   stop
   within observe
-  rest --watched-log "$HARMONY_GUARD_LOG" || code=$? # it observes, so what is asked straight is the same
+  rest --watched-log "$HARMONY_GUARD_LOG" || code=$? # it observes, so direct answers stay the same
 else
   rest || code=$?
 fi

@@ -1,15 +1,18 @@
-"""The official client before a real server whose output is scripted: straight, and through each shell that observes, repairs or blocks.
+"""Send scripted requests with the official client to a real server: directly, and through each shell that observes, repairs or blocks.
 
     scripted.py ask TARGET --model NAME --by vllm|teleprompter --into FILE [--within SHELL ACTION] [--through SHELL ...]
     scripted.py page FILE PAGE --server TEXT
 
-What has to reach the client is written by hand beside each script (`CASES`). `ask` asks the server straight first and keeps what it said in FILE; with
-`--within` the guard is the server's own middleware, and what it says is held against what FILE has from before. `--through` puts a proxy before the
-server, once for each action.
+Each case in `CASES` has a script and, written by hand, the answer that the client must receive. `ask` first calls the server directly and writes
+its answers to FILE. With `--within`, the guard is middleware of the server, and its answers are compared with those in FILE. `--through` puts a
+proxy before the server, once for each action.
 
-Observing, a client is told what it is told straight. Repairing, the same of an answer that is right, and what the model meant of one that leaks. Blocking,
-an answer that leaks is an error: a 502 before anything was told, in a stream an error event at the latest before the leak. `page` writes what came of it
-as Markdown, and exits with 1 where something was told otherwise.
+Expected results:
+- Observe: the client receives the same as directly.
+- Repair: the client receives a correct answer unchanged, and the intended answer instead of a leak.
+- Block: a leaking answer is an error. That is a 502 before any output, or in a stream an error event before the leak.
+
+`page` writes the results as Markdown, and exits with 1 if one is wrong.
 """
 
 from __future__ import annotations
@@ -25,8 +28,8 @@ from pathlib import Path
 from typing import Any
 
 import openai
+from client_answer import ClientAnswer, add_chunk, add_event, blocked, of_chat, of_response
 from through import BY_CHANCE, proxied
-from told import Told, blocked, hear_chunk, hear_event, of_chat, of_response
 
 from harmony_conformance.engines.teleprompter.script import TRAILER_LENGTH, write_script
 from harmony_ref import encode_with_special_tokens
@@ -38,8 +41,10 @@ ACTIONS = {
 }
 SHELLS = {"standalone": [], "mitmproxy": ["--mitmproxy"]}
 BROKEN_OFF = ("APIConnectionError", "error None 502")
-"""What a request meets, straight or through a proxy, that is on its way while llama.cpp closes the connection, as it does after each stream. The client
-would ask again by itself; here it is told not to, so that a request that was blocked is one request."""
+"""The errors of a request under way while llama.cpp closes the connection, as it does after each stream.
+
+The client here does not retry by itself, so that a blocked request is one request.
+"""
 WAYS = [(api, streamed) for api in ("chat", "responses") for streamed in (False, True)]
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -51,10 +56,10 @@ SAYS = "<|channel|>final<|message|>{}<|return|>"
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What the model says, and what has to reach the client; `leaks`: where the server passes markup on, which real ones were seen to do with it."""
+    """A script and the answer that must reach the client. `leaks`: real servers were seen to pass on its markup."""
 
     script: str
-    meant: Told
+    meant: ClientAnswer
     has_tools: bool = False
     has_result: bool = False
     leaks: bool = False
@@ -64,27 +69,27 @@ CALLED = (("get_weather", '{"city":"Paris"}'),)
 CASES = {
     "an answer": Case(
         script=THINKS.format("A greeting.") + SAYS.format("Hello there!"),
-        meant=Told(reasoning="A greeting.", answer="Hello there!"),
+        meant=ClientAnswer(reasoning="A greeting.", answer="Hello there!"),
     ),
     "a call": Case(
         script=THINKS.format("I need the weather.") + LOOKS,
-        meant=Told(reasoning="I need the weather.", calls=CALLED),
+        meant=ClientAnswer(reasoning="I need the weather.", calls=CALLED),
         has_tools=True,
     ),
     "an answer to a result": Case(
         script=THINKS.format("It is sunny.") + SAYS.format("Paris is sunny."),
-        meant=Told(reasoning="It is sunny.", answer="Paris is sunny."),
+        meant=ClientAnswer(reasoning="It is sunny.", answer="Paris is sunny."),
         has_tools=True,
         has_result=True,
     ),
     "a thought without an end": Case(
         script="<|channel|>analysis<|message|>A greeting.<|start|>assistant" + SAYS.format("Hello there!"),
-        meant=Told(reasoning="A greeting.", answer="Hello there!"),
+        meant=ClientAnswer(reasoning="A greeting.", answer="Hello there!"),
         leaks=True,
     ),
     "a call within a thought": Case(
         script="<|channel|>analysis<|message|>I need the weather.<|start|>assistant" + LOOKS,
-        meant=Told(reasoning="I need the weather.", calls=CALLED),
+        meant=ClientAnswer(reasoning="I need the weather.", calls=CALLED),
         has_tools=True,
         leaks=True,
     ),
@@ -93,16 +98,16 @@ CASES = {
 
 @dataclass(kw_only=True)
 class Asking:
-    """A server, and how scripts reach it."""
+    """A server, and the method by which scripts reach it."""
 
     model: str
     by: str
     number: int = 0
-    told: dict[str, Told] = field(default_factory=dict)
+    answers: dict[str, ClientAnswer] = field(default_factory=dict)
 
-    def all(self, base: str) -> dict[str, Told]:
+    def all(self, base: str) -> dict[str, ClientAnswer]:
         client = openai.OpenAI(base_url=base, api_key="not-a-secret", max_retries=0, timeout=180)
-        told: dict[str, Told] = {}
+        answers: dict[str, ClientAnswer] = {}
         for name in CASES:
             for api, streamed in WAYS:
                 request = _request_id(name, api, streamed=streamed)
@@ -110,28 +115,35 @@ class Asking:
                 if one.end.startswith(BROKEN_OFF):
                     print(f"  {request}: {one.end}; asked again", flush=True)
                     one = self.one(client, name, api, streamed=streamed)
-                told[request] = one
-        return told
+                answers[request] = one
+        return answers
 
-    def one(self, client: openai.OpenAI, name: str, api: str, *, streamed: bool) -> Told:
+    def one(self, client: openai.OpenAI, name: str, api: str, *, streamed: bool) -> ClientAnswer:
         request = self._request(CASES[name], api) | {
             "extra_headers": {"x-request-id": _request_id(name, api, streamed=streamed).replace(" ", "_")}
         }
         create = client.chat.completions.create if api == "chat" else client.responses.create
-        heard: dict[str, Any] = {"reasoning": "", "answer": "", "calls": {}, "end": "the stream ended without a reason"}
+        answer_so_far: dict[str, Any] = {
+            "reasoning": "",
+            "answer": "",
+            "calls": {},
+            "end": "the stream ended without a reason",
+        }
         try:
             if not streamed:
                 answer = create(**request).model_dump()
                 return of_chat(answer) if api == "chat" else of_response(answer)
             for event in create(**request, stream=True):
-                (hear_chunk if api == "chat" else hear_event)(heard, event.model_dump())
+                (add_chunk if api == "chat" else add_event)(answer_so_far, event.model_dump())
         except openai.APIStatusError as refusal:
-            return Told(end=f"{blocked(refusal.code)} {refusal.status_code}")
+            return ClientAnswer(end=f"{blocked(refusal.code)} {refusal.status_code}")
         except openai.APIConnectionError as problem:
-            return Told(end=f"{type(problem).__name__}: {problem.__cause__}")
+            return ClientAnswer(end=f"{type(problem).__name__}: {problem.__cause__}")
         except openai.APIError as problem:
-            heard["end"] = f"{blocked(problem.code)} in the stream"
-        return Told(**{**heard, "calls": tuple((call[0], call[1]) for call in heard["calls"].values())})
+            answer_so_far["end"] = f"{blocked(problem.code)} in the stream"
+        return ClientAnswer(
+            **{**answer_so_far, "calls": tuple((call[0], call[1]) for call in answer_so_far["calls"].values())}
+        )
 
     def _request(self, case: Case, api: str) -> dict[str, Any]:
         ids = encode_with_special_tokens(case.script)
@@ -172,36 +184,36 @@ def _request_id(name: str, api: str, *, streamed: bool) -> str:
     return f"{name}, {api}, {'streamed' if streamed else 'whole'}"
 
 
-def _not_as_told(straight: Mapping[str, Told]) -> list[str]:
-    """Where the server itself is not what the cases were written for: then a run proves less than it says."""
+def _unexpected_answers(straight: Mapping[str, ClientAnswer]) -> list[str]:
+    """List the cases that the server itself answers differently than expected. A run then proves less."""
     return [
-        f"WRONG: {request}: straight {'nothing leaks' if case.leaks else told}"
-        for request, told in straight.items()
+        f"WRONG: {request}: straight {'nothing leaks' if case.leaks else answers}"
+        for request, answers in straight.items()
         for case in [CASES[request.partition(",")[0]]]
-        if (not _leaked(told) if case.leaks else told.meaning != case.meant.meaning)
+        if (not _leaked(answers) if case.leaks else answers.meaning != case.meant.meaning)
     ]
 
 
-def judged(told: Mapping[str, Told], straight: Mapping[str, Told], action: str) -> dict[str, str]:
-    """Of each request what came of it, in a word or two; what should not be begins with `WRONG`."""
-    return {request: _came_of(told[request], straight[request], request, action) for request in straight}
+def judged(answers: Mapping[str, ClientAnswer], straight: Mapping[str, ClientAnswer], action: str) -> dict[str, str]:
+    """Return the result of each request in a word or two. A wrong one begins with `WRONG`."""
+    return {request: _result(answers[request], straight[request], request, action) for request in straight}
 
 
-def _came_of(told: Told, straight: Told, request: str, action: str) -> str:
+def _result(answers: ClientAnswer, straight: ClientAnswer, request: str, action: str) -> str:
     case = CASES[request.partition(",")[0]]
     if action == "observe" or not _leaked(straight):
-        return "as straight" if told == straight else f"WRONG: {told}"
+        return "as the direct answer" if answers == straight else f"WRONG: {answers}"
     if action == "repair":
-        return "as meant" if told.meaning == case.meant.meaning else f"WRONG: {told}"
-    return told.end if told.is_blocked and not _leaked(told) else f"WRONG: {told}"
+        return "as intended" if answers.meaning == case.meant.meaning else f"WRONG: {answers}"
+    return answers.end if answers.is_blocked and not _leaked(answers) else f"WRONG: {answers}"
 
 
-def _leaked(told: Told) -> bool:
-    return any(mark in text for mark in ("<|", "assistant") for text in (told.reasoning, told.answer))
+def _leaked(answers: ClientAnswer) -> bool:
+    return any(mark in text for mark in ("<|", "assistant") for text in (answers.reasoning, answers.answer))
 
 
 def logged(log: Path, requests: Mapping[str, str], action: str) -> tuple[list[str], dict[str, list[str]]]:
-    """What is missing in an outcome log, and the checks that failed on each request."""
+    """Return the requests without a line in the outcome log, and the failed checks of each request."""
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     exchanges = {line["request_id"].replace("_", " "): line for line in lines if line.get("request_id")}
     missing = [
@@ -213,7 +225,7 @@ def logged(log: Path, requests: Mapping[str, str], action: str) -> tuple[list[st
     missing += [
         f"WRONG: {request}: {came} and the log does not say so"
         for request, came in requests.items()
-        if done and came != "as straight" and not (exchanges.get(request, {}).get("acted") or {}).get(done)
+        if done and came != "as the direct answer" and not (exchanges.get(request, {}).get("acted") or {}).get(done)
     ]
     return missing, {
         request: [check for check in exchanges.get(request, {}).get("failed", []) if check not in BY_CHANCE]
@@ -225,32 +237,35 @@ def ask(asked: argparse.Namespace) -> int:
     engine, _, base = asked.target.partition(":")
     asking = Asking(model=asked.model, by=asked.by)
     kept: dict[str, Any] = json.loads(asked.into.read_text()) if asked.into.exists() else {}
-    told = asking.all(base)
+    answers = asking.all(base)
     if not asked.within:
-        for problem in _not_as_told(told):
+        for problem in _unexpected_answers(answers):
             print(problem)
-        kept = {"straight": {request: asdict(one) for request, one in told.items()}, "runs": []}
+        kept = {"straight": {request: asdict(one) for request, one in answers.items()}, "runs": []}
     straight = _read(kept["straight"])
     if asked.within:
         shell, action = asked.within
         time.sleep(5)  # the judge is a process of its own
-        kept["runs"].append(_run(shell, action, judged(told, straight, action), asked.log))
+        kept["runs"].append(_run(shell, action, judged(answers, straight, action), asked.log))
     for shell in asked.through:
         for action, flags in ACTIONS.items():
             with tempfile.TemporaryDirectory() as folder:
                 log = Path(folder) / "log.jsonl"
                 capture = ["--capture", "full"]
                 with proxied(asked.target, [*SHELLS[shell], *flags, *capture], log) as url:
-                    told = asking.all(f"{url}/v1")
-                kept["runs"].append(_run(shell, action, judged(told, straight, action), log))
+                    answers = asking.all(f"{url}/v1")
+                kept["runs"].append(_run(shell, action, judged(answers, straight, action), log))
                 if asked.keep:
                     (asked.keep / f"{engine}-{shell}-{action}.jsonl").write_bytes(log.read_bytes())
     asked.into.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
     return 0
 
 
-def _read(kept: Mapping[str, Any]) -> dict[str, Told]:
-    return {request: Told(**{**told, "calls": tuple(map(tuple, told["calls"]))}) for request, told in kept.items()}
+def _read(kept: Mapping[str, Any]) -> dict[str, ClientAnswer]:
+    return {
+        request: ClientAnswer(**{**answers, "calls": tuple(map(tuple, answers["calls"]))})
+        for request, answers in kept.items()
+    }
 
 
 def _run(shell: str, action: str, came: dict[str, str], log: Path) -> dict[str, Any]:
@@ -265,9 +280,9 @@ def _run(shell: str, action: str, came: dict[str, str], log: Path) -> dict[str, 
 def page(asked: argparse.Namespace) -> int:
     kept = json.loads(asked.file.read_text())
     asked.page.write_text("\n".join(_lines(kept, asked.server)) + "\n")
-    told = [what for run in kept["runs"] for what in [*run["came"].values(), *run["missing"]]]
-    told += _not_as_told(_read(kept["straight"]))
-    return int(any(what.startswith("WRONG") for what in told))
+    answers = [what for run in kept["runs"] for what in [*run["came"].values(), *run["missing"]]]
+    answers += _unexpected_answers(_read(kept["straight"]))
+    return int(any(what.startswith("WRONG") for what in answers))
 
 
 def _lines(kept: Mapping[str, Any], server: str) -> Iterator[str]:
@@ -277,7 +292,7 @@ def _lines(kept: Mapping[str, Any], server: str) -> Iterator[str]:
         "Made by `engines/proxied/scripted.py`; nothing here is edited by hand.",
         "",
     )
-    yield "What came of each request of the official client: `as straight`, `as meant` (repaired), `blocked`. Model's output: scripted."
+    yield "Result of each request of the official client: `as the direct answer`, `as intended` (repaired) or `blocked`. The model's output is scripted."
     by_kind = [(name, [request for request in kept["straight"] if request.startswith(f"{name},")]) for name in CASES]
     yield from (
         "",
@@ -289,13 +304,18 @@ def _lines(kept: Mapping[str, Any], server: str) -> Iterator[str]:
         yield f"| {run['shell']} | {run['action']} | " + " | ".join(cells) + " |"
     yield from ("", "Each cell is four requests: Chat Completions and Responses, whole and streamed.", "")
     yield from (
-        "## What the server says straight",
+        "## Direct answers of the server",
         "",
         "| request | reasoning | answer | calls | end |",
         "| --- | --- | --- | --- | --- |",
     )
-    for request, told in kept["straight"].items():
-        cells = [told["reasoning"], told["answer"], json.dumps(told["calls"]) if told["calls"] else "", told["end"]]
+    for request, answers in kept["straight"].items():
+        cells = [
+            answers["reasoning"],
+            answers["answer"],
+            json.dumps(answers["calls"]) if answers["calls"] else "",
+            answers["end"],
+        ]
         yield f"| {request} | " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
     yield from (
         "",
@@ -309,7 +329,7 @@ def _lines(kept: Mapping[str, Any], server: str) -> Iterator[str]:
         if failed:
             yield f"- {request}: {', '.join(f'`{check}`' for check in failed)}"
     missing = [f"- {run['shell']}, {run['action']}: {one}" for run in kept["runs"] for one in run["missing"]]
-    missing += [f"- {problem}" for problem in _not_as_told(_read(kept["straight"]))]
+    missing += [f"- {problem}" for problem in _unexpected_answers(_read(kept["straight"]))]
     yield from (["", *missing] if missing else [])
 
 

@@ -1,10 +1,10 @@
-"""The proxy before a real server: the official client and a part of the suite, straight and through each shell.
+"""Compare a real server directly and through each shell of the proxy, with the official client and a part of the suite.
 
     through.py TARGET --model NAME [--script vllm] [--watched-log FILE]
 
-What the client is told through a shell that observes is what it is told straight; the suite says the same of both; the log has a line for each exchange.
-A shell that repairs may only make checks pass that failed. `--watched-log` is the log of a `HarmonyGuard` inside the server itself.
-Prints a table; exits with 1 where something differs.
+Through a shell that observes, the client receives the same answers, and the suite has the same results. The log has a line for each exchange.
+A shell that repairs may only turn failed checks into passed ones. `--watched-log` is the log of a `HarmonyGuard` inside the server.
+The script prints a table, and exits with 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ def main() -> int:
         for number, (shell, flags) in enumerate(SHELLS.items()):
             log = Path(folder) / f"{number}.jsonl"
             with proxied(asked.target, flags, log) as url:
-                told = talk(f"{url}/v1", asked.model, extra)
+                answers = talk(f"{url}/v1", asked.model, extra)
                 found = suite(f"{engine}:{url}")
             problems += compare(
-                shell, (straight, judged), (told, found), at_times=at_times, repairs="repairing" in shell
+                shell, (straight, judged), (answers, found), at_times=at_times, repairs="repairing" in shell
             )
             problems += logged(shell, log, least=len(straight))
     if asked.watched_log:
@@ -88,7 +88,7 @@ def main() -> int:
 
 
 def talk(base: str, model: str, extra: dict[str, int]) -> dict[str, object]:
-    """What the official client is told: whole, streamed, with a tool, over Responses where there is one, a refusal, and a stream that is left."""
+    """Return the official client's answers: whole, streamed, with a tool, over Responses if offered, a refusal, and a stream that it leaves."""
     client = openai.OpenAI(base_url=base, api_key="not-a-secret", max_retries=0, timeout=120)
     user = [{"role": "user", "content": "Say hi."}]
     common = {"model": model, "messages": user, "max_tokens": 24, "temperature": 0, "seed": 1, "extra_body": extra}
@@ -111,10 +111,10 @@ def talk(base: str, model: str, extra: dict[str, int]) -> dict[str, object]:
         ],
         "left": lambda: _leave(client, common),
     }
-    return {name: _plain(_told(case)) for name, case in cases.items()}
+    return {name: _plain(_outcome(case)) for name, case in cases.items()}
 
 
-def _told(case: Callable[[], object]) -> object:
+def _outcome(case: Callable[[], object]) -> object:
     for may_ask_again in (True, False):
         try:
             return case()
@@ -139,7 +139,7 @@ _OF_THE_MOMENT = re.compile(r"id$|cached_tokens|^created|_at$|timings|seed|syste
 
 
 def _plain(value: object) -> object:
-    """Without ids, times and the like; the deltas of a stream joined, since how tokens are grouped is the moment's too."""
+    """Remove ids, times and similar values. Join the deltas of a stream, because the grouping of tokens varies."""
     if isinstance(value, dict):
         return {name: _plain(one) for name, one in value.items() if not _OF_THE_MOMENT.search(name)}
     if isinstance(value, list):
@@ -164,7 +164,7 @@ def _joined(parts: list[object]) -> object:
 
 
 def _suite(model: str, script: str | None) -> Callable[[str], dict[tuple[str, str], bool]]:
-    """Runs a part of the suite against a target: whether each check of each scenario fails."""
+    """Run a part of the suite against a target. Return whether each check of each scenario fails."""
     flags = [flag for name in SCENARIOS for flag in ("--select", name)]
     flags += ["--script", script] if script else []
     flags += ["--extra-body", json.dumps(ALONE)] if script == "teleprompter" else []
@@ -189,7 +189,7 @@ def _suite(model: str, script: str | None) -> Callable[[str], dict[tuple[str, st
 
 @contextmanager
 def proxied(target: str, flags: list[str], log: Path) -> Iterator[str]:
-    """A proxy before the target: its URL. Its log is whole once the block is left."""
+    """Start a proxy before the target, and yield its URL. Its log is complete after the block."""
     command = [*COMMAND, "proxy", "--upstream", target, "--listen", "127.0.0.1:0", "--log", str(log), *flags]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -205,24 +205,24 @@ def proxied(target: str, flags: list[str], log: Path) -> Iterator[str]:
         process.communicate(timeout=60)
 
 
-Told = dict[str, object]
+ClientAnswer = dict[str, object]
 Judged = dict[tuple[str, str], bool]
 
 
 def compare(
     shell: str,
-    straight: tuple[Told, Judged],
-    through: tuple[Told, Judged],
+    straight: tuple[ClientAnswer, Judged],
+    through: tuple[ClientAnswer, Judged],
     *,
     at_times: Collection[tuple[str, str]],
     repairs: bool,
 ) -> list[str]:
-    """What a shell told otherwise, or was judged otherwise for. `at_times`: what fails straight, but not every time."""
-    (said, judged), (told, found) = straight, through
+    """Return the differences of a shell in answers and verdicts. `at_times`: checks that fail directly, but not every time."""
+    (said, judged), (answers, found) = straight, through
     problems = [
-        f"{shell}: {name}: told otherwise:\n  straight {json.dumps(said[name])[:600]}\n  through  {json.dumps(told[name])[:600]}"
+        f"{shell}: {name}: answers differ:\n  direct  {json.dumps(said[name])[:600]}\n  through  {json.dumps(answers[name])[:600]}"
         for name in said
-        if told[name] != said[name] and not repairs
+        if answers[name] != said[name] and not repairs
     ]
     worse = [key for key, fails in found.items() if fails and not judged.get(key, False) and key not in at_times]
     better = [key for key, fails in judged.items() if fails and not found.get(key, False)]
@@ -232,14 +232,14 @@ def compare(
         problems += [
             f"{shell}: {check} does not fail in {scenario}, and straight it does" for check, scenario in better
         ]
-    alike = sum(told[name] == said[name] for name in said)
+    alike = sum(answers[name] == said[name] for name in said)
     line = f"{shell}: {alike} of {len(said)} answers alike, {sum(found.values())} failures of the suite"
     print(line + (f", repaired: {', '.join(sorted({check for check, _ in better})) or 'nothing'}" if repairs else ""))
     return problems
 
 
 def logged(shell: str, log: Path, *, least: int) -> list[str]:
-    """Whether the exchanges stand in the log, and were judged."""
+    """Check that the log has all exchanges, judged."""
     if not log.exists():
         return [f"{shell}: there is no log"]
     lines = [json.loads(line) for line in log.read_text().splitlines()]

@@ -1,7 +1,6 @@
-"""What vLLM gained later: `vllm_xargs` of a request to /v1/responses reach the sampler, as those of Chat Completions do.
+"""Pass `vllm_xargs` of a request to /v1/responses to the sampler, as later releases of vLLM do.
 
-A plugin of vLLM's own kind (`vllm.general_plugins`): without it nothing says over that API what the model is to write. A request keeps members that it
-does not know.
+This is a plugin of vLLM (`vllm.general_plugins`). Without it, that API cannot carry a script. Requests retain unknown members.
 """
 
 from vllm.entrypoints.openai.protocol import ResponsesRequest
@@ -19,5 +18,5 @@ def _to_sampling_params(
 
 
 def install() -> None:
-    """Called by vLLM in each of its processes, in some of them twice."""
+    """Install the patch. vLLM calls this in each of its processes, in some of them twice."""
     ResponsesRequest.to_sampling_params = _to_sampling_params
