@@ -58,8 +58,11 @@ FAMILIES: tuple[ModuleType, ...] = (
 
 
 def _rules() -> Iterator[Check | Comparison]:
+    """Yield the checks of each family in their order there; those of a package by module and name."""
     for family in FAMILIES:
-        yield from (value for value in vars(family).values() if isinstance(value, CheckBase))
+        modules: tuple[ModuleType, ...] = getattr(family, "MODULES", ())
+        by_name = [value for module in modules for _, value in sorted(vars(module).items())]
+        yield from (value for value in by_name or vars(family).values() if isinstance(value, CheckBase))
 
 
 CHECKS: tuple[Check | Comparison, ...] = tuple(_rules())

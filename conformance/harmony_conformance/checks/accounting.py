@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from harmony_conformance.evidence.exchange import Series
 from harmony_conformance.evidence.series_pairs import find_pair, prompt_count
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, condition, evidence, series_only, variant
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, variant
+from harmony_conformance.judge.condition import condition, evidence, series_only
 from harmony_conformance.prompts.known_mistakes import Mistake
 from harmony_conformance.prompts.token_accounting import CountExplanation, RequestSet, explain_counts, nearest_form
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote

@@ -10,17 +10,8 @@ from harmony_conformance.checks.helpers.value_diff import json_differences
 from harmony_conformance.evidence.exchange import API_SEPARATOR, Exchange, Series
 from harmony_conformance.json_value import Json, parse_object
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import (
-    MUST,
-    SHOULD,
-    Finding,
-    comparison,
-    condition,
-    evidence,
-    mismatch,
-    series_only,
-    variant,
-)
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, mismatch, variant
+from harmony_conformance.judge.condition import condition, evidence, series_only
 from harmony_conformance.prompts.conversation import ConversationOptions, conversation_of
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote
 from harmony_ref import Message

@@ -22,7 +22,8 @@ from harmony_conformance.evidence.leaks.by_token_ids import parse_completion
 from harmony_conformance.evidence.leaks.repetition import find_doubled_text, find_loop, is_repetition_requested
 from harmony_conformance.evidence.leaks.role_play import find_user_turn, is_dialogue_requested
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, condition, evidence, mismatch, variant
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, mismatch, variant
+from harmony_conformance.judge.condition import condition, evidence
 from harmony_conformance.prompts.request_members import can_be_called
 from harmony_conformance.redactable_text import Location, RedactableText, quote, shorten
 from harmony_ref import encode

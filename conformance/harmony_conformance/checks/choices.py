@@ -10,18 +10,8 @@ from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.evidence.exchange import AnsweredBy, Exchange, Series
 from harmony_conformance.json_value import Json, canonical_json, dumps, integer, items, members, text, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import (
-    MUST,
-    SHOULD,
-    Finding,
-    check,
-    comparison,
-    condition,
-    evidence,
-    mismatch,
-    series_only,
-    variant,
-)
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, mismatch, variant
+from harmony_conformance.judge.condition import condition, evidence, series_only
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
 

@@ -14,7 +14,8 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.leaks import JOINED_WORDS, STRUCTURE, remove_code
 from harmony_conformance.json_value import InvalidJsonError, Json, items, loads, pointer, text, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, condition, mismatch, variant
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, mismatch, variant
+from harmony_conformance.judge.condition import condition
 from harmony_conformance.judge.history_conditions import has_earlier_answer, has_user_message
 from harmony_conformance.prompts.request_members import REASONING_FIELDS, content_text
 from harmony_conformance.redactable_text import RedactableText, quote, shorten

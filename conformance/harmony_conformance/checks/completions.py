@@ -17,19 +17,8 @@ from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, Exchange
 from harmony_conformance.evidence.series_pairs import prompt_count
 from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, text, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import (
-    MUST,
-    SHOULD,
-    Finding,
-    check,
-    comparison,
-    condition,
-    evidence,
-    mismatch,
-    only_on,
-    series_only,
-    variant,
-)
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, mismatch, variant
+from harmony_conformance.judge.condition import condition, evidence, only_on, series_only
 from harmony_conformance.prompts.expected_parts import format_ids
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 from harmony_ref import decode, encode, encode_with_special_tokens, tokens

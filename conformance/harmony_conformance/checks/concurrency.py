@@ -10,7 +10,8 @@ from harmony_conformance.apis.text_fields import turn_fields
 from harmony_conformance.checks.helpers.value_diff import json_differences
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.json_value import Json
-from harmony_conformance.judge.check import MUST, Finding, comparison, condition, evidence, mismatch, series_only
+from harmony_conformance.judge.check import MUST, Finding, comparison, mismatch
+from harmony_conformance.judge.condition import condition, evidence, series_only
 from harmony_conformance.redactable_text import RedactableText, quote
 
 CONCURRENT_PREFIX, ALONE_PREFIX = "lane ", "alone "

@@ -11,18 +11,8 @@ from harmony_conformance.checks.helpers.before_after import before_and_after, be
 from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, AnsweredBy, Exchange, Series, Validity
 from harmony_conformance.json_value import InvalidJsonError, Json, dumps, items, members, pointer, text, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import (
-    MUST,
-    SHOULD,
-    Finding,
-    check,
-    comparison,
-    condition,
-    evidence,
-    mismatch,
-    series_only,
-    variant,
-)
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, mismatch, variant
+from harmony_conformance.judge.condition import condition, evidence, series_only
 from harmony_conformance.prompts.request_members import REASONING_FIELDS
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote, shorten
 

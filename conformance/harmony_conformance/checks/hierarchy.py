@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import canonical_json, dumps, find_objects, text, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, condition, mismatch, variant
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, mismatch, variant
+from harmony_conformance.judge.condition import condition
 from harmony_conformance.judge.history_conditions import gives_instructions
 from harmony_conformance.prompts.declarations_in_prompt import declares_functions, official_tools_text
 from harmony_conformance.prompts.expected_parts import INSTRUCTIONS_HEADING, PartKind

@@ -11,7 +11,8 @@ from harmony_conformance.checks.rendering.prompt_diff import has_renamed_reasoni
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.series_pairs import find_pair, prompt_count
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check, comparison, evidence, mismatch, series_only, variant
+from harmony_conformance.judge.check import MUST, Finding, check, comparison, mismatch, variant
+from harmony_conformance.judge.condition import evidence, series_only
 from harmony_conformance.judge.history_conditions import finished_reasoning, has_finished_reasoning, has_loop_reasoning
 from harmony_conformance.prompts.expected_parts import PartKind, Retention
 from harmony_conformance.prompts.request_members import REASONING_FIELDS

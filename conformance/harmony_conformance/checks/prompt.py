@@ -16,18 +16,8 @@ from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.json_value import equal_json, has_added_fractions, pointer, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge import history_conditions as history
-from harmony_conformance.judge.check import (
-    MUST,
-    SHOULD,
-    Finding,
-    check,
-    comparison,
-    condition,
-    evidence,
-    mismatch,
-    series_only,
-    variant,
-)
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, mismatch, variant
+from harmony_conformance.judge.condition import condition, evidence, series_only
 from harmony_conformance.prompts.declarations_in_prompt import (
     as_identifier,
     declared_functions,

@@ -10,17 +10,8 @@ from harmony_conformance.evidence.expected_output import has_texts_in_order
 from harmony_conformance.evidence.series_pairs import find_pair
 from harmony_conformance.json_value import text, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import (
-    MUST,
-    SHOULD,
-    Finding,
-    check,
-    comparison,
-    condition,
-    mismatch,
-    series_only,
-    variant,
-)
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, mismatch, variant
+from harmony_conformance.judge.condition import condition, series_only
 from harmony_conformance.redactable_text import Location, RedactableText, quote, shorten
 from harmony_ref import encode
 

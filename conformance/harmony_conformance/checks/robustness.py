@@ -10,7 +10,8 @@ from harmony_conformance.checks.helpers.counted_pairs import CountedPair, counte
 from harmony_conformance.checks.helpers.value_diff import first_difference
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.series_pairs import same_request_pairs
-from harmony_conformance.judge.check import MUST, Finding, comparison, evidence, series_only, within_limits
+from harmony_conformance.judge.check import MUST, Finding, comparison
+from harmony_conformance.judge.condition import evidence, series_only, within_limits
 from harmony_conformance.prompts.expected_parts import format_ids
 from harmony_conformance.redactable_text import RedactableText, shorten
 from harmony_ref import decode

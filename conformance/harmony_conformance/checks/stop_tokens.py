@@ -9,7 +9,8 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import cut_at_stop, parse_output
 from harmony_conformance.json_value import integer, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check, condition, mismatch, variant
+from harmony_conformance.judge.check import MUST, Finding, check, mismatch, variant
+from harmony_conformance.judge.condition import condition
 from harmony_conformance.prompts.expected_parts import format_ids
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 

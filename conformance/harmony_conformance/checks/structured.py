@@ -9,18 +9,8 @@ from harmony_conformance.engines.teleprompter.script import read_back
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.json_value import InvalidJsonError, Json, items, loads, text, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import (
-    MUST,
-    SHOULD,
-    Finding,
-    check,
-    comparison,
-    condition,
-    evidence,
-    mismatch,
-    series_only,
-    variant,
-)
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, mismatch, variant
+from harmony_conformance.judge.condition import condition, evidence, series_only
 from harmony_conformance.prompts.expected_parts import format_ids
 from harmony_conformance.redactable_text import RedactableText, shorten
 from harmony_ref import decode, tokens

@@ -24,7 +24,8 @@ from harmony_conformance.json_value import (
     value_at,
 )
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check, condition, mismatch, variant, within_limits
+from harmony_conformance.judge.check import MUST, Finding, check, mismatch, variant
+from harmony_conformance.judge.condition import condition, within_limits
 from harmony_conformance.prompts import request_members
 from harmony_conformance.redactable_text import Location, RedactableText, quote, shorten
 

@@ -9,19 +9,8 @@ from harmony_conformance.checks.rendering.tool_schemas import find_missing_defau
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, items, members, pointer, text, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import (
-    MUST,
-    SHOULD,
-    Finding,
-    check,
-    comparison,
-    condition,
-    evidence,
-    mismatch,
-    series_only,
-    variant,
-    within_limits,
-)
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, mismatch, variant
+from harmony_conformance.judge.condition import condition, evidence, series_only, within_limits
 from harmony_conformance.judge.history_conditions import has_full_history
 from harmony_conformance.prompts.conversation import built_in_tools
 from harmony_conformance.prompts.declarations_in_prompt import (

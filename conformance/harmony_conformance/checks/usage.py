@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.series_pairs import prompt_count, same_request_pairs
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check, comparison, condition, evidence, mismatch, variant
+from harmony_conformance.judge.check import MUST, Finding, check, comparison, mismatch, variant
+from harmony_conformance.judge.condition import condition, evidence
 from harmony_conformance.redactable_text import Location, RedactableText, quote
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.judge.check import Check, Comparison, Condition
+from harmony_conformance.judge.check import Check, Comparison
+from harmony_conformance.judge.condition import Condition
 
 AnyCondition = Condition[Exchange] | Condition[Series]
 CONDITION_RAISED = object()

@@ -11,7 +11,7 @@ from harmony_conformance.evidence.leaks import about_harmony
 from harmony_conformance.evidence.levels import METRICS_API as METRICS
 from harmony_conformance.evidence.series_pairs import find_pair, prompt_count, same_request_pairs, stream_step_pairs
 from harmony_conformance.json_value import integer, members, strings, text, value_at
-from harmony_conformance.judge.check import Condition, UnmetReason, condition, evidence, only_on, series_only
+from harmony_conformance.judge.condition import Condition, UnmetReason, condition, evidence, only_on, series_only
 from harmony_conformance.prompts.expected_parts import Retention
 from harmony_conformance.prompts.token_injection import SPECIAL_TOKEN
 from harmony_conformance.runtime.caching import cached_view
@@ -21,7 +21,10 @@ MIN_SERVER_ERROR_STATUS = 500
 MIN_ERROR_STATUS = 400
 _STOPPED_READING = frozenset({FailureKind.TIMEOUT, FailureKind.TOO_LARGE})  # the tester closed the connection
 _NOT_ENDPOINT_FAILURES = frozenset(
-    {FailureKind.CLIENT_LEFT, FailureKind.RATE_LIMITED, FailureKind.ACCESS_REFUSED, FailureKind.NOT_SENT}
+    {
+        *(FailureKind.CLIENT_LEFT, FailureKind.RATE_LIMITED, FailureKind.ACCESS_REFUSED),
+        *(FailureKind.NOT_SENT, FailureKind.RUN_STOPPED),
+    }
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.judge.check import Condition, UnmetReason, condition
+from harmony_conformance.judge.condition import Condition, UnmetReason, condition
 from harmony_conformance.prompts.expected_parts import PartKind, PromptPart, Retention, has_whole_conversation
 from harmony_conformance.runtime.caching import cached_view
 

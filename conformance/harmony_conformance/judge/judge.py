@@ -22,8 +22,9 @@ from harmony_conformance.judge.applicability import (
     build_index,
     unmet_rules,
 )
-from harmony_conformance.judge.check import Check, Comparison, Finding, Outcome, Severity, UnmetReason, Verdict
+from harmony_conformance.judge.check import Check, Comparison, Finding, Outcome, Severity, Verdict
 from harmony_conformance.judge.clause import Clause
+from harmony_conformance.judge.condition import UnmetReason
 from harmony_conformance.judge.conditions import api_sends_done, is_chat, is_completion
 from harmony_conformance.runtime.caching import cached_property
 from harmony_conformance.transport.messages import FailureKind
@@ -318,7 +319,7 @@ def _explain_unapplied(
     if UnmetReason.LIMIT in reasons:
         return Outcome.NOT_APPLICABLE, "the endpoint declares a limit: " + reason
     for x in sent:
-        if x.failure is not None and x.failure.kind is FailureKind.ACCESS_REFUSED:
+        if x.failure is not None and x.failure.kind in (FailureKind.ACCESS_REFUSED, FailureKind.RUN_STOPPED):
             return Outcome.INCONCLUSIVE, x.failure.detail
     unanswered = [
         x.id

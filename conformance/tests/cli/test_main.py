@@ -397,12 +397,12 @@ def test_a_run_that_was_cut_short_conforms_and_says_what_was_left_open(capsys, t
 
 
 def test_a_check_that_raises_is_an_error_of_our_own(capsys, monkeypatch, tmp_path):
-    from harmony_conformance.checks import streaming
+    from harmony_conformance.checks.streaming import events
 
     def broken(x):
         raise ValueError("oops")
 
-    monkeypatch.setitem(streaming.ends_with_done.__dict__, "run", broken)
+    monkeypatch.setitem(events.ends_with_done.__dict__, "run", broken)
     code, _, _ = run(capsys, "reference", *QUICK, "--out", "run")
     errors = [line for line in results(tmp_path / "run") if line["outcome"] == "error"]
     assert code == 3

@@ -11,7 +11,8 @@ from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.leaks import broken_characters, markers, role_play
 from harmony_conformance.golden import data as golden
 from harmony_conformance.judge.applicability import build_index
-from harmony_conformance.judge.check import MUST, Outcome, check, condition
+from harmony_conformance.judge.check import MUST, Outcome, check
+from harmony_conformance.judge.condition import condition
 from harmony_conformance.judge.conditions import has_response
 from harmony_conformance.judge.judge import is_comparison, judge, judge_exchange, judge_one, judge_split
 from harmony_conformance.runtime.caching import cached_view

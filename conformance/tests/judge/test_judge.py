@@ -1,18 +1,8 @@
 import pytest
 
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.judge.check import (
-    MUST,
-    SHOULD,
-    Finding,
-    Outcome,
-    Severity,
-    check,
-    comparison,
-    condition,
-    evidence,
-    variant,
-)
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, Outcome, Severity, check, comparison, variant
+from harmony_conformance.judge.condition import condition, evidence
 from harmony_conformance.judge.judge import is_comparison, judge, judge_one, run_outcome
 from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, Request, Response
 

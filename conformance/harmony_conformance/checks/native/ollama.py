@@ -18,17 +18,8 @@ from harmony_conformance.json_value import (
     value_at,
 )
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import (
-    MUST,
-    SHOULD,
-    Finding,
-    check,
-    condition,
-    evidence,
-    mismatch,
-    only_on,
-    variant,
-)
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, mismatch, variant
+from harmony_conformance.judge.condition import condition, evidence, only_on
 from harmony_conformance.redactable_text import RedactableText, shorten
 
 _NATIVE = frozenset({OLLAMA.name, OLLAMA_GENERATE.name, OLLAMA_RAW.name})

@@ -8,7 +8,8 @@ from harmony_conformance.apis.registry import OLLAMA, OLLAMA_GENERATE, OLLAMA_RA
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import members, text
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import SHOULD, Finding, check, condition, mismatch, only_on
+from harmony_conformance.judge.check import SHOULD, Finding, check, mismatch
+from harmony_conformance.judge.condition import condition, only_on
 from harmony_conformance.redactable_text import RedactableText, shorten
 
 _MEMBERS = {

@@ -16,17 +16,8 @@ from harmony_conformance.evidence.expected_output import (
 from harmony_conformance.evidence.series_pairs import prompt_count
 from harmony_conformance.json_value import Json, dumps, equal_json, integer, items, text, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import (
-    MUST,
-    Finding,
-    check,
-    comparison,
-    condition,
-    evidence,
-    mismatch,
-    only_on,
-    variant,
-)
+from harmony_conformance.judge.check import MUST, Finding, check, comparison, mismatch, variant
+from harmony_conformance.judge.condition import condition, evidence, only_on
 from harmony_conformance.prompts.expected_parts import format_ids
 from harmony_conformance.redactable_text import RedactableText, ReportText, shorten
 from harmony_ref import encode_with_special_tokens, tokens

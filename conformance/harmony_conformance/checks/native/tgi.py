@@ -10,17 +10,8 @@ from harmony_conformance.evidence.expected_output import GENERATION_END_TOKENS
 from harmony_conformance.evidence.series_pairs import prompt_count
 from harmony_conformance.json_value import Json, dumps, integer, items, text, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import (
-    MUST,
-    Finding,
-    check,
-    comparison,
-    condition,
-    evidence,
-    mismatch,
-    only_on,
-    series_only,
-)
+from harmony_conformance.judge.check import MUST, Finding, check, comparison, mismatch
+from harmony_conformance.judge.condition import condition, evidence, only_on, series_only
 from harmony_conformance.prompts.expected_parts import format_ids
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 from harmony_conformance.transport.messages import NO_HEADERS

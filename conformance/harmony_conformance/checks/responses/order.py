@@ -25,7 +25,8 @@ from harmony_conformance.checks.responses.views import (
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import JsonObject, dumps, pointer, text, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, evidence, mismatch
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, mismatch
+from harmony_conformance.judge.condition import evidence
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote, shorten
 from harmony_ref import text_of
 

@@ -16,17 +16,8 @@ from harmony_conformance.checks.responses.views import (
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, canonical_json, items, text, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import (
-    MUST,
-    SHOULD,
-    Finding,
-    check,
-    comparison,
-    condition,
-    mismatch,
-    series_only,
-    variant,
-)
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, mismatch, variant
+from harmony_conformance.judge.condition import condition, series_only
 from harmony_conformance.prompts.expected_parts import format_ids
 from harmony_conformance.redactable_text import quote, shorten
 from harmony_ref import Message, text_of

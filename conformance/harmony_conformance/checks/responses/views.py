@@ -10,7 +10,7 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import strip_endoftext
 from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import condition, only_on
+from harmony_conformance.judge.condition import condition, only_on
 from harmony_ref import HarmonyError, Message, Role, parse
 
 STATUS_BY_FINAL_EVENT: dict[str, LiteralString] = {

@@ -8,7 +8,8 @@ from harmony_conformance.checks.helpers.before_after import before_and_after, be
 from harmony_conformance.engines.load_metric import requests_running
 from harmony_conformance.evidence.exchange import Series
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, evidence, series_only
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison
+from harmony_conformance.judge.condition import evidence, series_only
 from harmony_conformance.redactable_text import RedactableText, quote
 
 

@@ -11,7 +11,8 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import parse_output, strip_endoftext
 from harmony_conformance.json_value import members
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check, evidence, mismatch
+from harmony_conformance.judge.check import MUST, Finding, check, mismatch
+from harmony_conformance.judge.condition import evidence
 from harmony_conformance.prompts.request_members import REASONING_FIELDS
 from harmony_conformance.redactable_text import quote
 from harmony_ref import Message, Role, parse, text_of

@@ -8,7 +8,8 @@ from harmony_conformance.checks.streaming.views import has_output
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.json_value import items, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, comparison, evidence, series_only
+from harmony_conformance.judge.check import MUST, Finding, comparison
+from harmony_conformance.judge.condition import evidence, series_only
 from harmony_conformance.redactable_text import RedactableText
 
 _MIN_EVENTS = 20

@@ -11,7 +11,8 @@ from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.series_pairs import stream_step_pairs
 from harmony_conformance.json_value import Json, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, evidence, mismatch, variant
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, mismatch, variant
+from harmony_conformance.judge.condition import evidence
 from harmony_conformance.redactable_text import RedactableText
 
 
