@@ -1,4 +1,4 @@
-"""The naive way to look for leaks, to compare with: the patterns of the first two rows of the catalogue's list of checks, word for word."""
+"""Naive leak detection for comparison: the patterns of the first two rows of the catalogue's list of checks, word for word."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _GLUED = re.compile(r"^(analysis|commentary)(?=[A-Z\s])|assistant(final|analysis
 
 
 def alarms(x: Exchange) -> bool:
-    """Whether a marker stands in content, reasoning, names or arguments, or a channel word in the content."""
+    """Return True for a marker in content, reasoning, names or arguments, or a channel word in the content."""
     fields = [field for answer in x.answers for field in answer.fields]
     return any(_MARKER.search(field.text) for field in fields) or any(
         _GLUED.search(field.text) for field in fields if field.kind is FieldKind.CONTENT

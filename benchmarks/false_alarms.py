@@ -1,7 +1,7 @@
-"""How well leaks are told from innocent answers: `false_alarms.py [--sample N] [--out FOLDER]` writes false_alarms.json.
+"""Measure how well leaks are distinguished from innocent answers: `false_alarms.py [--sample N] [--out FOLDER]` writes false_alarms.json.
 
-Every case is judged twice, with the emitted ids and with the text alone; beside our checks the naive patterns look at the same exchange. The page is made
-of the results by leak_page.py.
+Every case is judged twice: with the emitted ids, and with the text alone. The naive patterns judge the same exchange. leak_page.py makes
+the page from the results.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ PER_WAY = 80
 
 
 def judged(x: Exchange) -> tuple[str, list[str]]:
-    """The worst that our checks say, and the findings that say it."""
+    """Return the worst outcome of the checks, and its findings."""
     series = [Series(name=x.id, exchanges={"": x})]
     found: dict[str, list[str]] = {outcome: [] for outcome in OUTCOMES}
     for check in CHECKS:
@@ -63,14 +63,14 @@ def judged(x: Exchange) -> tuple[str, list[str]]:
 
 
 def both(case: Case, what: Shown, shape: Shape) -> Iterator[tuple[str, str, list[str], bool]]:
-    """For each level of evidence: the level, our outcome, its findings, and whether the naive patterns match."""
+    """Return for each evidence level: the level, the outcome, its findings, and whether the naive patterns match."""
     for level in LEVELS:
         x = exchange(case, what, with_ids(shape) if level == "ids" else shape)
         yield level, *judged(x), baseline.alarms(x)
 
 
 def measure(sample: int | None) -> dict:
-    """The results of both corpora."""
+    """Return the results of both corpora."""
     started = time.process_time()
     innocent: dict[str, Counter[str]] = {}
     alarms: list[dict[str, str]] = []

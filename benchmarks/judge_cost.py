@@ -1,8 +1,8 @@
-"""CPU time to judge one exchange alone with the whole check table: `judge_cost.py [--rounds N] [--out FILE]` prints it, and writes JSON where asked.
+"""Measure the CPU time to judge one exchange alone with the whole check table: `judge_cost.py [--rounds N] [--out FILE]`.
 
-This is the cost of the judge behind the proxy and of an audit: every exchange is made of its bytes anew, so that nothing is known of it before. What is
-measured is CPU time of this process, garbage collector on; a measurement repeats a shape until it lasts 30 ms, the shapes take turns, and the figure is the
-median of the rounds, with the lowest and the highest.
+This is the cost of the judge behind the proxy and of an audit. Every exchange is built from its bytes, so that no view of it is cached.
+The figure is CPU time of this process, with the garbage collector on. A measurement repeats a shape for at least 30 ms, and the shapes take
+turns. The script prints the median of the rounds, with the lowest and the highest, and writes JSON with `--out`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes the page on leaks from results: `leak_page.py RESULTS PAGE`."""
+"""Write the page on leaks from results: `leak_page.py RESULTS PAGE`."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ like an answer. With known ids, each must fail. The catalogue's ids name the def
 
 
 def total(results: dict, part: str | None, level: str) -> Counter[str]:
-    """The counts of the innocent exchanges of a part (or of both) at a level."""
+    """Return the counts of the innocent exchanges of a part, or of both, at a level."""
     found: Counter[str] = Counter()
     for name, counts in results["innocent"].items():
         _, its_part, its_level = name.split("|")
@@ -81,7 +81,7 @@ def total(results: dict, part: str | None, level: str) -> Counter[str]:
 
 
 def leaked(results: dict, level: str, expects: tuple[str, ...] = ("fail", "suspect", "hidden")) -> Counter[str]:
-    """The counts of the leaks at a level, of which so much was expected."""
+    """Return the counts of the leaks with an expectation, at a level."""
     wanted = {way["name"] for way in results["ways"] if way["expects"] in expects}
     found: Counter[str] = Counter()
     for name, counts in results["leaks"].items():

@@ -1,7 +1,7 @@
-"""A corpus of leaks: innocent conversations, shown by each way in which a server is known to leak.
+"""Corpus of leaks: innocent conversations in each form in which servers are known to leak.
 
-Each way is taken from catalogue entries (`golden/defects.json`). `expects` says what is known of it by the text alone: a leak that shows structure has to
-fail; one that shows a lone sign may be suspected; what looks like an answer cannot be told from one. With the emitted ids known, every way has to fail.
+Each form is from catalogue entries (`golden/defects.json`). `expects` is the expected verdict from the text alone: a leak with structure must
+fail, and a lone marker may be suspected. Text that looks like an answer is undetectable. With known emitted ids every form must fail.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _raw(case: Case) -> str:
 
 
 def _skipped(case: Case) -> str:
-    """What a decoder makes of it that leaves special tokens out."""
+    """Return the text of a decoder that omits special tokens."""
     call = case.calls[0] if case.calls else None
     thought = f"analysis{case.reasoning}assistant"
     if call is None:
@@ -92,7 +92,7 @@ def _raw_call(case: Case) -> str:
 def _called(
     change: Callable[[Case], tuple[str, str, str]], ids: Callable[[Case], tuple[int, ...]] = emitted
 ) -> Callable[[Case], Shown]:
-    """A call with its name, arguments and id changed."""
+    """Return a call with another name, arguments and id."""
 
     def leak(case: Case) -> Shown:
         name, arguments, key = change(case)
@@ -308,7 +308,7 @@ WAYS = (
 
 
 def leaks(each: int) -> Iterator[tuple[Way, Case, Shown]]:
-    """`each` cases of every way, from all parts of the sources in turn."""
+    """Return `each` cases of every form, from all parts of the sources in turn."""
     cases = [case for case in corpus(names=SOURCES) if len(case.reasoning) > 8 and case.finish == "stop"]
     random.Random("leaks").shuffle(cases)
     calls, talk = [case for case in cases if case.calls], [case for case in cases if not case.calls]

@@ -1,4 +1,4 @@
-"""Text to measure with: the same on every machine; mostly English prose, with some code, JSON and other languages."""
+"""Text for measurements, equal on every machine: mostly English prose, with some code, JSON and other languages."""
 
 import random
 
@@ -37,7 +37,7 @@ SENTENCES = (
 
 
 def prose(characters: int, *, seed: int) -> str:
-    """A text of this length; another seed gives another text."""
+    """Return a text of this length. Another seed gives another text."""
     shuffled = random.Random(seed)
     parts: list[str] = []
     length = 0

@@ -1,4 +1,4 @@
-"""Writes the page of figures from results: `report.py RESULTS PAGE`."""
+"""Write the page of figures from results: `report.py RESULTS PAGE`."""
 
 import json
 import statistics
@@ -13,15 +13,15 @@ STREAMED = "10,000"
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line of a table.
+    """A table row.
 
     Attributes:
-        work: what is done.
-        ours: the contender and task that are ours.
-        theirs: the task that openai-harmony is measured by.
-        aim: how many times as fast we want to be.
-        limit: how many times the time of tiktoken alone we want to come down to.
-        per: the input that one run reads; figures are per token of it. None for figures per run.
+        work: the measured work.
+        ours: contender and task of this project.
+        theirs: the task of openai-harmony to compare with.
+        aim: the wanted speed-up.
+        limit: the wanted multiple of the time of tiktoken alone.
+        per: the input of one run, for figures per token; None for figures per run.
     """
 
     work: str
@@ -79,7 +79,7 @@ def duration(seconds: float) -> str:
 
 
 class Results:
-    """The figures of a run."""
+    """Figures of a run."""
 
     def __init__(self, path: Path) -> None:
         self.data = json.loads(path.read_text("utf-8"))
@@ -88,7 +88,7 @@ class Results:
         return self.data["seconds"][task][contender]["median"]
 
     def ratio(self, one: tuple[str, str], other: tuple[str, str]) -> float:
-        """How many times the time of the other; the median of the rounds, in each of which both met the same machine."""
+        """Return the median ratio of two times over the rounds, each of which measured both on the same machine."""
         pairs = zip(self._rounds(*one), self._rounds(*other), strict=True)
         return statistics.median(first / second for first, second in pairs)
 

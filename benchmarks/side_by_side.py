@@ -1,8 +1,7 @@
-"""Measures all contenders in turn on the same inputs and writes what it found: `side_by_side.py --out DIR`.
+"""Measure all contenders in turn on the same inputs, and write the results: `side_by_side.py --out DIR`.
 
-Each contender is a process of its own. In every round each task is run by one contender after the other, so that what
-else the machine does meets all of them alike. A round runs a task often enough to last. Before anything is measured,
-the contenders have to make the same of each input.
+Each contender is a process of its own. In every round each task is run by one contender after the other, so that other load on the machine
+affects all equally. A round repeats a task for a minimum time. Before the measurement, all contenders must agree on each input.
 """
 
 import argparse
@@ -42,7 +41,7 @@ SHA1_OF_URL = "fb374d419588a4632f3f557e76b4b70aebbca790"
 
 
 class Contender:
-    """A worker and what it can do."""
+    """A worker and its tasks."""
 
     def __init__(self, name: str, inputs: Path, environment: dict[str, str], *, long_enough: float) -> None:
         module, python = CONTENDERS[name]
@@ -62,7 +61,7 @@ class Contender:
         return self._ask({"task": task})
 
     def seconds(self, task: str) -> float:
-        """Of one run, on average over as many as it takes to last."""
+        """Return the mean time of a run, over enough runs for the minimum time."""
         if not self._long_enough:
             self._times[task] = 1
         if task not in self._times:
@@ -91,7 +90,7 @@ def takes_part(contender: Contender, task: str) -> bool:
 
 
 def agree(contenders: list[Contender], tasks: list[str]) -> None:
-    """Whether all who speak of the same thing make the same of it; tiktoken alone makes something else."""
+    """Return True if all contenders give the same result for the same task. tiktoken alone is excluded."""
     for task in tasks:
         made = {one.name: one.digest(task) for one in contenders if takes_part(one, task) and one.name != "tiktoken"}
         if len(set(made.values())) > 1:
@@ -110,7 +109,7 @@ def first_use(environment: dict[str, str], names: list[str]) -> dict[str, float]
 
 
 def machine(environment: dict[str, str], names: list[str]) -> dict[str, object]:
-    """What the figures depend on; nothing that would name the machine or its owner."""
+    """Return the facts on which the figures depend, without names of the machine or its owner."""
     models = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
     packages = ("harmony-conformance", "openai-harmony", "tiktoken", "pydantic")
     versions = {name: importlib.metadata.version(name) for name in packages}

@@ -1,7 +1,7 @@
-"""One contender in a process of its own, in the environment that it needs: `worker.py CONTENDER INPUTS`.
+"""Run one contender in its own process and environment: `worker.py CONTENDER INPUTS`.
 
-Reads one JSON object a line and answers with one: {} with the names of the tasks, {"task"} with a digest of what the
-task makes, {"task", "times"} with the seconds of CPU time that so many runs take.
+Reads one JSON object per line and answers each: {} with the names of the tasks, {"task"} with a digest of the task's result,
+{"task", "times"} with the CPU seconds of that number of runs.
 """
 
 import gc

@@ -1,4 +1,4 @@
-"""What is measured, as data that any implementation can read: conversations in the wire form, completions as ids."""
+"""Measured inputs, as data that any implementation can read: conversations in the wire form, completions as ids."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -94,19 +94,19 @@ def user(text: str) -> Json:
 
 
 def small_chat() -> list[Json]:
-    """A system message and one question: about 64 tokens."""
+    """Return a system message and one question: about 64 tokens."""
     return [SYSTEM, user("Is it going to rain in Lisbon this weekend?")]
 
 
 def five_tools() -> list[Json]:
-    """A system message, five functions with schemas, one question: about 450 tokens."""
+    """Return a system message, five functions with schemas and one question: about 450 tokens."""
     functions = {"name": "functions", "tools": list(TOOLS)}
     content = {"type": "developer_content", "instructions": "Be brief.", "tools": {"functions": functions}}
     return [SYSTEM, {"role": "developer", "content": [content]}, user("What is the weather in Tokyo?")]
 
 
 def chat(encode: Encode, *, characters: int, tokens: int) -> list[Json]:
-    """User and assistant in turn, messages of this many characters, of this many tokens without their headers."""
+    """Return alternating user and assistant messages of this number of characters and, without their headers, tokens."""
     per_character = len(encode(prose(100_000, seed=0))) / 100_000
     count = max(1, round(tokens / per_character / characters))
     texts = [prose(characters, seed=number) for number in range(count)]
@@ -115,7 +115,7 @@ def chat(encode: Encode, *, characters: int, tokens: int) -> list[Json]:
 
 
 def completion(encode: Encode, decode: Decode, *, each: int, tokens: int) -> list[int]:
-    """What a model might answer: messages of `each` tokens, frame included; reasoning, then one final answer."""
+    """Return a possible completion: messages of `each` tokens with their frame. It has reasoning, then one final answer."""
     headers = {channel: [CHANNEL, *encode(channel), MESSAGE] for channel in ("analysis", "final")}
     opening = [START, *encode("assistant")]
     body = encode(prose(tokens * 5, seed=1))
@@ -133,19 +133,19 @@ def completion(encode: Encode, decode: Decode, *, each: int, tokens: int) -> lis
 
 
 def _whole(run: list[int], decode: Decode) -> bool:
-    """Whether no character is cut: models end their messages between characters."""
+    """Return True if no character is truncated. Models end their messages between characters."""
     return "\ufffd" not in decode(run)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """Everything that is measured; JSON-ready.
+    """All measured inputs, ready for JSON.
 
     Attributes:
-        conversations: to render, by name.
-        completions: to parse, by name.
-        streams: to parse token by token or a few at a time, by name.
-        read_each_time: by attribute of the parser, completions of different lengths to read it after every token of.
+        conversations: conversations to render, by name.
+        completions: completions to parse, by name.
+        streams: completions to parse token by token or a few at a time, by name.
+        read_each_time: completions of several lengths, by the parser's attribute that is read after every token.
         growing: a conversation that `APPENDED` makes longer.
     """
 
@@ -171,7 +171,7 @@ APPENDED: Json = {"role": "user", "content": "And what about the weekend after t
 
 
 def inputs(encode: Encode, decode: Decode, *, largest: int = SIZES[-1]) -> Inputs:
-    """All inputs, none of more than about this size."""
+    """Return all inputs, none much larger than this size."""
     sizes = [size for size in SIZES if size <= largest]
     stream = min(STREAM_SIZE, largest)
     return Inputs(

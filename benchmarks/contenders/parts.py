@@ -1,4 +1,4 @@
-"""What the work of harmony_ref consists of, each part alone: the profile behind the figures."""
+"""Parts of the work of harmony_ref, each alone: the profile behind the figures."""
 
 from functools import partial
 
@@ -9,7 +9,7 @@ from harmony_ref.parsing.fast_path import _as_characters
 
 
 class Nothing:
-    """A parser that does nothing: what calling a method and reading a property costs."""
+    """A parser that does nothing, to measure the cost of a method call and a property."""
 
     def process(self, token):
         return self

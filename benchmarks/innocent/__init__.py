@@ -1,8 +1,8 @@
-"""A corpus of innocent answers: what a model may rightly say, of every kind that could be mistaken for a leak.
+"""Corpus of innocent answers: correct output of every kind that could be mistaken for a leak.
 
-`corpus()` gives the same cases on the same Python and packages: texts are read from what is installed and from this repository, everything else is made
-from seeded templates. Each case belongs to a stratum and to one of two parts: patterns may be tuned on `tuning`, never on `held out`; some strata are
-held out whole.
+`corpus()` returns the same cases on the same Python and packages. Texts come from installed packages and this repository; the rest comes
+from seeded templates. Each case belongs to a stratum and to one of two parts. Patterns may be tuned on `tuning`, never on `held out`.
+Some strata are held out completely.
 """
 
 from innocent.case import HELD_OUT, TUNING, Call, Case

@@ -1,4 +1,4 @@
-"""Innocent answers that speak of the format, show its markers, or those of other models."""
+"""Innocent answers about the format, or with its markers or those of other models."""
 
 from __future__ import annotations
 

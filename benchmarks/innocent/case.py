@@ -1,4 +1,4 @@
-"""One innocent answer, and how it becomes a whole exchange."""
+"""An innocent answer, and its complete exchange."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What was asked and what was said. `system` and `tools` belong to the request."""
+    """A conversation and its answer. `system` and `tools` belong to the request."""
 
     user: str
     content: str = ""
@@ -41,7 +41,7 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """How an answer is sent. `field`: the member for the reasoning, None where it is hidden; `letters`: how many characters a delta has, 0 for no stream."""
+    """The form of a response. `field`: the member for the reasoning, None if hidden; `letters`: characters per delta, 0 without a stream."""
 
     field: str | None = "reasoning"
     letters: int = 0
@@ -51,7 +51,7 @@ class Shape:
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """The members of a message as a server shows them, the ids behind it, and what it says they cost."""
+    """The members of a message as a server returns them, the ids behind it, and its reported usage."""
 
     content: str | None = None
     reasoning: str | None = None
@@ -62,7 +62,7 @@ class Shown:
 
 
 def shape_of(case: Case) -> Shape:
-    """The shape a case is sent in: any, by its name."""
+    """Return the shape of a case, chosen by its name."""
     rng = random.Random(case.name)
     return Shape(
         field=rng.choice(("reasoning", "reasoning", "reasoning_content", None)),
@@ -72,7 +72,7 @@ def shape_of(case: Case) -> Shape:
 
 
 def emitted(case: Case) -> tuple[int, ...]:
-    """The ids of a model that said so."""
+    """Return the ids that a model emits for this answer."""
     special, ids = encode_with_special_tokens, []
     if case.reasoning:
         ids += [
@@ -97,7 +97,7 @@ def emitted(case: Case) -> tuple[int, ...]:
 
 
 def shown(case: Case) -> Shown:
-    """The answer of a correct server."""
+    """Return the answer of a correct server."""
     return Shown(
         content=case.content or None,
         reasoning=case.reasoning or None,
@@ -111,7 +111,7 @@ def shown(case: Case) -> Shown:
 
 
 def exchange(case: Case, what: Shown, shape: Shape) -> Exchange:
-    """The whole exchange, as it crosses the wire."""
+    """Return the exchange with its bytes."""
     asked: dict = {"model": "gpt-oss-20b", "messages": [{"role": "user", "content": case.user}]}
     if case.system:
         asked["messages"].insert(0, {"role": "system", "content": case.system})

@@ -1,4 +1,4 @@
-"""Innocent answers that have nothing to do with the format."""
+"""Innocent answers unrelated to the format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts at hand: the standard library, the packages that are installed, and this repository."""
+"""Texts from the standard library, the installed packages and this repository."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _library() -> Iterator[tuple[str, str]]:
 
 @cache
 def docstrings() -> tuple[tuple[str, str], ...]:
-    """(what it is of, the text), of the standard library."""
+    """Return (owner, text) of the standard library's docstrings."""
     found: list[tuple[str, str]] = []
     for module, source in _library():
         for node in ast.walk(ast.parse(source)):
@@ -160,13 +160,13 @@ def docstrings() -> tuple[tuple[str, str], ...]:
 
 @cache
 def functions() -> tuple[tuple[str, str], ...]:
-    """(name, source) of functions of the standard library."""
+    """Return (name, source) of functions of the standard library."""
     return tuple(_functions(_library()))
 
 
 @cache
 def own_functions() -> tuple[tuple[str, str], ...]:
-    """The same of this repository: code that speaks of markers and channels."""
+    """Return (name, source) of this repository: code about markers and channels."""
     folders = (
         "harmony_ref/harmony_ref",
         "conformance/harmony_conformance",
@@ -189,7 +189,7 @@ def _functions(sources: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 @cache
 def own_paragraphs() -> tuple[tuple[str, str], ...]:
-    """(page, paragraph) of this repository's documents."""
+    """Return (page, paragraph) of this repository's documents."""
     pages = ("README.md", "CHANGELOG.md", "docs/architecture.md", "docs/hugging-face.md", "conformance/CHECKS.md", "conformance/README.md",
              "conformance/ACCOUNTING.md", "golden/README.md", "harmony_ref/README.md", "proxy/README.md", "engines/README.md")  # fmt: skip
     return tuple(_paragraphs(_texts(ROOT / page for page in pages)))
@@ -197,13 +197,13 @@ def own_paragraphs() -> tuple[tuple[str, str], ...]:
 
 @cache
 def licences() -> tuple[tuple[str, str], ...]:
-    """(package, paragraph) of the licences of installed packages."""
+    """Return (package, paragraph) of the licences of installed packages."""
     return tuple(_unique(_paragraphs(_texts(iter(_files("LICEN", "COPYING", "NOTICE"))))))
 
 
 @cache
 def descriptions() -> tuple[tuple[str, str], ...]:
-    """(package, paragraph) of the descriptions of installed packages."""
+    """Return (package, paragraph) of the descriptions of installed packages."""
     pages = sorted({(one.metadata["Name"], one.metadata.get_payload() or "") for one in distributions()})
     return tuple(_unique(_paragraphs((name, str(text)) for name, text in pages)))
 

@@ -1,4 +1,4 @@
-"""What the templates are filled with."""
+"""Words for the templates."""
 
 TOPICS = (
     "the budget", "customer churn", "the election", "soil samples", "the second quarter", "blood pressure", "the chess game", "air traffic",

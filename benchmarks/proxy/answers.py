@@ -1,4 +1,4 @@
-"""What is asked and what is answered, as bytes. How an answer is to be given is told in the text of the question, so that the wish passes every proxy."""
+"""Questions and answers as bytes. The text of a question has the plan of its answer, because a text passes every proxy."""
 
 import re
 from dataclasses import dataclass
@@ -33,14 +33,14 @@ _PLAN = re.compile(rb"bench:(\d+),(\d+),(\d+),(\d+),([a-z]*);")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """How to answer.
+    """Plan of an answer.
 
     Attributes:
-        events: of a stream, which carry a time; 0 for a whole answer.
-        pace: microseconds between two events, and before a whole answer; 0 for as fast as possible.
+        events: number of events with a time in a stream; 0 for a complete answer.
+        pace: microseconds between two events, and before a complete answer; 0 for maximum speed.
         padding: further bytes of text in each event.
-        number: stands in the events instead of the time, counted up, where it is not 0: who asked can tell what has to arrive.
-        fault: what goes wrong on the way; a name of faults.FAULTS.
+        number: number of the first event. If it is not 0, events have numbers instead of times, so that the client knows what must arrive.
+        fault: name of a fault in faults.FAULTS.
     """
 
     events: int = 0
@@ -51,7 +51,7 @@ class Plan:
 
 
 def asked(body: bytes) -> Plan:
-    """The plan in the body of a request; a plain one where there is none."""
+    """Return the plan in the body of a request, or a default plan."""
     found = _PLAN.search(body)
     if found is None:
         return Plan()
@@ -60,7 +60,7 @@ def asked(body: bytes) -> Plan:
 
 
 def question(plan: Plan) -> bytes:
-    """The body of a request: a chat of two messages."""
+    """Return the body of a request: a chat of two messages."""
     wish = f"bench:{plan.events},{plan.pace},{plan.padding},{plan.number},{plan.fault};"
     stream = ',"stream":true' if plan.events else ""
     return (
@@ -70,7 +70,7 @@ def question(plan: Plan) -> bytes:
 
 
 def request(plan: Plan, host: str, path: str = PATH) -> bytes:
-    """A whole request in HTTP/1.1, as clients send it."""
+    """Return a complete HTTP/1.1 request, as clients send it."""
     body = question(plan)
     return (
         f"POST {path} HTTP/1.1\r\nhost: {host}\r\nuser-agent: bench/1\r\naccept: application/json\r\n"
@@ -79,7 +79,7 @@ def request(plan: Plan, host: str, path: str = PATH) -> bytes:
 
 
 class Events:
-    """The events of a stream, in order; the first quarter of the text is reasoning."""
+    """Events of a stream, in order. The first quarter of the text is reasoning."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -87,7 +87,7 @@ class Events:
         self._reasoning = plan.events // 4
 
     def text(self, index: int, at: int) -> bytes:
-        """The event at `index`, which carries `at`, or the plan's own numbers."""
+        """Return the event at `index` with the time `at` or the plan's own numbers."""
         template = REASONING if index < self._reasoning else CONTENT
         return template % (self._plan.number + index if self._plan.number else at, self._padding)
 

@@ -1,4 +1,4 @@
-"""Who takes part: how each is started, and what is missing where it cannot be."""
+"""Measured proxies: how each is started, and why one is missing."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ STOP_SECONDS = 60
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a contender stands: the port it listens on, the one of the server behind it, and a folder of its own."""
+    """Location of a contender: its port, the port of the server behind it, and its folder."""
 
     port: int
     upstream: int
@@ -37,12 +37,12 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Contender:
-    """One of those who are measured.
+    """A measured proxy.
 
     Attributes:
-        label: how the page calls it.
-        command: what starts it; None for the server itself, with nothing before it.
-        missing: why it cannot take part; empty where it can.
+        label: name on the page.
+        command: command that starts it; None for the server itself, with nothing before it.
+        missing: reason why it cannot take part, or empty.
     """
 
     label: str
@@ -195,11 +195,11 @@ CONTENDERS = {
 
 
 class NotStartedError(Exception):
-    """A contender ended at once, or gave no answer in time."""
+    """A contender that ended at once, or gave no answer in time."""
 
 
 class Running:
-    """A contender that has been started and answers."""
+    """A started contender that answers."""
 
     def __init__(self, name: str, upstream: "Running | None", folder: Path) -> None:
         self.name = name
@@ -219,7 +219,7 @@ class Running:
         self._await()
 
     def stop(self) -> str:
-        """End it as its user would; what it has said."""
+        """Stop it as a user would, and return its output."""
         self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(STOP_SECONDS)

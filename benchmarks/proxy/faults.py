@@ -1,4 +1,4 @@
-"""What goes wrong in a soak: on the server's side, told by the plan; on the client's side, done by the client. And what has to arrive all the same."""
+"""Faults of a soak and the bytes that must arrive despite them. The plan requests faults of the server; the client causes its own."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,12 @@ SETTLE_SECONDS = 0.25
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One thing that goes wrong.
+    """A fault.
 
     Attributes:
-        streamed: whether it befalls streams; otherwise whole answers.
-        complete: whether the answer still ends as HTTP wants it to.
-        answered: whether there is an answer of the server at all. If not, the proxy has to give one of its own: a 502.
+        streamed: True if it affects streams, else complete answers.
+        complete: True if the answer still ends correctly by HTTP.
+        answered: True if the server answers at all. If not, the proxy must answer with a 502.
     """
 
     what: str
@@ -43,7 +43,7 @@ CLIENT_FAULTS = {
 
 
 def sent(plan: Plan) -> bytes:
-    """All that the server sends of the body, in order. Only for plans with numbers: times cannot be foretold."""
+    """Return all bytes of the body that the server sends. Only for plans with numbers, because times are unknown beforehand."""
     if not plan.events:
         return whole(plan)
     events = Events(plan)
@@ -59,7 +59,7 @@ def sent(plan: Plan) -> bytes:
 
 
 def whole(plan: Plan) -> bytes:
-    """The body of a whole answer, as far as it is sent."""
+    """Return the sent part of a complete answer's body."""
     if plan.fault in FAULTS and not FAULTS[plan.fault].answered:
         return b""
     body = WHOLE.replace(b"chatcmpl-7f9c0d2e41aa", b"chatcmpl-%012d" % plan.number) if plan.number else WHOLE

@@ -1,4 +1,4 @@
-"""The client: connections that ask and measure. Nothing is kept that is not needed for the figures."""
+"""Client with connections that send requests and measure. It retains only the values that the figures need."""
 
 import asyncio
 import time
@@ -12,13 +12,13 @@ _TIMED = len(AT) + DIGITS
 
 @dataclass(slots=True)
 class Answer:
-    """What is measured of one answer; times in nanoseconds.
+    """Measured values of one answer; times in nanoseconds.
 
     Attributes:
-        first: from the request to the first byte of the body.
-        latencies: of each event, from its being sent to its being received.
-        longest_gap: between two receptions of events.
-        complete: whether it ended as HTTP wants it to, with status 200.
+        first: time from the request to the first byte of the body.
+        latencies: time of each event from sending to receiving.
+        longest_gap: longest time between two received events.
+        complete: True if it ended correctly by HTTP, with status 200.
     """
 
     first: int = 0
@@ -31,7 +31,7 @@ class Answer:
 
 
 class Connection(asyncio.Protocol):
-    """One connection, kept alive; one question at a time."""
+    """A keep-alive connection with one request at a time."""
 
     def __init__(self) -> None:
         self.done: asyncio.Future[Answer] | None = None
@@ -100,7 +100,7 @@ class Connection(asyncio.Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Whole:
-    """Answers of whole questions, as many as fitted into the time."""
+    """Complete answers received in the given time."""
 
     answers: int
     failed: int
@@ -125,7 +125,7 @@ class Client:
         return made
 
     async def warm(self, count: int) -> list[Connection]:
-        """Connections over which a question has been answered, each; so that connections behind the proxy are open too."""
+        """Open connections and send one request over each, so that connections behind the proxy are open too."""
         connections = await self.connect(count)
         message = request(Plan(pace=2_000), self.host)
         for start in range(0, count, 100):
@@ -134,7 +134,7 @@ class Client:
         return connections
 
     async def whole(self, *, connections: int, seconds: float, most: int, plan: Plan) -> Whole:
-        """Ask again and again over so many connections, each when it has its answer, until so many have come or the time is over."""
+        """Repeat requests over several connections until the number of answers or the time is reached."""
         warm = await self.warm(connections)
         message = request(plan, self.host)
         found: list[Answer] = []
@@ -154,9 +154,9 @@ class Client:
     async def streams(
         self, *, count: int, plan: Plan, spread: float, times: int = 1, limit: float | None = None
     ) -> list[Answer]:
-        """So many streams at the same time, begun within `spread` seconds; `times` one after the other over each connection.
+        """Receive streams at the same time, begun within `spread` seconds; `times` in sequence over each connection.
 
-        After `limit` seconds the connections are closed, and what has not come counts as lost.
+        After `limit` seconds the connections are closed, and missing events count as lost.
         """
         warm = await self.warm(count)
         message = request(plan, self.host)

@@ -1,8 +1,8 @@
-"""Measures all proxies in turn before the same server and writes what it found: `measure.py [--quick] [--out FILE]`.
+"""Measure all proxies in turn before the same server, and write the results: `measure.py [--quick] [--out FILE]`.
 
-Every contender is a process of its own. In every round each of them is measured, one after the other, beginning with another one each time, so that what
-else the machine does meets all of them alike. CPU time is that of the contender, read when all that it put off is done; that of a process that judges is
-counted apart. Client and server run on the same machine.
+Every contender is a process of its own. Each round measures all of them in sequence, starting with another one, so that other load on the
+machine affects all equally. CPU time is that of the contender, read after its deferred work. The CPU time of a judge process is separate.
+Client and server run on the same machine.
 """
 
 import argparse
@@ -41,16 +41,19 @@ EVENT = 1e3
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """How much is measured.
+    """Amount of work of a measurement.
 
     Attributes:
-        seconds: of asking for whole answers; answers: how many of them, at most. What is judged later has to be judged before the next is measured.
-        turns: how often those of a group that is compared closely follow each other (see pairs).
-        idle: seconds for which nothing is asked, to know what a process uses by itself.
-        streams: how often streams of some events follow each other over one connection; events: of a stream in company.
-        flat: events of a stream without a pace; apart: of one that begins when others are under way.
-        gigabytes: of the long stream; 0 for none.
-        holds: numbers of streams to be held at the same time, in rising order.
+        seconds: time limit of requests for complete answers.
+        answers: their largest number. Deferred judging must end before the next measurement.
+        turns: number of alternations within a closely compared group (see pairs).
+        idle: seconds without requests, to measure the own use of a process.
+        streams: number of short streams in sequence over one connection.
+        events: events of a stream among others.
+        flat: events of a stream without a pace.
+        apart: events of a stream that begins while others are under way.
+        gigabytes: size of the long stream; 0 for none.
+        holds: numbers of simultaneous streams, in rising order.
     """
 
     rounds: int
@@ -91,7 +94,7 @@ MOST_LATE = 10 * HELD_PACE * 1_000
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What one measurement came to: how many units of work, and what was seen of them; latencies in nanoseconds."""
+    """Result of one measurement: units of work and observed values; latencies in nanoseconds."""
 
     units: int
     failed: int
@@ -153,7 +156,10 @@ SLOW_ROUNDS = {"litellm": 2}
 
 
 def figures(those: list[Running], name: str, size: Size, idle: dict[str, float]) -> dict[str, dict[str, float]]:
-    """One measurement of contenders, at the same time. Times in microseconds of a unit: a request, or an event; `idle` is what a second costs without any."""
+    """Measure contenders at the same time. Times are in microseconds per unit, which is a request or an event.
+
+    `idle` is the CPU time of a second without requests.
+    """
     before, begun = {one.name: cost(one.pid) for one in those}, time.monotonic()
     with ExitStack() as stopped:
         if name in PAUSED:
@@ -187,7 +193,7 @@ def percentile(values: list[int], part: float) -> float:
 
 
 def limit(running: Running, size: Size) -> dict[str, object]:
-    """The largest number of streams with which none lost an event and none had to wait more than ten times its pace."""
+    """Return the largest number of streams without a lost event and without a wait of more than ten times the pace."""
     start = HELD[running.name] if max(size.holds) > HELD[running.name] else 0
     reached, why = 0, ""
     for count in (count for count in size.holds if count >= start):
@@ -202,7 +208,7 @@ def limit(running: Running, size: Size) -> dict[str, object]:
 
 
 def held(running: Running, count: int, size: Size) -> str:
-    """What went wrong with so many streams; empty if nothing did."""
+    """Return the problem with a number of streams, or an empty text."""
     plan = Plan(events=round(size.hold_seconds * MICRO / HELD_PACE), pace=HELD_PACE)
     client = Client(running.port, timeout=30)
     try:
@@ -221,7 +227,7 @@ def _latest(answer: Answer) -> int:
 
 
 def long_stream(running: Running, size: Size) -> dict[str, object]:
-    """MiB of memory while a long stream goes by: before it, the most in its first quarter, the most afterwards."""
+    """Return MiB of memory for a long stream: before it, the maximum of its first quarter, and the maximum afterwards."""
     plan = Plan(events=round(size.gigabytes * 2**30 / 4096), padding=3_880)
     settle(running.pid)
     before = memory(running.pid)[0]
@@ -287,7 +293,7 @@ def measure(names: list[str], size: Size, folder: Path, skipped: dict[str, str])
 
 
 def idling(running: dict[str, Running], seconds: float) -> dict[str, float]:
-    """Seconds of CPU time that each uses in a second without anything to do."""
+    """Return the CPU seconds that each contender uses in an idle second."""
     for one in running.values():
         settle(one.pid)
     before = {name: cost(one.pid) for name, one in running.items()}
@@ -317,7 +323,7 @@ def spreads(values: dict[str, list[float]]) -> dict[str, dict[str, object]]:
 
 
 def machine() -> dict[str, object]:
-    """What the figures depend on; nothing that would name the machine or its owner."""
+    """Return the facts on which the figures depend, without names of the machine or its owner."""
     info = Path("/proc/cpuinfo").read_text("utf-8").splitlines() if Path("/proc/cpuinfo").exists() else []
     models = [line.partition(":")[2].strip() for line in info if line.startswith("model name")]
     return {
@@ -351,7 +357,7 @@ def _version(name: str) -> str:
 
 
 def prepare() -> None:
-    """Allow many open files: a stream takes four, in two processes. And end in order when told to: nobody who was started is left behind."""
+    """Allow many open files, because a stream needs four in two processes. On SIGTERM, end all started processes."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))

@@ -1,4 +1,4 @@
-"""Writes the page of the proxy's figures from results: `page.py RESULTS SOAK PAGE`."""
+"""Write the page of the proxy's figures from results: `page.py RESULTS SOAK PAGE`."""
 
 import json
 import statistics
@@ -16,7 +16,7 @@ STREAMS_WANTED = 600
 
 
 class Results:
-    """The figures of a run."""
+    """Figures of a run."""
 
     def __init__(self, data: dict) -> None:
         self.data = data
@@ -29,17 +29,17 @@ class Results:
         return statistics.median(found) if found else None
 
     def over(self, measure: str, one: str, other: str, figure: str) -> float | None:
-        """By how much the one is above the other: the median over the rounds, in each of which both met the same machine."""
+        """Return the median difference of two contenders over the rounds, each of which measured both on the same machine."""
         pairs = self._pairs(measure, one, other, figure)
         return statistics.median(mine - yours for mine, yours in pairs) if pairs else None
 
     def ratio(self, measure: str, one: str, other: str, figure: str) -> float | None:
-        """How many times as much the one has as the other; the median over the rounds again."""
+        """Return the median ratio of two contenders over the rounds."""
         pairs = self._pairs(measure, one, other, figure)
         return statistics.median(mine / yours for mine, yours in pairs) if pairs else None
 
     def in_turn(self, measure: str, rounds: str, figure: str, value: Callable[..., float], *names: str) -> list[float]:
-        """What `value` makes of the figures of contenders measured in turn; where they were not, of those of the rounds of another measurement."""
+        """Apply `value` to the figures of contenders measured in turn, or else to the rounds of another measurement."""
         turns = self.data.get("turns", {}).get(measure, {})
         found = [turns.get(name, {}).get(figure, []) for name in names]
         if not all(found):
@@ -53,11 +53,11 @@ class Results:
 
 @dataclass(frozen=True, kw_only=True)
 class Aim:
-    """A figure that was wanted.
+    """A wanted figure.
 
     Attributes:
-        wanted: the limit; `most` says whether from above or from below.
-        found: the figure, or all that were measured, of which the median counts; None where it was not measured.
+        wanted: the limit; `most` is True for an upper limit.
+        found: the measured figure, or several, of which the median counts; None if not measured.
     """
 
     what: str
@@ -97,7 +97,7 @@ def _times(mine: float, yours: float) -> float:
 
 
 def _added(mine: float, yours: float, nothing: float) -> float:
-    """How many times as much the one adds to what there is with nothing between."""
+    """Return the ratio of the latencies that two contenders add to a direct connection."""
     return (mine - nothing) / (yours - nothing)
 
 

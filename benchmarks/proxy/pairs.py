@@ -1,9 +1,9 @@
-"""What is told as a ratio or a difference of two contenders is measured with the two in turn, again and again, or with all of them at the same time.
+"""Ratios and differences of contenders: measured in turn, many times, or at the same time.
 
-Measured one after the other once a round, the very same program differs from itself by more than what is looked for (mitmdump against mitmdump: the
-median event by 2.1 times, on a machine with neighbours). So each group takes turns, back and forth, and the page tells the quartiles beside the median. Where
-all of a group together leave the machine room, the same streams go through all of them at the same time, out of one process, event by event between each other:
-then what else the machine does meets all alike, and what is left between them is theirs. What they use of the processor meets all too; that has figures of its own.
+Measured once per round in sequence, a program differs from itself by more than the wanted difference: the median event of mitmdump by 2.1 times,
+on a machine with neighbours. So each group alternates, and the page has quartiles besides the median. If the machine can run a whole group at
+once, the same streams go through all of its members at the same time, from one process, event by event. Other load then affects all equally.
+Their CPU time affects all equally too; it has separate figures.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ to judge what came before them has given way."""
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Who is compared by which measurement. `together`: at the same time, otherwise in turn; `often`: how many times as many turns as usual."""
+    """Contenders compared by a measurement. `together`: at the same time, else in turn; `often`: factor of the usual number of turns."""
 
     what: str
     names: tuple[str, ...]
@@ -49,7 +49,7 @@ Turns = dict[str, dict[str, dict[str, list[float]]]]
 
 
 def in_turn(names: list[str], times: int, take: Callable[[str, list[str]], Taken], say: Callable[[str], None]) -> Turns:
-    """`take` measures contenders, the second, at the same time, by a measurement, the first."""
+    """Measure contenders in turn. `take` measures several contenders at the same time by a measurement."""
     found: Turns = {}
     for group in GROUPS:
         if not set(group.names) <= set(names):

@@ -16,7 +16,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE") / 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Seconds of CPU time, user and system."""
+    """CPU time in seconds, user and system."""
 
     path: float
     judge: float
@@ -26,7 +26,7 @@ class Cost:
 
 
 def cost(root: int) -> Cost:
-    """What a process and its children have used so far."""
+    """Return the CPU time of a process and its children so far."""
     path = judge = 0.0
     for number in family(root):
         try:
@@ -42,7 +42,7 @@ def cost(root: int) -> Cost:
 
 @contextmanager
 def judge_stopped(root: int) -> Iterator[None]:
-    """What judges for the process waits meanwhile, and so do the exchanges; afterwards it goes on."""
+    """Stop the judge process during the block. Its exchanges wait, and are judged afterwards."""
     judges = [number for number in family(root) if _judges(number)]
     for number in judges:
         os.kill(number, signal.SIGSTOP)
@@ -54,7 +54,7 @@ def judge_stopped(root: int) -> Iterator[None]:
 
 
 def memory(root: int) -> tuple[float, float]:
-    """MiB of resident memory: of the path, of the judge."""
+    """Return MiB of resident memory of the proxy and of its judge."""
     found = [0.0, 0.0]
     for number in family(root):
         text = _read(number, "statm")
@@ -64,7 +64,7 @@ def memory(root: int) -> tuple[float, float]:
 
 
 def family(root: int) -> list[int]:
-    """The process and all that descend from it."""
+    """Return a process and all its descendants."""
     parents = {int(entry.name): _parent(int(entry.name)) for entry in Path("/proc").iterdir() if entry.name.isdigit()}
     members = [root]
     for member in members:
@@ -73,7 +73,7 @@ def family(root: int) -> list[int]:
 
 
 def settle(root: int, *, limit: float = 30) -> None:
-    """Wait until what was put off is done: until nobody works any more."""
+    """Wait until deferred work is done and no process is busy."""
     stop = time.monotonic() + limit
     before = cost(root)
     while time.monotonic() < stop:
@@ -86,7 +86,7 @@ def settle(root: int, *, limit: float = 30) -> None:
 
 
 def _clock(number: int) -> int:
-    """The CPU clock of another process, as clock_getcpuclockid(3) makes it; precise to the nanosecond, where /proc/PID/stat counts ticks."""
+    """Return the CPU clock of another process, like clock_getcpuclockid(3). It is precise to the nanosecond; /proc/PID/stat counts ticks."""
     return (~number << 3) | 2
 
 

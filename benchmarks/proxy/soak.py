@@ -1,6 +1,7 @@
-"""Minutes of traffic with faults through the standalone proxy: `soak.py [--minutes 30] [--streams N]`. Exits with 1 where a byte was lost or memory grew.
+"""Send traffic with faults through the standalone proxy for minutes: `soak.py [--minutes 30] [--streams N]`.
 
-Every stream carries numbers of its own, so that both ends know each byte that has to come. What the server sent before it broke off has to arrive as well.
+Exits with 1 if a byte was lost or memory grew. Every stream has its own numbers, so that both ends know each expected byte.
+Bytes that the server sent before a fault must arrive too.
 """
 
 import argparse
@@ -45,7 +46,7 @@ DROPPED = re.compile(r"(\d+) (?:not judged|lost)")
 
 @dataclass(frozen=True, kw_only=True)
 class Traffic:
-    """What the streams are like: how long, how fast (microseconds between events), and what slow clients ask for."""
+    """Properties of the streams: length, pace in microseconds between events, and the requests of slow clients."""
 
     events: tuple[int, int] = (50, 300)
     pace: int = 100_000
@@ -58,7 +59,7 @@ TINY = Traffic(events=(4, 12), pace=5_000, slow=Plan(events=200, padding=3_880),
 
 @dataclass
 class Tally:
-    """What came of the exchanges: how many of each kind, and what was wrong."""
+    """Number of exchanges by kind, and the problems."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     delivered: int = 0
@@ -72,7 +73,7 @@ class Tally:
 
 
 class Exchange(asyncio.Protocol):
-    """One question over a connection of its own, and whether what arrived is what was sent."""
+    """A request over its own connection, and whether the received bytes equal the sent ones."""
 
     def __init__(self, plan: Plan, kind: str, traffic: Traffic, host: str) -> None:
         self.plan, self.kind, self.traffic, self.host = plan, kind, traffic, host
@@ -133,7 +134,7 @@ class Exchange(asyncio.Protocol):
             self.done.set_result(None)
 
     def problem(self) -> str:
-        """What is wrong with what arrived; empty if nothing is."""
+        """Return the problem with the received bytes, or an empty text."""
         fault = FAULTS.get(self.plan.fault)
         if self.wrong:
             return self.wrong
@@ -154,7 +155,7 @@ class Exchange(asyncio.Protocol):
 
 
 class Soak:
-    """The clients: as many as there are streams at a time, each with one exchange after the other."""
+    """The clients: one for each simultaneous stream, each with one exchange after the other."""
 
     def __init__(self, port: int, traffic: Traffic, *, seed: int) -> None:
         self.port, self.traffic = port, traffic
@@ -165,7 +166,7 @@ class Soak:
         self.memory: list[tuple[float, float]] = []
 
     def next(self) -> tuple[Plan, str]:
-        """The next exchange, and what goes wrong with it."""
+        """Return the next exchange and its fault."""
         draw = self.random
         self.number += 1_000
         streamed = draw.random() >= WHOLE
@@ -219,14 +220,14 @@ class Soak:
 
 
 def grown(samples: list[float], seconds: float) -> tuple[float, float, bool]:
-    """The most memory in the second quarter, in the last, and whether that is growth; less than a minute tells nothing."""
+    """Return the maximum memory of the second and of the last quarter, and whether it grew. Less than a minute has no result."""
     quarter = max(1, len(samples) // 4)
     early, late = max(samples[quarter : 2 * quarter] or samples), max(samples[-quarter:])
     return early, late, seconds >= 60 and late > early * GROWTH[0] + GROWTH[1]
 
 
 def accounted(log: Path, asked: int, said: str) -> dict[str, int]:
-    """The lines of the log, and the exchanges that are said to have been dropped, beside those asked for; nothing where there is no log."""
+    """Return the log lines and the dropped exchanges, to compare with the requests; empty without a log."""
     if not log.exists():
         return {}
     dropped = sum(int(count) for count in DROPPED.findall(said))
@@ -276,7 +277,7 @@ def soak(through: str, streams: int, seconds: float, traffic: Traffic, *, seed: 
 
 
 def streams_of(results: Path) -> int:
-    """70 % of what was held when it was measured."""
+    """Return 70 % of the measured maximum of streams."""
     if not results.exists():
         raise SystemExit(f"{results} is not there: make bench-proxy writes it; or say --streams")
     held = json.loads(results.read_text("utf-8"))["limits"].get("standalone", {}).get("streams", 0)

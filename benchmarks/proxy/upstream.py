@@ -1,6 +1,6 @@
-"""The server behind the proxies: as little work as possible, and faults where the question asks for them: `upstream.py PORT`.
+"""Server behind the proxies, with minimal work, and with faults that the question requests: `upstream.py PORT`.
 
-Prints the port once it listens. GET /counts tells how many requests have come, by fault.
+Prints the port when it listens. GET /counts returns the number of requests by fault.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ def chunk(data: bytes) -> bytes:
 
 
 class Upstream(asyncio.Protocol):
-    """One connection; requests one after the other."""
+    """A connection; requests in sequence."""
 
     def connection_made(self, transport) -> None:
         self.transport = transport
@@ -103,7 +103,7 @@ class Upstream(asyncio.Protocol):
         self.transport.write(JSON_HEAD % len(body) + body)
 
     def go_on(self) -> None:
-        """Send the next events, and come again for those after them."""
+        """Send the next events, and schedule the following ones."""
         if self.transport.is_closing():
             return
         plan = self.plan
@@ -128,7 +128,7 @@ class Upstream(asyncio.Protocol):
         self.index = stop
 
     def broken(self, fault: str) -> bool:
-        """Do what goes wrong in the middle; whether the stream is over or waits by it."""
+        """Cause the fault in the middle. Return True if it ends or pauses the stream."""
         self.plan = Plan(
             events=self.plan.events, pace=self.plan.pace, padding=self.plan.padding, number=self.plan.number
         )
