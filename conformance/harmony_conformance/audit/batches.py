@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
 
 from harmony_conformance.audit.log_readers import DiscoveryLine, LineFormat, LoggedExchange, read_line
 from harmony_conformance.audit.redaction import Excerpts, apply_excerpts, apply_to_reason, function_names
@@ -40,6 +41,14 @@ class Batch:
     file: str
     lines: tuple[Line | UnreadableLine, ...]
 
+    @property
+    def digest(self) -> str:
+        """Place and checksum of the lines, by which a resumed audit recognizes a batch."""
+        checksum = 0
+        for line in self.lines:
+            checksum = crc32(line.data if isinstance(line, Line) else str(line).encode(), checksum)
+        return f"{self.file}@{self.lines[0].offset}: {len(self.lines)} lines, checksum {checksum:08x}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class BatchResult:
@@ -48,6 +57,7 @@ class BatchResult:
     tally: Tally
     failures: bytes = b""
     unreadable: bytes = b""
+    digest: str = ""
 
 
 def batches(paths: Iterable[Path], *, lines: int = MAX_BATCH_LINES, size: int = MAX_BATCH_BYTES) -> Iterator[Batch]:
@@ -93,7 +103,12 @@ def scan_batch(batch: Batch, reading: ReadOptions) -> BatchResult:
         except BaseException as error:  # noqa: BLE001 - an internal error, or a panic of a library, must not end the audit
             counting.add_error(place, error_place(error))
             failures.append(dumps(_error_row(place, error_place(error))))
-    return BatchResult(tally=counting.tally(), failures=_encode_rows(failures), unreadable=_encode_rows(unreadable))
+    return BatchResult(
+        tally=counting.tally(),
+        failures=_encode_rows(failures),
+        unreadable=_encode_rows(unreadable),
+        digest=batch.digest,
+    )
 
 
 def unjudged_batch(batch: Batch, kind: str) -> BatchResult:
@@ -106,7 +121,7 @@ def unjudged_batch(batch: Batch, kind: str) -> BatchResult:
     for place in places:
         counting.add_error(place, kind, detail)
     rows = [dumps(_error_row(place, f"{kind}: {detail}")) for place in places]
-    return BatchResult(tally=counting.tally(), failures=_encode_rows(rows), unreadable=b"")
+    return BatchResult(tally=counting.tally(), failures=_encode_rows(rows), digest=batch.digest)
 
 
 def _redact(x: Exchange, results: Iterable[Result], excerpts: Excerpts) -> list[Result]:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from itertools import chain, islice
 from multiprocessing import active_children, get_context
 
-from harmony_conformance.audit.batches import Batch, BatchResult, ReadOptions, scan_batch
-from harmony_conformance.runtime.processes import block_interrupts, restore_interrupts
+from harmony_conformance.audit.batches import Batch, BatchResult, ReadOptions, scan_batch, unjudged_batch
+from harmony_conformance.runtime.processes import block_interrupts, follow_parent, restore_interrupts
 
 QUEUED_BATCHES_PER_PROCESS = 2
 """Queued batches for each process, so that no process is idle while a batch is read."""
+KILLED = "the judging process was killed twice, for example for lack of memory"
+"""Kind of the error of lines whose batch ended two processes."""
+
+_Scan = Callable[[Batch], BatchResult]
 
 
 def scan_all(parts: Iterable[Batch], reading: ReadOptions, *, workers: int) -> Iterator[BatchResult]:
     """Yield the result of each batch, in order. A single batch is judged in this process: a new process starts more slowly.
 
-    Raises:
-        BrokenProcessPool: A process was killed, for example for lack of memory.
+    After a process was killed, its batch is judged once more. If that process is killed too, each line of the batch is an error.
     """
     scan = partial(scan_batch, reading=reading)
     remaining = iter(parts)
@@ -29,26 +33,81 @@ def scan_all(parts: Iterable[Batch], reading: ReadOptions, *, workers: int) -> I
     if workers < 2 or len(first) < 2:  # noqa: PLR2004 - one batch needs one process
         yield from map(scan, everything)
         return
-    # spawned, not forked: the caller may have threads
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=restore_interrupts) as pool:
-        before = set(active_children())
+    before = set(active_children())
+    pool = WorkerPool(scan, workers)
+    try:
+        yield from _in_order(pool, everything, QUEUED_BATCHES_PER_PROCESS * workers)
+    except BaseException:
+        for process in set(active_children()) - before:
+            process.terminate()  # otherwise the pool waits forever after a second interrupt
+        raise
+    finally:
+        pool.close()
+
+
+class WorkerPool:
+    """Processes that judge batches. State: the pool, or None before the first batch and after a process was killed."""
+
+    def __init__(self, scan: _Scan, workers: int) -> None:
+        self._scan = scan
+        self._workers = workers
+        self._pool: ProcessPoolExecutor | None = None
+
+    def submit(self, part: Batch) -> Future[BatchResult]:
+        """Return the future result of a batch. If a process was killed, it raises `BrokenProcessPool`."""
+        if self._pool is None:
+            # spawned, not forked: the caller may have threads
+            self._pool = ProcessPoolExecutor(self._workers, get_context("spawn"), initializer=_start_worker)
         try:
-            yield from _in_order(pool, scan, everything, QUEUED_BATCHES_PER_PROCESS * workers)
-        except BaseException:
-            for process in set(active_children()) - before:
-                process.terminate()  # otherwise the pool waits forever after a second interrupt
-            raise
+            with block_interrupts():
+                return self._pool.submit(self._scan, part)
+        except BrokenProcessPool as error:
+            failed: Future[BatchResult] = Future()
+            failed.set_exception(error)
+            return failed
+
+    def judge_alone(self, part: Batch) -> BatchResult:
+        """Judge a batch in a process of its own, after a process was killed that may have judged it."""
+        alone = WorkerPool(self._scan, 1)
+        try:
+            return alone.submit(part).result()
+        except BrokenProcessPool:
+            return unjudged_batch(part, KILLED)
+        finally:
+            alone.close()
+
+    def close(self) -> None:
+        """End the processes. The next batch starts new ones."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
 
 
-def _in_order(
-    pool: ProcessPoolExecutor, scan: partial[BatchResult], parts: Iterable[Batch], ahead: int
-) -> Iterator[BatchResult]:
+def _start_worker() -> None:
+    restore_interrupts()
+    follow_parent()
+
+
+def _in_order(pool: WorkerPool, parts: Iterable[Batch], ahead: int) -> Iterator[BatchResult]:
     """Yield results like `Executor.map`, which would read the whole log before the first result."""
-    pending: deque[Future[BatchResult]] = deque()
+    pending: deque[tuple[Batch, Future[BatchResult]]] = deque()
     for part in parts:
-        with block_interrupts():
-            pending.append(pool.submit(scan, part))
+        pending.append((part, pool.submit(part)))
         if len(pending) > ahead:
-            yield pending.popleft().result()
+            yield _next_result(pool, pending)
     while pending:
-        yield pending.popleft().result()
+        yield _next_result(pool, pending)
+
+
+def _next_result(pool: WorkerPool, pending: deque[tuple[Batch, Future[BatchResult]]]) -> BatchResult:
+    """Return the result of the first pending batch. After a process was killed, judge each unfinished batch alone."""
+    _, first = pending[0]
+    if isinstance(first.exception(), BrokenProcessPool):
+        pool.close()
+        for index, (part, future) in enumerate(pending):
+            if isinstance(future.exception(), BrokenProcessPool):
+                judged: Future[BatchResult] = Future()
+                judged.set_result(pool.judge_alone(part))
+                pending[index] = part, judged
+    _, first = pending.popleft()
+    return first.result()

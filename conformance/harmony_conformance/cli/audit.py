@@ -5,26 +5,32 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
 from harmony_conformance.audit.batches import ReadOptions, batches
 from harmony_conformance.audit.log_readers import LineFormat
+from harmony_conformance.audit.out_folder import open_folder
 from harmony_conformance.audit.redaction import Excerpts
-from harmony_conformance.audit.report import error_summary, exit_code, make_audit, unchecked_reason, unreadable_summary
+from harmony_conformance.audit.report import (
+    Audit,
+    error_summary,
+    exit_code,
+    make_audit,
+    unchecked_reason,
+    unreadable_summary,
+)
 from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.audit.terminal import print_audit
 from harmony_conformance.audit.workers import scan_all
 from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import UsageError
+from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.report.terminal import report_console
 from harmony_conformance.runner.options import FAIL_ON, whole_number
-from harmony_conformance.runtime.private_files import create_private_folder, private_opener, write_private
 
 _PIPED_WIDTH = 160
-Write = Callable[[bytes], object]
+_PACKAGE = "harmony-conformance"
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -38,6 +44,9 @@ def configure(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="folder for audit.jsonl, failures.jsonl and unreadable.jsonl"
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="continue the audit that was killed while it wrote to --out"
     )
     parser.add_argument(
         "--excerpts",
@@ -63,17 +72,12 @@ def execute(arguments: Namespace) -> int:
             raise UsageError(f"invalid PATH: expected a file, for example {path}/*.jsonl, got the folder {path}")
         if not path.exists():
             raise UsageError(f"{path}: no such file")
-    excerpts = Excerpts(arguments.excerpts)
-    total = Tally()
-    with _open_files(arguments.out) as (write_failure, write_unreadable):
-        reading = ReadOptions(form=LineFormat(arguments.format), excerpts=excerpts)
-        for scanned in scan_all(batches(paths), reading, workers=arguments.workers):
-            total += scanned.tally
-            write_unreadable(scanned.unreadable)
-            write_failure(scanned.failures)
-        audit = make_audit(total, tuple(map(str, paths)), excerpts, version("harmony-conformance"))
-        if arguments.out is not None:
-            write_private(arguments.out / "audit.jsonl", b"".join(_line_bytes(line) for line in audit.jsonl()))
+    out: Path | None = arguments.out
+    if arguments.resume and out is None:
+        raise UsageError("invalid --resume: expected --out with the folder of the killed audit, got none")
+    reading = ReadOptions(form=LineFormat(arguments.format), excerpts=Excerpts(arguments.excerpts))
+    audit = _scan(paths, reading, arguments.workers) if out is None else _scan_into(out, paths, reading, arguments)
+    total = audit.tally
     reason = unchecked_reason(audit)
     if not total.exchanges and not total.errors:
         raise UsageError(f"nothing could be checked: {reason}")
@@ -89,26 +93,34 @@ def execute(arguments: Namespace) -> int:
     return exit_code(audit, FAIL_ON[arguments.fail_on])
 
 
-@contextmanager
-def _open_files(out: Path | None) -> Generator[tuple[Write, Write]]:
-    """Open failures.jsonl and unreadable.jsonl in `out` and yield a writer for each. Without a folder, nothing is written."""
-    if out is None:
-        yield (lambda _: None), (lambda _: None)
-        return
-    try:
-        create_private_folder(out)
-        with ExitStack() as stack:
-            failures, unreadable = (
-                stack.enter_context(open(out / name, "wb", opener=private_opener))
-                for name in ("failures.jsonl", "unreadable.jsonl")
-            )
-            yield failures.write, unreadable.write
-    except OSError as problem:
-        raise UsageError(f"--out {out}: {problem.strerror or problem}") from None
+def _scan(paths: list[Path], reading: ReadOptions, workers: int) -> Audit:
+    total = Tally()
+    for scanned in scan_all(batches(paths), reading, workers=workers):
+        total += scanned.tally
+    return make_audit(total, tuple(map(str, paths)), reading.excerpts, version(_PACKAGE))
 
 
-def _line_bytes(line: str) -> bytes:
-    return line.encode("utf-8", "backslashreplace") + b"\n"
+def _scan_into(out: Path, paths: list[Path], reading: ReadOptions, arguments: Namespace) -> Audit:
+    """Judge the logs and write the files of the folder. An audit that was killed continues where its journal ends."""
+    files: list[Json] = [*map(str, paths)]
+    options: JsonObject = {
+        "version": version(_PACKAGE),
+        "files": files,
+        "format": reading.form.value,
+        "excerpts": reading.excerpts.value,
+    }
+    with open_folder(out, options, resume=arguments.resume) as folder:
+        try:
+            remaining = folder.skip_finished(batches(paths))
+            if folder.total.exchanges:
+                print(f"resuming after {folder.total.exchanges} exchanges", file=sys.stderr)
+            for scanned in scan_all(remaining, reading, workers=arguments.workers):
+                folder.add(scanned)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("stopped; the same command with --resume continues") from None
+        audit = make_audit(folder.total, tuple(map(str, paths)), reading.excerpts, version(_PACKAGE))
+        folder.finish(audit)
+    return audit
 
 
 COMMAND = Command(name="audit", help="judge the exchanges of a traffic log", configure=configure, run=execute)

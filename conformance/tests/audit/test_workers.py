@@ -4,8 +4,7 @@ import json
 import os
 import signal
 from argparse import ArgumentParser
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import replace
+from concurrent.futures import Future
 from functools import reduce
 from multiprocessing import active_children
 from operator import add
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harmony_conformance.audit import workers
-from harmony_conformance.audit.batches import BatchResult, ReadOptions, batches, scan_batch
+from harmony_conformance.audit.batches import ReadOptions, batches, scan_batch
 from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.audit.workers import scan_all
 from harmony_conformance.cli import audit
@@ -86,22 +85,17 @@ def test_it_is_the_same_whatever_the_batches_and_processes(tmp_path):
         assert total(parted) == total(whole)
 
 
-def test_no_more_is_read_than_can_be_judged_soon(monkeypatch):
+def test_no_more_is_read_than_can_be_judged_soon():
     begun = []
 
-    class Judging:
-        def __init__(self, number):
-            self.number = number
-
-        def result(self):
-            return self.number
-
     class Pool:
-        def submit(self, scan, part):
+        def submit(self, part):
             begun.append(part)
-            return Judging(scan(part))
+            future = Future()
+            future.set_result(part)
+            return future
 
-    came = workers._in_order(Pool(), lambda part: part, iter(range(100)), 4)
+    came = workers._in_order(Pool(), iter(range(100)), 4)
     assert next(came) == 0
     assert begun == [0, 1, 2, 3, 4]
     assert next(came) == 1
@@ -109,9 +103,11 @@ def test_no_more_is_read_than_can_be_judged_soon(monkeypatch):
 
 
 def _ended_from_outside(batch, reading):
-    if batch.file.endswith("fatal"):
+    mark = Path(batch.file)
+    if mark.name == "fatal" or (mark.name == "once" and not mark.with_name("killed").exists()):
+        mark.with_name("killed").touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return BatchResult(tally=Tally(exchanges=1))
+    return scan_batch(batch, reading)
 
 
 def test_who_stops_reading_leaves_no_process_behind(tmp_path):
@@ -123,12 +119,28 @@ def test_who_stops_reading_leaves_no_process_behind(tmp_path):
     assert set(active_children()) <= before
 
 
-def test_a_process_that_is_killed_is_no_result(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["once", "fatal"])
+def test_a_batch_whose_process_is_killed_is_judged_once_more_and_then_reported(tmp_path, monkeypatch, name):
     monkeypatch.setattr(workers, "scan_batch", _ended_from_outside)
     monkeypatch.setattr(workers, "get_context", lambda _: __import__("multiprocessing").get_context("fork"))
-    [good] = batches([log(tmp_path / "good", LINES[:1])])
-    with pytest.raises(BrokenProcessPool):
-        list(scan_all([good, replace(good, file="fatal"), good], ReadOptions(), workers=2))
+    files = [log(tmp_path / one, LINES) for one in ("a", name, "b", "c")]
+    scanned = list(scan_all(batches(files), ReadOptions(), workers=2))
+    assert [json.loads(one.failures.splitlines()[0])["exchange"].rpartition("@")[0] for one in scanned] == [
+        *map(str, files)
+    ]
+    sum_of_all = total(scanned)
+    if name == "once":
+        assert (sum_of_all.exchanges, sum_of_all.errors) == (16, 0)
+        return
+    assert (sum_of_all.exchanges, sum_of_all.errors) == (12, len(LINES))
+    rows = [json.loads(line) for line in scanned[1].failures.splitlines()]
+    end = sum(len(line) + 1 for line in LINES) - 1
+    assert {(row["outcome"], row["check"], row["reason"]) for row in rows} == {
+        ("error", None, f"{workers.KILLED}: bytes 0 to {end}")
+    }
+    assert [row["exchange"] for row in rows] == [
+        f"{files[1]}@{sum(len(line) + 1 for line in LINES[:number])}" for number in range(len(LINES))
+    ]
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "two", "1.5"])

@@ -1,0 +1,131 @@
+"""The folder of an audit: `failures.jsonl`, `unreadable.jsonl`, at the end `audit.jsonl`; until then `journal.jsonl`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from io import FileIO
+from operator import gt
+from pathlib import Path
+
+from harmony_conformance.audit.batches import Batch, BatchResult
+from harmony_conformance.audit.journal import (
+    InvalidEntryError,
+    JournalEntry,
+    entry_line,
+    read_entry,
+    without_late_examples,
+)
+from harmony_conformance.audit.report import Audit
+from harmony_conformance.audit.tallies import Tally
+from harmony_conformance.errors import UsageError
+from harmony_conformance.evidence.folder_lock import lock_folder
+from harmony_conformance.evidence.recording_file import append_atomically
+from harmony_conformance.json_value import JsonObject, dumps, loads, members
+from harmony_conformance.runtime.private_files import create_private_folder, private_opener
+
+AUDIT, JOURNAL = "audit.jsonl", "journal.jsonl"
+ROW_FILES = ("failures.jsonl", "unreadable.jsonl")
+
+
+class ResumeError(UsageError):
+    """An audit that cannot be resumed. The message is one line with the reason."""
+
+
+@contextmanager
+def open_folder(folder: Path, options: JsonObject, *, resume: bool) -> Generator[AuditFolder]:
+    """Create and lock the folder, and open its files. `options` are those that change the results.
+
+    Raises:
+        UsageError: The folder cannot be written, or another audit uses it.
+        ResumeError: The journal is of an audit with other options.
+    """
+    try:
+        create_private_folder(folder)
+        with lock_folder(folder), ExitStack() as stack:
+            finished, journal_size = _read_journal(folder, options) if resume else ([], 0)
+            (folder / AUDIT).unlink(missing_ok=True)
+            journal, *rows = (
+                stack.enter_context(FileIO(os.fspath(folder / name), "a+", opener=private_opener))
+                for name in (JOURNAL, *ROW_FILES)
+            )
+            _cut(journal, journal_size)
+            if not journal_size:
+                append_atomically(journal, (dumps(options) + "\n").encode("utf-8", "backslashreplace"))
+            for file, size in zip(rows, finished[-1].sizes if finished else (0, 0), strict=True):
+                _cut(file, size)
+            yield AuditFolder(folder, finished, journal, rows)
+    except OSError as problem:
+        raise UsageError(f"--out {folder}: {problem.strerror or problem}") from None
+
+
+class AuditFolder:
+    """The open files of an audit. State: the tally of everything written."""
+
+    def __init__(self, folder: Path, finished: list[JournalEntry], journal: FileIO, rows: list[FileIO]) -> None:
+        self.total = Tally()
+        self._folder = folder
+        self._journal = journal
+        self._rows = rows
+        self._finished = finished
+
+    def skip_finished(self, parts: Iterator[Batch]) -> Iterator[Batch]:
+        """Return the batches that are not judged yet, and add the tallies of the others to the total.
+
+        Raises:
+            ResumeError: The log has changed since these batches were judged.
+        """
+        for entry in self._finished:
+            batch = next(parts, None)
+            if batch is None or batch.digest != entry.digest:
+                place = entry.digest if batch is None else batch.digest
+                raise ResumeError(f"invalid --resume: the log has changed at {place}: audit it without --resume")
+            self.total += entry.tally
+        return parts
+
+    def add(self, result: BatchResult) -> None:
+        """Append the lines of a batch, then its entry to the journal."""
+        for file, rows in zip(self._rows, (result.failures, result.unreadable), strict=True):
+            append_atomically(file, rows)
+        self.total += result.tally
+        sizes = tuple(file.tell() for file in self._rows)
+        tally = without_late_examples(result, self.total)
+        append_atomically(self._journal, entry_line(JournalEntry(digest=result.digest, tally=tally, sizes=sizes)))
+
+    def finish(self, audit: Audit) -> None:
+        """Write `audit.jsonl`, and delete the journal."""
+        lines = "".join(line + "\n" for line in audit.jsonl()).encode("utf-8", "backslashreplace")
+        with FileIO(os.fspath(self._folder / AUDIT), "w", opener=private_opener) as file:
+            append_atomically(file, lines)
+        (self._folder / JOURNAL).unlink()
+
+
+def _cut(file: FileIO, size: int) -> None:
+    file.truncate(size)
+    file.seek(size)
+
+
+def _read_journal(folder: Path, options: JsonObject) -> tuple[list[JournalEntry], int]:
+    """Return the batches that a killed audit finished, those whose lines are in all files, and the size of their journal."""
+    try:
+        first, *lines = (folder / JOURNAL).read_bytes().splitlines(keepends=True)
+        recorded = members(loads(first))
+    except (FileNotFoundError, ValueError):  # nothing was finished
+        return [], 0
+    if differing := sorted(name for name in options if recorded.get(name) != options[name]):
+        names = ", ".join(differing)
+        raise ResumeError(f"invalid --resume: expected the options of the audit in {folder}, got other {names}")
+    present = [path.stat().st_size if (path := folder / name).exists() else 0 for name in ROW_FILES]
+    finished: list[JournalEntry] = []
+    journal_size = len(first)
+    for line in lines:
+        try:
+            entry = read_entry(line)
+        except InvalidEntryError:  # cut by the end of the process
+            break
+        if len(entry.sizes) != len(present) or any(map(gt, entry.sizes, present)):  # lost with the machine
+            break
+        finished.append(entry)
+        journal_size += len(line)
+    return finished, journal_size
