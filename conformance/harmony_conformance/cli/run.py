@@ -49,7 +49,7 @@ from harmony_conformance.report.model import (
     result_line,
 )
 from harmony_conformance.report.terminal import print_report, report_console, visible
-from harmony_conformance.runner.access_loss import early_stop_reason
+from harmony_conformance.runner.access_loss import INCOMPLETE_RUN_KINDS, early_stop_reason
 from harmony_conformance.runner.judge_in_background import open_judge, reduce_garbage_collection
 from harmony_conformance.runner.judge_run import Plan, explain_incomplete_probes, judge_all, sort_series
 from harmony_conformance.runner.latency import max_probe_requests, max_probe_tokens
@@ -68,7 +68,6 @@ from harmony_conformance.runner.shared_run import EXCHANGES
 from harmony_conformance.runtime.private_files import private_opener
 from harmony_conformance.transport.client import Wait, run_async
 from harmony_conformance.transport.http_transport import CA_DIR, CA_FILE
-from harmony_conformance.transport.messages import FailureKind
 from harmony_conformance.transport.redaction import Mask
 
 _REASONS_SHOWN = 5
@@ -130,7 +129,7 @@ def execute(arguments: Namespace) -> int:
     code = _exit_code(finished.results, FAIL_ON[arguments.fail_on])
     if (cut := early_stop_reason(finished.series)) is not None:
         print(f"run stopped early: {cut.detail}", file=sys.stderr)
-        code = max(code, Exit.USAGE) if cut.kind is FailureKind.ACCESS_REFUSED else code
+        code = max(code, Exit.USAGE) if cut.kind in INCOMPLETE_RUN_KINDS else code
     reasons = [result.reason for result in report.results if result.outcome is Outcome.INCONCLUSIVE]
     if code == Exit.CONFORMS and reasons:
         print(f"{len(reasons)} inconclusive results, for example: {visible(reasons[0])}", file=sys.stderr)
@@ -149,6 +148,7 @@ def _list(plan: Plan) -> int:
 def _dry_run(target: Target, options: Options, plan: Plan) -> int:
     """Print every request for an endpoint with unknown capabilities."""
     unknown = RequestProfile(model=options.model or "MODEL", extra_body=options.extra_body, seed=options.seed)
+    mask = Mask(options.secrets)
     requests = tokens = 0
     for scenario in plan.scenarios:
         api = APIS[scenario.api]
@@ -163,7 +163,7 @@ def _dry_run(target: Target, options: Options, plan: Plan) -> int:
                 body = dumps(step.request)
             except UnsupportedByApiError as member:
                 body = f"not sent: {api.title} does not support {member}"
-            print(f"{scenario.name}/{scenario.api}/{step.name}: {body}")
+            print(f"{scenario.name}/{scenario.api}/{step.name}: {mask.mask_text(body)}")
         print(f"{scenario.name}: {options.tries * len(steps)} requests, at most {bound} output tokens")
     if options.latency_requests:
         probe = options.latency_requests, options.max_concurrency(target)

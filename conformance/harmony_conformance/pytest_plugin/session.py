@@ -29,7 +29,7 @@ from harmony_conformance.pytest_plugin.outcomes import (
     properties,
     skip_text,
 )
-from harmony_conformance.runner.access_loss import early_stop_reason
+from harmony_conformance.runner.access_loss import INCOMPLETE_RUN_KINDS, early_stop_reason
 from harmony_conformance.runner.judge_run import Plan, explain_incomplete_probes, join_apis, judge_pair
 from harmony_conformance.runner.options import (
     FAIL_ON,
@@ -42,7 +42,6 @@ from harmony_conformance.runner.options import (
 from harmony_conformance.runner.reproduce import reproduce_result
 from harmony_conformance.runner.run import Options
 from harmony_conformance.runner.shared_run import SharedRun, open_run, recorded_series
-from harmony_conformance.transport.messages import FailureKind
 from harmony_conformance.transport.redaction import Mask
 
 _MODULE = Path(__file__).parents[1] / "conformance_test.py"
@@ -192,7 +191,7 @@ class HarmonySession:
         elif end is ItemStatus.SKIPPED:
             text = skip_text(result)
         cut = early_stop_reason(series)
-        refused = ((_REFUSED, cut.detail),) if cut is not None and cut.kind is FailureKind.ACCESS_REFUSED else ()
+        refused = ((_REFUSED, cut.detail),) if cut is not None and cut.kind in INCOMPLETE_RUN_KINDS else ()
         masked = tuple((name, self._mask.mask_text(value)) for name, value in (*properties(result), *refused))
         return ItemResult(status=end, text=self._mask.mask_text(text), properties=masked)
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 
 from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.runner.run_limits import RunLimits
 from harmony_conformance.transport.client import SendResult, has_excessive_retry_after, has_reached_wait_limit
 from harmony_conformance.transport.messages import Failure, FailureKind, Request, Response
 
@@ -22,18 +23,25 @@ _ACCESS_STATUSES: Mapping[int, str] = {
 }
 _PROBES = 5  # a server that rejects requests at random also rejects some of the plain ones
 _UNPAID = Failure(kind=FailureKind.ACCESS_REFUSED, detail=f"this request requires payment (HTTP {_PAYMENT})")
+INCOMPLETE_RUN_KINDS = frozenset({FailureKind.ACCESS_REFUSED, FailureKind.RUN_STOPPED})
+"""Failures that make a run incomplete and unsuccessful."""
 LimitedSend = Callable[[Request], Awaitable[SendResult | None]]
 """Function that sends a request; it returns None if the limit of requests is reached."""
 
 
 class Access:
-    """State: `access_loss` is the reason to send nothing more, None while the client has access."""
+    """State: the loss of access, once it is detected."""
 
-    def __init__(self, plain: Mapping[str, Request]) -> None:
-        """`plain`: a request that succeeded, by the name of its API."""
-        self.access_loss: Failure | None = None
-        self._plain = plain
+    def __init__(self, plain: Mapping[str, Request], limits: RunLimits) -> None:
+        """`plain`: a request that succeeded, by the name of its API. `limits`: those of the whole run, which also end it."""
+        self._loss: Failure | None = None
+        self._plain, self._limits = plain, limits
         self._one_by_one = asyncio.Lock()
+
+    @property
+    def access_loss(self) -> Failure | None:
+        """The reason to send nothing more: access was lost or a limit of the run was reached."""
+        return self._loss or self._limits.stop_reason
 
     def skipped_exchange(self, asked: Exchange) -> Exchange | None:
         """Return the placeholder of a request that is not sent; None if it is to be sent."""
@@ -71,7 +79,7 @@ class Access:
                 break
             if sent.response is None or not _may_be_access(sent.response):
                 return lost
-        self.access_loss = lost
+        self._loss = lost
         return lost
 
 
@@ -88,7 +96,7 @@ def is_doubtful(x: Exchange) -> bool:
 def early_stop_reason(series: Iterable[Series]) -> Failure | None:
     """Return the reason why requests of a run were not sent, None if all were sent."""
     failures = (x.failure for one in series for x in one.exchanges.values() if x.response is None)
-    kinds = (FailureKind.ACCESS_REFUSED, FailureKind.RATE_LIMITED)
+    kinds = INCOMPLETE_RUN_KINDS | {FailureKind.RATE_LIMITED}
     return next((failure for failure in failures if failure is not None and failure.kind in kinds), None)
 
 

@@ -69,6 +69,12 @@ def add_options(parser: ArgumentParser) -> None:
     add("--extra-body", default="{}", metavar="JSON", help="members added to each request")
     add("--timeout", type=_seconds, default=60.0, metavar="S", help="maximum time without a byte, in seconds")
     add("--max-requests", type=whole_number(1), metavar="N", help="maximum number of requests after discovery")
+    add(
+        "--max-time",
+        type=_duration,
+        metavar="TIME",
+        help="maximum time of the run, waits included: seconds, or a number with s, m or h, such as 30m (default: no limit)",
+    )
     add("--max-rps", type=_rate, metavar="R", help="maximum number of requests per second")
     add(
         "--proxy",
@@ -99,12 +105,10 @@ def read_options(arguments: Namespace) -> tuple[Target, Options]:
         )
     try:
         extra = loads(arguments.extra_body)
-    except InvalidJsonError as problem:
-        raise UsageError(f"invalid --extra-body: expected JSON, got {problem}") from None
+    except InvalidJsonError:  # it may have a key, so it is not printed
+        raise UsageError("invalid --extra-body: expected JSON, got another text") from None
     if not isinstance(extra, dict):
-        raise UsageError(
-            f'invalid --extra-body: expected a JSON object like {{"top_k": 1}}, got {arguments.extra_body}'
-        )
+        raise UsageError('invalid --extra-body: expected a JSON object like {"top_k": 1}, got another value')
     if reserved := sorted(OWN_MEMBERS & extra.keys()):
         hint = "; use --model" if reserved[0] == "model" else ""
         raise UsageError(
@@ -126,6 +130,7 @@ def read_options(arguments: Namespace) -> tuple[Target, Options]:
         extra_body=members(extra),
         max_requests=arguments.max_requests,
         max_rps=arguments.max_rps,
+        max_time=arguments.max_time,
         apis=tuple(one.name for one in APIS.values() if api in (one.option_name, ALL_APIS)),
         network=network,
     )
@@ -238,6 +243,21 @@ def whole_number(least: int) -> Callable[[str], int]:
 
 def _seconds(text: str) -> float:
     return _positive(text, "a number of seconds above 0")
+
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def _duration(text: str) -> float:
+    """Return the seconds of a duration such as 90, 90s, 30m or 2h."""
+    unit = _UNITS.get(text[-1:])
+    expected = "a time above 0 such as 90, 30m or 2h"
+    if unit is None:
+        return _positive(text, expected)
+    try:
+        return _positive(text[:-1], expected) * unit
+    except ArgumentTypeError:
+        raise ArgumentTypeError(f"expected {expected}, got {text!r}") from None
 
 
 def _rate(text: str) -> float:

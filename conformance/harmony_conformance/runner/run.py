@@ -7,13 +7,15 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import TypeVar
 
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS
 from harmony_conformance.checks import CHECKS
+from harmony_conformance.engines.diagnosis import EndpointUnusableError
 from harmony_conformance.engines.discovery import Capabilities, ProbeOptions, discover
 from harmony_conformance.engines.target import Target
-from harmony_conformance.evidence.exchange import Series
+from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.golden import data as golden
 from harmony_conformance.golden.expected_rows import has_rows, read_row_scenarios
 from harmony_conformance.golden.scenario import Scenario, for_api, read_scenario
@@ -24,11 +26,12 @@ from harmony_conformance.runner.access_loss import Access
 from harmony_conformance.runner.judge_run import Plan, RunJudge, covers_any_api, explain_incomplete_probes
 from harmony_conformance.runner.latency import max_probe_requests, probe, summarise
 from harmony_conformance.runner.request_builder import RequestProfile
+from harmony_conformance.runner.run_limits import RunLimits
 from harmony_conformance.runner.sender import ExchangeCallback, RateLimiter, Sender
 from harmony_conformance.transport.client import Client, ConnectionSettings, SendRequest, SendResult, Wait, ignore_wait
 from harmony_conformance.transport.http_transport import Network
 from harmony_conformance.transport.messages import Request
-from harmony_conformance.transport.redaction import header_secrets
+from harmony_conformance.transport.redaction import Mask, custom_header_secrets, header_secrets, request_secrets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +51,7 @@ class Options:
     extra_body: JsonObject = field(default_factory=dict[str, Json])
     max_requests: int | None = None
     max_rps: float | None = None
+    max_time: float | None = None
     latency_requests: int = 0
     apis: tuple[str, ...] = (CHAT_COMPLETIONS.name,)
     network: Network = field(default_factory=Network)
@@ -55,7 +59,9 @@ class Options:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Secrets in requests to the endpoint or to an HTTP proxy."""
-        return (*header_secrets(self.key, dict(self.headers)), *self.network.secrets)
+        custom = [word for word in custom_header_secrets(dict(self.headers)) if not _is_public(word)]
+        words = (*header_secrets(self.key, dict(self.headers)), *custom, *request_secrets(self.extra_body))
+        return tuple(dict.fromkeys((*words, *self.network.secrets)))
 
     def max_concurrency(self, target: Target) -> int:
         """Return the maximum number of concurrent requests: --concurrency, else 8 for localhost and 2 elsewhere."""
@@ -64,6 +70,17 @@ class Options:
     def burst_concurrency(self, target: Target) -> int:
         """Return the concurrency of an exclusive scenario about load: --concurrency, else 16 for localhost and 2 elsewhere."""
         return self.concurrency or (16 if target.is_local else 2)
+
+
+@cache
+def _public_text() -> str:
+    """Return the text of the scenarios, in lower case: what the suite sends, and what a correct server answers."""
+    return "\n".join(file.read_text(encoding="utf-8") for file in (golden.root() / "scenarios").iterdir()).lower()
+
+
+def _is_public(word: str) -> bool:
+    """Return True for the name of a model and for text of the scenarios: masking it would change answers."""
+    return "gpt-oss" in word.lower() or word.lower() in _public_text()
 
 
 class NothingSelectedError(ValueError):
@@ -137,6 +154,21 @@ def _chosen(named: tuple[Named, ...], patterns: Sequence[str], name: Callable[[N
     return tuple(one for one in named if _matches(name(one), patterns)) or named
 
 
+def mask_requests(options: Options, keep: ExchangeCallback) -> ExchangeCallback:
+    """Return a callback that passes exchanges on to `keep` without the secrets that their requests have."""
+    mask = Mask(options.secrets)
+    if mask.is_empty:
+        return keep
+
+    def keep_masked(x: Exchange) -> None:
+        body = mask.mask_body(x.request.body)
+        headers = {name: mask.mask_text(value) for name, value in x.request.headers.items()}
+        is_equal = body == x.request.body and headers == x.request.headers
+        keep(x if is_equal else replace(x, request=replace(x.request, body=body, headers=headers)))
+
+    return keep_masked
+
+
 @contextmanager
 def serve_target(target: Target, options: Options) -> Generator[str]:
     """Yield the base URL of a target; the embedded server runs for as long."""
@@ -163,6 +195,7 @@ async def connect_client(target: Target, options: Options, base: str | None = No
             headers=dict(options.headers),
             timeout=options.timeout,
             network=options.network,
+            secrets=options.secrets,
         )
         async with Client(settings) as client:
             yield client
@@ -177,15 +210,17 @@ async def discover_target(
         EndpointUnusableError: The endpoint cannot be tested.
     """
     async with connect_client(target, options) as client:
-        return await discover(_rate_limited_send(client, options, waiting), _probe_options(target, options))
+        return await _discover(client, target, options, RunLimits(options.max_time, options.timeout), waiting)
 
 
 async def send_scenarios(
     target: Target, options: Options, found: Capabilities, scenarios: Sequence[Scenario], keep: ExchangeCallback
 ) -> tuple[Series, ...]:
     """Send scenarios to an endpoint with known capabilities; return their series."""
+    keep = mask_requests(options, keep)
     async with connect_client(target, options) as client:
-        return await _sender(client, target, options, found, keep).send_all(scenarios, options.tries)
+        limits = RunLimits(options.max_time, options.timeout)
+        return await _sender(client, target, options, found, keep, limits).send_all(scenarios, options.tries)
 
 
 async def run(  # noqa: PLR0913, PLR0917 - the inputs of the command
@@ -219,9 +254,11 @@ async def run_with_client(  # noqa: PLR0913, PLR0917 - those of `run`, and the c
     judge: RunJudge | None = None,
 ) -> Run:
     """Run with a connected client; see `run`."""
+    keep = mask_requests(options, keep)
     judge = judge or RunJudge(plan)
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    found = await discover(_rate_limited_send(client, options, told), _probe_options(target, options))
+    limits = RunLimits(options.max_time, options.timeout)
+    found = await _discover(client, target, options, limits, told)
     told(found)
     for x in found.exchanges:
         keep(x)
@@ -229,12 +266,15 @@ async def run_with_client(  # noqa: PLR0913, PLR0917 - those of `run`, and the c
     def on_series(one: Series) -> None:
         judge.on_series(one, found.script_methods)
 
-    sender = replace(_sender(client, target, options, found, keep), on_series=on_series)
+    sender = replace(_sender(client, target, options, found, keep, limits), on_series=on_series)
     series = await sender.send_all(plan.scenarios, options.tries)
     # before the latency probe, which needs an idle machine
     results = await judge.results(series, found.judged_apis, sender.rate_limiter.reached_limit)
     unmeasured = _why_unmeasured(target, options, found, sender)
-    latency = await _latency(client, _chat_profile(found, options), target, options, keep) if unmeasured is None else ()
+    send = _rate_limited_send(client, options, limits)
+    latency = await _latency(send, _chat_profile(found, options), target, options, keep) if unmeasured is None else ()
+    if unmeasured is None and limits.stop_reason is not None:
+        unmeasured = limits.stop_reason.detail
     return Run(
         capabilities=found,
         series=series,
@@ -245,15 +285,37 @@ async def run_with_client(  # noqa: PLR0913, PLR0917 - those of `run`, and the c
     )
 
 
+async def _discover(
+    client: Client, target: Target, options: Options, limits: RunLimits, waiting: Callable[[Wait], None]
+) -> Capabilities:
+    """Return the capabilities of an endpoint.
+
+    Raises:
+        EndpointUnusableError: The endpoint cannot be tested, or a limit of the run was reached.
+    """
+    send = _rate_limited_send(client, options, limits, waiting)
+
+    async def send_or_raise(request: Request) -> SendResult:
+        result = await send(request)
+        if limits.stop_reason is not None:
+            raise EndpointUnusableError(f"stopped before the first scenario: {limits.stop_reason.detail}")
+        return result
+
+    return await discover(send_or_raise, _probe_options(target, options))
+
+
 def _rate_limited_send(
-    client: Client, options: Options, waiting: Callable[[Wait], None] = lambda _: None
+    client: Client, options: Options, limits: RunLimits, waiting: Callable[[Wait], None] = ignore_wait
 ) -> SendRequest:
-    """Return a sender limited by --max-rps. `waiting`: callback for each wait that the endpoint requests."""
+    """Return a sender limited by --max-rps and by the limits of the run. `waiting`: callback for each wait that the endpoint requests."""
     limiter = RateLimiter(1, 1, None, options.max_rps)
 
     async def send(request: Request) -> SendResult:
-        await limiter.wait_for_rate()
-        return await client.send(request, waiting)
+        async def send_at_rate() -> SendResult:
+            await limiter.wait_for_rate()
+            return await client.send(request, waiting)
+
+        return await limits.send(send_at_rate)
 
     return send
 
@@ -269,16 +331,17 @@ def _probe_options(target: Target, options: Options) -> ProbeOptions:
     )
 
 
-def _sender(client: Client, target: Target, options: Options, found: Capabilities, keep: ExchangeCallback) -> Sender:
-    limiter = RateLimiter(
-        options.max_concurrency(target), options.burst_concurrency(target), options.max_requests, options.max_rps
-    )
+def _sender(  # noqa: PLR0913, PLR0917 - all that a sender needs
+    client: Client, target: Target, options: Options, found: Capabilities, keep: ExchangeCallback, limits: RunLimits
+) -> Sender:
+    at_once, burst = options.max_concurrency(target), options.burst_concurrency(target)
+    limiter = RateLimiter(at_once, burst, options.max_requests, options.max_rps, limits)
     plain = {x.api: x.request for x in reversed(found.exchanges) if x.turn is not None and x.script is None}
     return Sender(
         engine=found.engine,
         client=client,
         rate_limiter=limiter,
-        access=Access(plain),
+        access=Access(plain, limits),
         capabilities=found,
         profiles=_profiles(found, options),
         on_exchange=keep,
@@ -333,10 +396,10 @@ def _why_unmeasured(target: Target, options: Options, found: Capabilities, sende
 
 
 async def _latency(
-    client: Client, profile: RequestProfile, target: Target, options: Options, keep: ExchangeCallback
+    send: SendRequest, profile: RequestProfile, target: Target, options: Options, keep: ExchangeCallback
 ) -> tuple[JsonObject, ...]:
     """Send the latency probe, after all checks and without concurrent requests; return the lines of the report."""
-    send, at_once = _rate_limited_send(client, options), options.max_concurrency(target)
+    at_once = options.max_concurrency(target)
     exchanges = await probe(send, profile, target.engine, requests=options.latency_requests, concurrency=at_once)
     for x in exchanges:
         keep(x)

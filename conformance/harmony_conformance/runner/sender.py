@@ -35,6 +35,7 @@ from harmony_conformance.golden.scenario import Scenario, Step, expand, group_pa
 from harmony_conformance.json_value import Json
 from harmony_conformance.runner.access_loss import Access, is_doubtful
 from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request
+from harmony_conformance.runner.run_limits import RunLimits
 from harmony_conformance.transport.client import Client, SendResult, now
 from harmony_conformance.transport.messages import Failure, FailureKind, Request
 
@@ -73,7 +74,10 @@ def _ignore_series(series: Series) -> None:
 class RateLimiter:
     """Limits concurrency, rate and number of requests. `crowd` is the concurrency within an exclusive scenario."""
 
-    def __init__(self, concurrency: int, crowd: int, most: int | None, rate: float | None) -> None:
+    def __init__(
+        self, concurrency: int, crowd: int, most: int | None, rate: float | None, limits: RunLimits | None = None
+    ) -> None:
+        self._limits = limits
         self._concurrency, self._burst_concurrency = concurrency, crowd
         self._slots = asyncio.Semaphore(concurrency)
         self._burst_slots = asyncio.Semaphore(crowd)
@@ -120,13 +124,19 @@ class RateLimiter:
         """Send a request; None if no more may be sent. `together`: number of concurrent requests of its group."""
         async with self._burst_slots if together > self._concurrency else self._slots:
             await self._is_free.wait()
-            return await self._pass(client, request, leave_after) if not self._is_closed else None
+            is_stopped = self._is_closed or (self._limits is not None and self._limits.stop_reason is not None)
+            return await self._pass(client, request, leave_after) if not is_stopped else None
 
     async def send_urgently(self, client: Client, request: Request) -> SendResult | None:
         """Send a request without a slot, for the caller of `pause_others`, whose own request is finished."""
         return await self._pass(client, request, None)
 
     async def _pass(self, client: Client, request: Request, leave_after: int | None) -> SendResult | None:
+        if self._limits is None:
+            return await self._send_in_order(client, request, leave_after)
+        return await self._limits.send(lambda: self._send_in_order(client, request, leave_after))
+
+    async def _send_in_order(self, client: Client, request: Request, leave_after: int | None) -> SendResult | None:
         async with self._order:
             if self._left is not None:
                 if self._left <= 0:

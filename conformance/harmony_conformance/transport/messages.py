@@ -21,7 +21,8 @@ NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 class FailureKind(StrEnum):
     """The reason why an exchange is incomplete.
 
-    `describe_rate_limit` and `access_refused` mean that the server rejects the client, `not_sent` that the suite skipped the request.
+    `describe_rate_limit` and `access_refused` mean that the server rejects the client, `not_sent` that the suite skipped the request,
+    and `run_stopped` that the run ended before the answer.
     """
 
     NO_CONNECTION = "no_connection"
@@ -34,6 +35,7 @@ class FailureKind(StrEnum):
     RATE_LIMITED = "rate_limited"
     ACCESS_REFUSED = "access_refused"
     NOT_SENT = "not_sent"
+    RUN_STOPPED = "run_stopped"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,57 @@
+"""Limits of a whole run: its time, and the number of requests in a row without an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from math import inf
+from typing import TypeVar
+
+from harmony_conformance.transport.client import SendResult, now
+from harmony_conformance.transport.messages import Failure, FailureKind
+
+Sent = TypeVar("Sent", SendResult, SendResult | None)
+MAX_TIMEOUTS = 5
+"""Number of consecutive timeouts that stops a run. Concurrent requests count as one: a single pause of the server ends all of them."""
+
+
+class RunLimits:
+    """State: `stop_reason` is the reason to send nothing more, None while the run may continue. Create it when the run starts."""
+
+    def __init__(self, max_time: float | None, timeout: float) -> None:
+        """`max_time`: the time of the run in seconds, None for no limit. `timeout`: the timeout of one request in seconds."""
+        self.stop_reason: Failure | None = None
+        self._max_time, self._timeout = max_time, timeout
+        self._deadline = None if max_time is None else now() + max_time
+        self._timeouts, self._last_timeout = 0, -inf
+
+    async def send(self, send: Callable[[], Awaitable[Sent]]) -> Sent | SendResult:
+        """Call `send` and return its result. At the end of the time it is cancelled, with all its waits, and the result is a failure."""
+        if self.stop_reason is not None:
+            return SendResult(failure=self.stop_reason)
+        started = now()
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                result = await send()
+        except TimeoutError:
+            self._stop(f"the time limit of {self._max_time:g} s was reached")
+            return SendResult(failure=self.stop_reason)
+        if result is not None:
+            self._count_timeouts(result, started)
+        return result
+
+    def _count_timeouts(self, result: SendResult, started: float) -> None:
+        if not self._is_timeout(result.failure, started):
+            self._timeouts = 0 if result.response is not None else self._timeouts
+        elif started >= self._last_timeout:
+            self._timeouts, self._last_timeout = self._timeouts + 1, now()
+        if self._timeouts >= MAX_TIMEOUTS:
+            self._stop(f"the server did not answer {MAX_TIMEOUTS} requests in a row (--timeout {self._timeout:g} s)")
+
+    def _is_timeout(self, failure: Failure | None, started: float) -> bool:
+        if failure is None or failure.kind is not FailureKind.NO_CONNECTION:
+            return failure is not None and failure.kind is FailureKind.TIMEOUT
+        return now() - started >= self._timeout
+
+    def _stop(self, detail: str) -> None:
+        self.stop_reason = self.stop_reason or Failure(kind=FailureKind.RUN_STOPPED, detail=detail)
