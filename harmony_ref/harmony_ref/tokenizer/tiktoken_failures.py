@@ -14,10 +14,10 @@ _DETECTED: Final = "Regex error"
 
 
 class EncodingError(HarmonyError):
-    """tiktoken failed with the text `reason`. No text is known to cause it; long white space is encoded separately."""
+    """A text beyond the limits of `harmony_ref.tokenizer.long_pieces`, or a failure of tiktoken; `reason` says which."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"tiktoken cannot encode or decode this: {reason}")
+    def __init__(self, reason: str, *, text: str | None = None) -> None:
+        super().__init__(f"tiktoken cannot encode or decode this: {reason}" if text is None else text)
         self.reason = reason
 
 

@@ -19,8 +19,8 @@ import tiktoken
 
 from harmony_ref.errors import InvalidUtf8Error, MessageError, UnknownTokenError
 from harmony_ref.tokenizer import vocabulary
+from harmony_ref.tokenizer.long_pieces import LONGEST_PIECE, encode_in_pieces, has_long_piece
 from harmony_ref.tokenizer.tiktoken_failures import raise_encoding_error
-from harmony_ref.tokenizer.whitespace_runs import LONGEST_RUN, encode_around_runs
 
 STARTOFTEXT: Final = 199998
 ENDOFTEXT: Final = 199999
@@ -88,13 +88,15 @@ def encoding() -> tiktoken.Encoding:
 def encode(text: str) -> list[int]:
     """Return the ids of a text without special tokens: a typed `<|start|>` is seven ordinary tokens.
 
-    Lone surrogates become U+FFFD. The time is linear for any text. White space that is too long for tiktoken has the
-    ids that tiktoken would give.
+    Lone surrogates become U+FFFD. The time is linear for any text. A long run has the ids that tiktoken would give.
+
+    Raises:
+        EncodingError: more than 100,000,000 characters.
     """
     try:
-        if len(text) <= LONGEST_RUN:
+        if len(text) <= LONGEST_PIECE:
             return _encode_ordinary()(text)
-        return encode_around_runs(text, _encode_ordinary(), longest=LONGEST_RUN)
+        return encode_in_pieces(text, _encode_ordinary(), longest=LONGEST_PIECE)
     except BaseException as error:
         raise_encoding_error(error)
         raise
@@ -108,9 +110,9 @@ def encode_text(text: str) -> list[int]:
         except UnicodeEncodeError:
             text = _without_surrogate_pairs(text)
     try:
-        if len(text) <= LONGEST_RUN:
+        if len(text) <= LONGEST_PIECE:
             return _encode_ordinary()(text)
-        return encode_around_runs(text, _encode_ordinary(), longest=LONGEST_RUN)
+        return encode_in_pieces(text, _encode_ordinary(), longest=LONGEST_PIECE)
     except BaseException as error:
         raise_encoding_error(error)
         raise
@@ -118,18 +120,17 @@ def encode_text(text: str) -> list[int]:
 
 def encode_with_special_tokens(text: str, *, allowed: AbstractSet[str] | Literal["all"] = "all") -> list[int]:
     """Return the ids of a text; the allowed special tokens are special, and all others ordinary text."""
-
-    def encode_marked(part: str) -> list[int]:
-        return encoding().encode(part, allowed_special=allowed, disallowed_special=())
-
-    def special_at(whole: str, place: int) -> bool:
-        match = _SPECIAL_TOKEN.match(whole, place)
-        return match is not None and match[0] in SPECIAL_TOKENS and (allowed == "all" or match[0] in allowed)
-
     try:
-        if len(text) <= LONGEST_RUN:
-            return encode_marked(text)
-        return encode_around_runs(text, encode_marked, breaks_before=special_at, longest=LONGEST_RUN)
+        if len(text) <= LONGEST_PIECE or not has_long_piece(text, longest=LONGEST_PIECE):
+            return encoding().encode(text, allowed_special=allowed, disallowed_special=())
+        ids: list[int] = []
+        done = 0
+        for marker in _SPECIAL_TOKEN.finditer(text):
+            if marker[0] in SPECIAL_TOKENS and (allowed == "all" or marker[0] in allowed):
+                ids += encode(text[done : marker.start()])
+                ids.append(SPECIAL_TOKENS[marker[0]])
+                done = marker.end()
+        return ids + encode(text[done:])
     except BaseException as error:
         raise_encoding_error(error)
         raise

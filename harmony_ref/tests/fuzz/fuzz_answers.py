@@ -107,7 +107,7 @@ def encoding(oracle, text):
         theirs = oracle.inner.encode(text, allowed)
         yield f"{len(allowed)} special tokens", theirs, tokens.encode_with_special_tokens(text, allowed=set(allowed))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(tokens, "LONGEST_RUN", SHORT_RUN)
+            patch.setattr(tokens, "LONGEST_PIECE", SHORT_RUN)
             mine = tokens.encode_with_special_tokens(text, allowed=set(allowed))
         yield f"{len(allowed)} special tokens, white space encoded apart", theirs, mine
 
