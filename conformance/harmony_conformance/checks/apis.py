@@ -123,13 +123,9 @@ def same_end(series: Series) -> Iterator[Finding]:
         cut = (one.turn.finish_reason == "length", other.turn.finish_reason == "length")
         if cut[0] != cut[1]:
             expected, actual = ("cut", "ended") if cut[0] else ("ended", "cut")
-            yield Finding(
-                message=f"the same tokens are reported as {actual}, over {one.x.api_adapter.title} as {expected}",
-                location="/finish_reason",
-                expected=quote(one.turn.finish_reason),
-                actual=quote(other.turn.finish_reason),
-                exchange=other.x.id,
-            )
+            message = f"the same tokens are reported as {actual}, over {one.x.api_adapter.title} as {expected}"
+            shown = quote(other.turn.finish_reason)
+            yield mismatch(message, "/finish_reason", quote(one.turn.finish_reason), shown, exchange=other.x.id)
 
 
 @evidence

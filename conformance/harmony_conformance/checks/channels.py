@@ -119,9 +119,8 @@ def characters_are_whole(x: Exchange) -> Iterator[Finding]:
         for broken in parse_completion(answer.ids).broken_fields(answer) if answer.ids is not None else ():
             where = Location(broken.field.where)
             message = RedactableText("{} contains U+FFFD, and the tokens are whole characters", where)
-            yield Finding(
-                message=message, location=broken.field.where, excerpt=excerpt_around(broken.field.text, broken.text)
-            )
+            excerpt = excerpt_around(broken.field.text, broken.text)
+            yield Finding(message=message, location=broken.field.where, excerpt=excerpt)
 
 
 @condition
@@ -146,11 +145,8 @@ def nobody_else_speaks(x: Exchange) -> Iterator[Finding]:
         for leak in parse_completion(answer.ids).leaked_other_roles(answer) if answer.ids is not None else ():
             where = Location(leak.field.where)
             message = RedactableText("{} continues with text that the model wrote as another role", where)
-            yield Finding(
-                message=message,
-                location=leak.field.where,
-                excerpt=excerpt_around(leak.field.text, leak.text.strip()[:40]),
-            )
+            excerpt = excerpt_around(leak.field.text, leak.text.strip()[:40])
+            yield Finding(message=message, location=leak.field.where, excerpt=excerpt)
 
 
 @check(SHOULD, spec="harmony#roles", when=(on.api_parses_output, on.was_answered_as_scripted, asks_for_no_dialogue))
@@ -287,9 +283,8 @@ def content_is_the_answer(x: Exchange) -> Iterator[Finding]:
     leaked = next((text for text in output.reasoning if text.strip() and text in content), None)
     if leaked is not None:
         message = "the content contains text of the analysis channel"
-        yield Finding(
-            message=message, location="content", excerpt=shorten(content), expected=shorten("".join(output.user_texts))
-        )
+        wanted = shorten("".join(output.user_texts))
+        yield Finding(message=message, location="content", excerpt=shorten(content), expected=wanted)
         return
     expected, actual = text_difference("".join(output.user_texts), content)
     problem = (
@@ -355,9 +350,8 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
             and not written.user_tokens
             and (_calls_forbidden_function(x) or not on.offered_tools.holds(x))
         ):
-            yield variant(
-                "a call that the request does not allow was dropped, and nothing is shown instead", where="content"
-            )
+            message = "a call that the request does not allow was dropped, and nothing is shown instead"
+            yield variant(message, where="content")
             return
         unaccounted = written.user_tokens + written.call_tokens
     if unaccounted > 0 and _shows_all_as_reasoning(x):

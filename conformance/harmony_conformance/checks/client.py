@@ -76,12 +76,10 @@ def reasoning_is_sent_back(x: Exchange) -> Iterator[Finding]:
     """
     loop = _open_loop(x)
     if not any(map(_reasoning, loop)):
-        yield Finding(
-            message="the calls of the open tool loop come back without any reasoning",
-            location=pointer("messages", x.messages.index(loop[-1])),
-            expected="the reasoning of the answer that made the call",
-            actual="none of reasoning, reasoning_content, thinking",
-        )
+        message = "the calls of the open tool loop come back without any reasoning"
+        where = pointer("messages", x.messages.index(loop[-1]))
+        actual = "none of reasoning, reasoning_content, thinking"
+        yield mismatch(message, where, "the reasoning of the answer that made the call", actual)
 
 
 _WRAPPED = re.compile(r"<(think|reasoning)>[\s\S]*?</\1>")
@@ -151,12 +149,10 @@ def results_name_their_calls(x: Exchange) -> Iterator[Finding]:
                 yield mismatch(problem, pointer("messages", index, "tool_calls", number, "id"), "a unique id", actual)
             seen.add(name)
         if value_at(message, "role") == "tool" and text(value_at(message, "tool_call_id")) not in seen - {""}:
-            yield Finding(
-                message="a result does not name the call that it answers",
-                location=pointer("messages", index, "tool_call_id"),
-                expected=quote(" or ".join(sorted(seen - {""}))) or "the id of an earlier call",
-                actual=quote(text(value_at(message, "tool_call_id"))) or "no id",
-            )
+            problem = "a result does not name the call that it answers"
+            expected = quote(" or ".join(sorted(seen - {""}))) or "the id of an earlier call"
+            actual = quote(text(value_at(message, "tool_call_id"))) or "no id"
+            yield mismatch(problem, pointer("messages", index, "tool_call_id"), expected, actual)
 
 
 @condition
@@ -189,12 +185,10 @@ def arguments_are_encoded_once(x: Exchange) -> Iterator[Finding]:
         arguments = value_at(call, "function", "arguments")
         if isinstance(arguments, str) and not _is_quoted_json(arguments):
             continue
-        yield Finding(
-            message=f"the arguments of a call are {'encoded twice' if isinstance(arguments, str) else 'not a string'}",
-            location=pointer("messages", index, "tool_calls", number, "function", "arguments"),
-            expected="JSON, encoded once, as a string",
-            actual=shorten(arguments) if isinstance(arguments, str) else quote(type(arguments).__name__),
-        )
+        message = f"the arguments of a call are {'encoded twice' if isinstance(arguments, str) else 'not a string'}"
+        where = pointer("messages", index, "tool_calls", number, "function", "arguments")
+        actual = shorten(arguments) if isinstance(arguments, str) else quote(type(arguments).__name__)
+        yield mismatch(message, where, "JSON, encoded once, as a string", actual)
 
 
 def _is_quoted_json(arguments: str) -> bool:

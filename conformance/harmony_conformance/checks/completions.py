@@ -71,12 +71,9 @@ def prompt_is_continued_as_it_stands(x: Exchange) -> Iterator[Finding]:
     if isinstance(sent, str) and _is_fed(x, encode(sent)):
         yield variant("the markers of a text prompt are read as ordinary text", where="/prompt")
         return
-    yield Finding(
-        message="the prompt that was fed is not the one that was sent",
-        location="/prompt",
-        expected=shorten(format_ids(wanted)) if fed is not None else RedactableText("{} tokens", len(wanted)),
-        actual=shorten(format_ids(fed)) if fed is not None else RedactableText("{} tokens", x.prompt.count),
-    )
+    expected = shorten(format_ids(wanted)) if fed is not None else RedactableText("{} tokens", len(wanted))
+    actual = shorten(format_ids(fed)) if fed is not None else RedactableText("{} tokens", x.prompt.count)
+    yield mismatch("the prompt that was fed is not the one that was sent", "/prompt", expected, actual)
 
 
 def _is_fed(x: Exchange, ids: Sequence[int]) -> bool:
@@ -216,12 +213,10 @@ def logprobs_align(x: Exchange) -> Iterator[Finding]:
     emitted = len(ids) + prompt if ids is not None else None
     wrong = next((name for name in ("token_logprobs", "text_offset") if len(lists[name]) != count), None)
     if wrong is not None or not count:
-        yield Finding(
-            message="the lists of the log probabilities differ in length, or are empty",
-            location=f"/logprobs/{wrong or 'tokens'}",
-            expected=RedactableText("{} entries", count) if wrong else "an entry for each token",
-            actual=RedactableText("{} entries", len(lists[wrong or "tokens"])),
-        )
+        message = "the lists of the log probabilities differ in length, or are empty"
+        expected = RedactableText("{} entries", count) if wrong else "an entry for each token"
+        actual = RedactableText("{} entries", len(lists[wrong or "tokens"]))
+        yield mismatch(message, f"/logprobs/{wrong or 'tokens'}", expected, actual)
     elif emitted is not None and count not in (emitted, emitted - 1):
         message = "the log probabilities do not cover every token"
         expected = RedactableText("{} tokens", emitted)

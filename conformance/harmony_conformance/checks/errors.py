@@ -46,13 +46,10 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
             yield variant(limit, where="status")
         elif x.validity is Validity.VALID or x.response.status >= on.MIN_SERVER_ERROR_STATUS or blames_the_model:
             valid = "valid " if x.validity is Validity.VALID else ""
-            yield Finding(
-                message=RedactableText(f"a {valid}request was answered with HTTP {{}}", x.response.status),
-                location="status",
-                expected="200",
-                actual=RedactableText("{}: {}", x.response.status, shorten(_reason(x))),
-                excerpt=shorten(text(value_at(x.error, "failed_generation"))) or None,
-            )
+            failed = RedactableText(f"a {valid}request was answered with HTTP {{}}", x.response.status)
+            shown = RedactableText("{}: {}", x.response.status, shorten(_reason(x)))
+            excerpt = shorten(text(value_at(x.error, "failed_generation"))) or None
+            yield Finding(message=failed, location="status", expected="200", actual=shown, excerpt=excerpt)
         return
     if x.answered_by is AnsweredBy.RENDER and x.rendered_prompt is not None:
         return
@@ -103,12 +100,8 @@ def answer_is_well_formed(x: Exchange) -> Iterator[Finding]:
     try:
         body.decode("utf-8")
     except UnicodeDecodeError as problem:
-        yield Finding(
-            message="the body is not UTF-8",
-            location=f"byte {problem.start}",
-            expected="UTF-8 text",
-            actual=quote(repr(body[problem.start : problem.start + 8])),
-        )
+        shown = quote(repr(body[problem.start : problem.start + 8]))
+        yield mismatch("the body is not UTF-8", f"byte {problem.start}", "UTF-8 text", shown)
     values: Iterable[tuple[str, int, Json]]
     if x.stream is not None:
         holder, values = "delta", ((f"chunk {one.chunk_index}", one.position, one.delta) for one in x.chunk_choices)

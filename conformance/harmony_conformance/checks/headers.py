@@ -104,12 +104,9 @@ def _lost_calls(expected: Sequence[FunctionCall], turn: Turn) -> Iterator[Findin
         place = next((place for place, actual in enumerate(left) if _is_call(actual, call)), None)
         if place is None:
             arrived = ", ".join(f"{actual.name}({shorten(actual.arguments)})" for actual in turn.tool_calls)
-            yield Finding(
-                message="a call of the broken output is lost, or arrived as another",
-                location="tool_calls",
-                expected=RedactableText("{}({})", call.name, shorten(call.arguments)),
-                actual=quote(arrived) or "no call",
-            )
+            message = "a call of the broken output is lost, or arrived as another"
+            wanted = RedactableText("{}({})", call.name, shorten(call.arguments))
+            yield mismatch(message, "tool_calls", wanted, quote(arrived) or "no call")
             continue
         if left[place].arguments != call.arguments:
             yield variant("the arguments were rewritten: equal as JSON, another text", where="tool_calls")
@@ -140,11 +137,8 @@ def broken_output_leaks_nothing(x: Exchange) -> Iterator[Finding]:
     shown = "\n".join((*row.required_output.finals, *row.required_output.preambles, *row.required_texts))
     for thought in row.required_output.reasoning:
         if thought.strip() and thought in (turn.content or "") and thought not in shown:
-            yield Finding(
-                message="the content contains text of the analysis channel",
-                location="content",
-                excerpt=shorten(turn.content or ""),
-            )
+            problem = "the content contains text of the analysis channel"
+            yield Finding(message=problem, location="content", excerpt=shorten(turn.content or ""))
     allowed = (*row.required_output.calls, *row.optional_calls)
     for index, actual in enumerate(turn.tool_calls):
         if not any(_is_call(actual, call) for call in allowed):

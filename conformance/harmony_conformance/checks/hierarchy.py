@@ -41,12 +41,9 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
             yield variant("instructions are in the system message", where=part.where)
         else:
             role = next((m.role for m in messages if part.text in m.content), None)
-            yield Finding(
-                message="instructions of the request are not in a developer message",
-                location=part.where,
-                expected=RedactableText("developer: # Instructions … {}", shorten(part.text)),
-                actual=RedactableText("they are in a {} message", role) if role else "they are nowhere in the prompt",
-            )
+            expected = RedactableText("developer: # Instructions … {}", shorten(part.text))
+            actual = RedactableText("they are in a {} message", role) if role else "they are nowhere in the prompt"
+            yield mismatch("instructions of the request are not in a developer message", part.where, expected, actual)
     instructions = "\n".join(m.content.partition("# Tools\n")[0] for m in messages if m.role == "developer")
     times_sent = {part.text: sum(one.text.count(part.text) for one in sent) for part in sent}
     twice = next((part for part in sent if instructions.count(part.text) > times_sent[part.text]), None)

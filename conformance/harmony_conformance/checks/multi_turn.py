@@ -96,13 +96,10 @@ def reasoning_costs_what_it_must(series: Series) -> Iterator[Finding]:
         actual = RedactableText("{} more tokens", finished[0])
         yield mismatch(message, "/usage/prompt_tokens", "0 more tokens", actual, exchange=finished[2])
     if opened is not None and opened[0] != opened[1]:
-        yield Finding(
-            message="longer reasoning of an open tool loop does not cost its tokens",
-            location="/usage/prompt_tokens",
-            expected=RedactableText("{} more tokens", opened[1]),
-            actual=RedactableText("{} more tokens", opened[0]),
-            exchange=opened[2],
-        )
+        message = "longer reasoning of an open tool loop does not cost its tokens"
+        expected = RedactableText("{} more tokens", opened[1])
+        actual = RedactableText("{} more tokens", opened[0])
+        yield mismatch(message, "/usage/prompt_tokens", expected, actual, exchange=opened[2])
 
 
 def _reasoning_growth(series: Series, short: str, long: str) -> tuple[int, int, str] | None:

@@ -124,9 +124,8 @@ def calls_are_rendered(x: Exchange) -> Iterator[Finding]:
 
 def _another_name(part: PromptPart, message: PromptMessage) -> Iterator[Finding]:
     if part.function not in (None, message.function):
-        yield variant(
-            RedactableText("{} is called {} in the prompt", part.function, message.function), where=part.where
-        )
+        problem = RedactableText("{} is called {} in the prompt", part.function, message.function)
+        yield variant(problem, where=part.where)
 
 
 def _content_mismatch(problem: LiteralString, part: PromptPart, message: PromptMessage) -> Finding:
@@ -329,10 +328,7 @@ def text_costs_its_tokens(series: Series) -> Iterator[Finding]:
     template = "between {} and {} the prompt grew by {} tokens"
     for pair in counted_pairs(series):
         if pair.prompt_growth != pair.expected_growth and not pair.is_explained_by_headers:
-            yield Finding(
-                message=RedactableText(template, pair.shorter.step, pair.longer.step, pair.prompt_growth),
-                location="/usage/prompt_tokens",
-                expected=RedactableText("{} more tokens", pair.expected_growth),
-                actual=RedactableText("{} more tokens", pair.prompt_growth),
-                exchange=pair.longer.id,
-            )
+            message = RedactableText(template, pair.shorter.step, pair.longer.step, pair.prompt_growth)
+            expected = RedactableText("{} more tokens", pair.expected_growth)
+            actual = RedactableText("{} more tokens", pair.prompt_growth)
+            yield mismatch(message, "/usage/prompt_tokens", expected, actual, exchange=pair.longer.id)

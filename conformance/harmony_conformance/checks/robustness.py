@@ -10,7 +10,7 @@ from harmony_conformance.checks.helpers.counted_pairs import CountedPair, counte
 from harmony_conformance.checks.helpers.value_diff import first_difference
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.series_pairs import same_request_pairs
-from harmony_conformance.judge.check import MUST, Finding, comparison
+from harmony_conformance.judge.check import MUST, Finding, comparison, mismatch
 from harmony_conformance.judge.condition import evidence, series_only, within_limits
 from harmony_conformance.prompts.expected_parts import format_ids
 from harmony_conformance.redactable_text import RedactableText, shorten
@@ -132,10 +132,7 @@ def same_request_same_prompt(series: Series) -> Iterator[Finding]:
         if one == other or _prompt_without_date(one) == _prompt_without_date(other):
             continue
         place = first_difference("".join(map(chr, one)), "".join(map(chr, other))) or 0
-        yield Finding(
-            message="the same request gave another prompt",
-            location=f"prompt token {place}",
-            expected=shorten(format_ids(one[max(0, place - 8) : place + 8])),
-            actual=shorten(format_ids(other[max(0, place - 8) : place + 8])),
-            exchange=second.id,
-        )
+        message = "the same request gave another prompt"
+        expected = shorten(format_ids(one[max(0, place - 8) : place + 8]))
+        actual = shorten(format_ids(other[max(0, place - 8) : place + 8]))
+        yield mismatch(message, f"prompt token {place}", expected, actual, exchange=second.id)

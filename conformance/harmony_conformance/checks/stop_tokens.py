@@ -55,9 +55,8 @@ def limit_is_kept(x: Exchange) -> Iterator[Finding]:
         yield variant("of two limits the older one, max_tokens, was applied", where="/usage/completion_tokens")
     elif spent > x.max_output_tokens:
         message = "more tokens were generated than the request allows"
-        yield mismatch(
-            message, "/usage/completion_tokens", RedactableText("at most {}", x.max_output_tokens), quote(spent)
-        )
+        expected = RedactableText("at most {}", x.max_output_tokens)
+        yield mismatch(message, "/usage/completion_tokens", expected, quote(spent))
     if reason == "length" and spent < x.max_output_tokens:
         if x.reached_stop:
             message = "finish_reason is length below the limit, although the model ended its turn"

@@ -41,12 +41,10 @@ def name_is_declared(x: Exchange) -> Iterator[Finding]:
     invented = _model_written_names(x)
     for index, call in enumerate(x.turn.tool_calls if x.turn else ()):
         if call.name not in declared and call.name not in invented:
-            yield Finding(
-                message="a function was called that the request does not declare",
-                location=pointer("tool_calls", index, "function", "name"),
-                expected=RedactableText("one of {}", ", ".join(declared)),
-                actual=shorten(call.name) or "an empty name",
-            )
+            message = "a function was called that the request does not declare"
+            where = pointer("tool_calls", index, "function", "name")
+            expected = RedactableText("one of {}", ", ".join(declared))
+            yield mismatch(message, where, expected, shorten(call.name) or "an empty name")
 
 
 def _model_written_names(x: Exchange) -> frozenset[str]:
@@ -122,12 +120,9 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
             message = fraction if is_equal else "the arguments differ from what the model wrote"
             yield mismatch(message, where, expected, actual)
     if len(turn.tool_calls) > len(output.calls):
-        yield Finding(
-            message="a call arrived that the model did not make",
-            location="/tool_calls",
-            expected=RedactableText("{} calls", len(output.calls)),
-            actual=RedactableText("{} calls", len(turn.tool_calls)),
-        )
+        wanted = RedactableText("{} calls", len(output.calls))
+        shown = RedactableText("{} calls", len(turn.tool_calls))
+        yield mismatch("a call arrived that the model did not make", "/tool_calls", wanted, shown)
 
 
 def _is_same_object(x: Exchange, arguments: str, written: str) -> bool:
@@ -161,12 +156,9 @@ def demanded_call_is_made(x: Exchange) -> Iterator[Finding]:
     allowed = request_members.chosen_functions(x.chat_request)
     named = " or ".join(sorted(allowed))
     if not called:
-        yield Finding(
-            message="the request demands a call and none is returned",
-            location="/tool_calls",
-            expected=RedactableText("a call of {}", named) if named else "at least one call",
-            actual=RedactableText("no tool_calls, finish_reason {}", x.turn.finish_reason),
-        )
+        expected = RedactableText("a call of {}", named) if named else "at least one call"
+        actual = RedactableText("no tool_calls, finish_reason {}", x.turn.finish_reason)
+        yield mismatch("the request demands a call and none is returned", "/tool_calls", expected, actual)
     elif named and not allowed.issuperset(called):
         message = "another function was called than the one the request names"
         yield mismatch(message, "/tool_calls", quote(named), quote(", ".join(shorten(name) for name in called)))
@@ -195,14 +187,10 @@ def only_allowed_tools(x: Exchange) -> Iterator[Finding]:
     """
     for index, call in enumerate(x.turn.tool_calls if x.turn is not None else ()):
         if not request_members.can_be_called(x.chat_request, call.name):
-            yield Finding(
-                message="a function was called that the request does not allow",
-                location=pointer("tool_calls", index, "function", "name"),
-                expected=RedactableText(
-                    "one of {}", ", ".join(sorted(request_members.chosen_functions(x.chat_request)))
-                ),
-                actual=shorten(call.name) or "an empty name",
-            )
+            message = "a function was called that the request does not allow"
+            where = pointer("tool_calls", index, "function", "name")
+            expected = RedactableText("one of {}", ", ".join(sorted(request_members.chosen_functions(x.chat_request))))
+            yield mismatch(message, where, expected, shorten(call.name) or "an empty name")
 
 
 @condition

@@ -188,13 +188,10 @@ def tools_cost_tokens(series: Series) -> Iterator[Finding]:
     offered, grown = counted.longer, counted.prompt_growth
     least = sum(_declaration_token_count(value_at(tool, "function")) for tool in offered.tools)
     if grown < least:
-        yield Finding(
-            message=RedactableText("{} tools made the prompt longer by {} tokens", len(offered.tools), grown),
-            location="/usage/prompt_tokens",
-            expected=RedactableText("at least {} more tokens", least),
-            actual=RedactableText("{} more tokens", grown),
-            exchange=offered.id,
-        )
+        message = RedactableText("{} tools made the prompt longer by {} tokens", len(offered.tools), grown)
+        expected = RedactableText("at least {} more tokens", least)
+        actual = RedactableText("{} more tokens", grown)
+        yield mismatch(message, "/usage/prompt_tokens", expected, actual, exchange=offered.id)
 
 
 def _declaration_token_count(function: Json) -> int:

@@ -38,13 +38,9 @@ def behaviour_changes(one: BeforeAndAfter, event: RedactableText) -> Iterator[Fi
     """Yield a finding if the plain request after the event is not answered as before. `event` completes "after …"."""
     before, after = one.before, one.after
     if after.turn is None or after.failure is not None:
-        yield Finding(
-            message=RedactableText("after {} a plain request is not answered", event),
-            location="connection" if after.response is None else "status",
-            expected="an answer, as before",
-            actual=_outcome(after),
-            exchange=after.id,
-        )
+        message = RedactableText("after {} a plain request is not answered", event)
+        where = "connection" if after.response is None else "status"
+        yield mismatch(message, where, "an answer, as before", _outcome(after), exchange=after.id)
     elif before.script is not None and before.script == after.script and _answer(before) != _answer(after):
         message = RedactableText("after {} a plain request gets a different answer", event)
         yield mismatch(message, "content", shorten(_answer(before)), shorten(_answer(after)), exchange=after.id)

@@ -84,12 +84,10 @@ def last_line_is_done(x: Exchange) -> Iterator[Finding]:
     lines = _lines(x)
     done = [place for place, value in enumerate(lines) if value_at(value, "done") is True]
     if done != [len(lines) - 1]:
-        yield Finding(
-            message="`done: true` does not come once, on the last line",
-            location=f"line {done[0]}" if done else f"line {len(lines)}",
-            expected=RedactableText("done: true on line {} only", len(lines) - 1),
-            actual=RedactableText("on {} lines of {}", len(done), len(lines)),
-        )
+        where = f"line {done[0]}" if done else f"line {len(lines)}"
+        expected = RedactableText("done: true on line {} only", len(lines) - 1)
+        actual = RedactableText("on {} lines of {}", len(done), len(lines))
+        yield mismatch("`done: true` does not come once, on the last line", where, expected, actual)
     last = members(lines[-1]) if lines else {}
     if last.get("done_reason") not in _ENDINGS:
         message = "the last line has no valid done_reason"
@@ -128,12 +126,9 @@ def arguments_are_objects(x: Exchange) -> Iterator[Finding]:
         wrong = "arguments" if not isinstance(value_at(function, "arguments"), dict) else "name"
         if wrong == "name" and text(value_at(function, "name")):
             continue
-        yield Finding(
-            message=f"a call has no valid {wrong}",
-            location=pointer("tool_calls", index, "function", wrong),
-            expected="an object" if wrong == "arguments" else "a string",
-            actual=shorten(dumps(value_at(function, wrong))),
-        )
+        where = pointer("tool_calls", index, "function", wrong)
+        expected = "an object" if wrong == "arguments" else "a string"
+        yield mismatch(f"a call has no valid {wrong}", where, expected, shorten(dumps(value_at(function, wrong))))
 
 
 @only_on(OLLAMA_GENERATE.name)

@@ -158,9 +158,8 @@ def reasoning_is_separated(x: Exchange) -> Iterator[Finding]:
     lost = next((part for part in (*expected.user_texts, *arguments) if part not in rest), None)
     if lost is not None or (not expected.calls and not has_texts_in_order(expected.user_texts, rest)):
         message = "text is not the visible text of the completion"
-        yield mismatch(
-            message, "/text", shorten(dumps(list(expected.user_texts)) if lost is None else lost), shorten(rest)
-        )
+        wanted = shorten(dumps(list(expected.user_texts)) if lost is None else lost)
+        yield mismatch(message, "/text", wanted, shorten(rest))
 
 
 @condition
@@ -192,12 +191,8 @@ def written_calls_are_parsed(x: Exchange) -> Iterator[Finding]:
         for (name, arguments), call in zip(parsed, expected.calls, strict=True)
     )
     if not is_same:
-        yield Finding(
-            message="the calls are not those of the completion",
-            location="/calls",
-            expected=shorten(dumps([f"{call.name}({call.arguments})" for call in expected.calls])),
-            actual=shorten(dumps(calls)),
-        )
+        wanted = shorten(dumps([f"{call.name}({call.arguments})" for call in expected.calls]))
+        yield mismatch("the calls are not those of the completion", "/calls", wanted, shorten(dumps(calls)))
     rest = text(value_at(x.response_json, "normal_text"))
     lost = next((part for part in expected.user_texts if part.strip() not in rest), None)
     if lost is not None:
@@ -234,10 +229,7 @@ def tokenize_shows_what_is_fed(series: Series) -> Iterator[Finding]:
     for x, other in _pairs(series):
         ids, prompt, count = _ids(other), x.prompt.ids, prompt_count(x)
         if count not in (None, len(ids)) or (prompt is not None and list(prompt) != ids):
-            yield Finding(
-                message="/v1/tokenize returns other tokens than the prompt of /generate",
-                location="/tokens",
-                expected=shorten(format_ids(prompt)) if prompt is not None else RedactableText("{} tokens", count),
-                actual=shorten(format_ids(ids)) if prompt is not None else RedactableText("{} tokens", len(ids)),
-                exchange=other.id,
-            )
+            message = "/v1/tokenize returns other tokens than the prompt of /generate"
+            expected = shorten(format_ids(prompt)) if prompt is not None else RedactableText("{} tokens", count)
+            actual = shorten(format_ids(ids)) if prompt is not None else RedactableText("{} tokens", len(ids))
+            yield mismatch(message, "/tokens", expected, actual, exchange=other.id)

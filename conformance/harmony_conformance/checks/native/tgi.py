@@ -217,6 +217,5 @@ def chat_tokenize_shows_the_prompt(series: Series) -> Iterator[Finding]:
             yield mismatch(message, "/tokenize_response", RedactableText("{} tokens", count), actual, exchange=x.id)
         elif prompt is not None and list(prompt) != ids:
             message = "/chat_tokenize returns other tokens than the prompt of the chat"
-            yield mismatch(
-                message, "/tokenize_response", shorten(format_ids(prompt)), shorten(format_ids(ids)), exchange=x.id
-            )
+            expected = shorten(format_ids(prompt))
+            yield mismatch(message, "/tokenize_response", expected, shorten(format_ids(ids)), exchange=x.id)

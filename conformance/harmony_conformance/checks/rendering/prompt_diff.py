@@ -243,9 +243,8 @@ def _differences(
 ) -> Iterator[JudgedDifference]:
     expected = one.message
     if shown.role != expected.role:
-        yield failing_difference(
-            Part.ROLE, Problem.DIFFERENT, f"the role is {shown.role} where {expected.role} was expected"
-        )
+        words = f"the role is {shown.role} where {expected.role} was expected"
+        yield failing_difference(Part.ROLE, Problem.DIFFERENT, words)
         return
     yield from _header_differences(one, shown)
     if shown.special_count:
@@ -269,9 +268,8 @@ def _header_differences(one: ExpectedMessage, shown: PromptMessage) -> Iterator[
     function = one.part.function if one.part is not None else one.message.function
     if one.kind not in (PartKind.CALL, PartKind.RESULT):
         if shown.name not in (one.message.name, None):
-            yield variant_difference(
-                Part.NAME, Problem.EXTRA, f"the author's name {shorten(shown.name)!r} is in the header"
-            )
+            words = f"the author's name {shorten(shown.name)!r} is in the header"
+            yield variant_difference(Part.NAME, Problem.EXTRA, words)
     elif function is not None and shown.function != function:
         part = Part.RECIPIENT if one.kind is PartKind.CALL else Part.NAME
         words = f"the function is {shown.function or shown.name or 'missing'} where {function} was expected"

@@ -62,9 +62,8 @@ def system_difference(expected: str, shown: str, request: Json) -> Iterator[Judg
         line, actual = _line(expected, label), _line(shown, label)
         if line != actual and part is not Part.DATE:
             problem = Problem.MISSING if not actual else Problem.EXTRA if not line else Problem.DIFFERENT
-            yield variant_difference(
-                part, problem, f"{actual or 'no such line'!r} where {line or 'none'!r} was expected"
-            )
+            words = f"{actual or 'no such line'!r} where {line or 'none'!r} was expected"
+            yield variant_difference(part, problem, words)
     rest, rest_shown = _without_lines(expected, free), _without_lines(shown, free)
     if rest != rest_shown:
         difference = difference_of_contents(rest, rest_shown, "system")
@@ -142,9 +141,8 @@ def _formats_difference(expected: str, shown: str, schema: Json) -> Iterator[Jud
     elif not expected:
         yield failing_difference(Part.RESPONSE_FORMATS, Problem.EXTRA, f"they were not requested: {shorten(shown)!r}")
     else:
-        yield variant_difference(
-            Part.RESPONSE_FORMATS, Problem.OTHER_SPELLING, "they have another spelling, or are missing"
-        )
+        words = "they have another spelling, or are missing"
+        yield variant_difference(Part.RESPONSE_FORMATS, Problem.OTHER_SPELLING, words)
 
 
 def _tools_difference(expected: str, shown: str, tools: Sequence[Json]) -> Iterator[JudgedDifference]:

@@ -169,9 +169,8 @@ def find_missing_defaults(function: Json, shown: Declaration, library: Declarati
             continue
         place = where + pointer(*parameter.where, "default")
         if parameter.depth:
-            yield variant(
-                RedactableText("the default of {}, within an object, is not in the prompt", parameter.name), where=place
-            )
+            message = RedactableText("the default of {}, within an object, is not in the prompt", parameter.name)
+            yield variant(message, where=place)
         else:
             yield Finding(
                 message=RedactableText(

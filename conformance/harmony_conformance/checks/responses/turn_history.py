@@ -107,10 +107,7 @@ def built_in_calls_are_items(x: Exchange) -> Iterator[Finding]:
         if x.turn is not None and text_of(call).strip() and text_of(call).strip() in (x.turn.reasoning or ""):
             yield variant("a call of a built-in tool is shown as reasoning", where="/output")
             continue
-        yield Finding(
-            message="a call of a built-in tool is not an item of the output",
-            location="/output",
-            expected=expected,
-            actual=quote(", ".join(types)) or "no item",
-            excerpt=shorten(text_of(call)),
-        )
+        message = "a call of a built-in tool is not an item of the output"
+        actual = quote(", ".join(types)) or "no item"
+        excerpt = shorten(text_of(call))
+        yield Finding(message=message, location="/output", expected=expected, actual=actual, excerpt=excerpt)

@@ -43,9 +43,8 @@ def choices_are_numbered(x: Exchange) -> Iterator[Finding]:
         if piece.choice_index is None or piece.choice_index < 0:
             message = "a choice has no index"
             actual = shorten(dumps(piece.choice.get("index")))
-            yield mismatch(
-                message, f"chunk {piece.chunk_index}/choices/{piece.position}/index", "a whole number", actual
-            )
+            where = f"chunk {piece.chunk_index}/choices/{piece.position}/index"
+            yield mismatch(message, where, "a whole number", actual)
             return
     empty = [chunk for chunk in x.chunks if members(chunk).get("choices") == [] and value_at(chunk, "usage") is None]
     if empty and not any(map(is_error, empty)):

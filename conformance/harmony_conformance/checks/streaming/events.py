@@ -49,14 +49,12 @@ def ends_with_done(x: Exchange) -> Iterator[Finding]:
         yield mismatch(message, f"event {len(events)}", "data: [DONE]", actual)
     elif done[0] != len(events) - 1:
         message = "events follow [DONE]"
-        yield mismatch(
-            message, f"event {done[0] + 1}", "the end of the stream", shorten(events[done[0] + 1].stable_data)
-        )
+        actual = shorten(events[done[0] + 1].stable_data)
+        yield mismatch(message, f"event {done[0] + 1}", "the end of the stream", actual)
     if x.stream.unfinished_data.strip():
         message = "the stream ends inside an event"
-        yield mismatch(
-            message, f"event {len(events)}", "an empty line after each event", shorten(x.stream.unfinished_data)
-        )
+        actual = shorten(x.stream.unfinished_data)
+        yield mismatch(message, f"event {len(events)}", "an empty line after each event", actual)
 
 
 @check(MUST, spec="chat#chunk", when=(on.is_completion, on.has_full_stream))
@@ -86,11 +84,9 @@ def events_are_chunks(x: Exchange) -> Iterator[Finding]:
         if is_content_filter_event(value):
             yield variant("an event has the results of a content filter, and is not a chunk", where=f"event {index}")
         elif not isinstance(value_at(value, "choices"), list):
-            yield mismatch(
-                "a chunk has no list of choices", f"event {index}", "choices: […]", shorten(event.stable_data)
-            )
+            message = "a chunk has no list of choices"
+            yield mismatch(message, f"event {index}", "choices: […]", shorten(event.stable_data))
         elif value_at(value, "object") != "chat.completion.chunk":
             message = "an event is not a chat.completion.chunk"
-            yield mismatch(
-                message, f"event {index}/object", "chat.completion.chunk", shorten(str(value_at(value, "object")))
-            )
+            actual = shorten(str(value_at(value, "object")))
+            yield mismatch(message, f"event {index}/object", "chat.completion.chunk", actual)
