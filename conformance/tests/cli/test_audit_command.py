@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from harmony_conformance.audit import out_folder
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.cli.audit import COMMAND
 from harmony_conformance.errors import Exit, UsageError
+from harmony_conformance.evidence.recording_file import append_atomically
 from harmony_conformance.report.model import read_report
 
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "Who is patient 12?"}]}
@@ -209,14 +211,19 @@ def test_an_output_that_is_no_folder_is_refused(tmp_path):
         audit(path, "--out", path)
 
 
-def test_a_disk_that_is_full_at_the_end_is_told_in_one_line(tmp_path, monkeypatch):
-    def full(path, data):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+@pytest.mark.parametrize("full_file", ["journal.jsonl", "failures.jsonl", "audit.jsonl"])
+def test_a_full_disk_is_told_in_one_line(tmp_path, monkeypatch, full_file):
+    def append(file, data):
+        if Path(file.name).name == full_file:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        append_atomically(file, data)
 
-    path, out = log(tmp_path / "log.jsonl", GOOD), tmp_path / "out"
-    monkeypatch.setattr(Path, "write_bytes", full)
+    path, out = log(tmp_path / "log.jsonl", LEAK), tmp_path / "out"
+    monkeypatch.setattr(out_folder, "append_atomically", append)
     with pytest.raises(UsageError, match=f"--out {out}: No space left on device$"):
         audit(path, "--out", out)
+    monkeypatch.undo()
+    assert audit(path, "--out", out, "--resume") == Exit.DIVERGES
 
 
 @pytest.mark.parametrize(
