@@ -13,7 +13,7 @@ MITMPROXY := .oracles/mitmproxy-12
 # what was compiled is kept, or each of the tests' many processes would compile it all again
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test together check lint types types-mypy types-pyright unit golden bench bench-leaks bench-proxy bench-soak fuzz selftest selftest-sample lock engine-vllm engine-vllm-responses engine-vllm-render clean
+.PHONY: help setup demo test together check lint types types-mypy types-pyright unit golden bench bench-leaks bench-proxy bench-soak bench-hostile fuzz selftest selftest-sample lock engine-vllm engine-vllm-responses engine-vllm-render clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -135,6 +135,10 @@ bench-soak: MINUTES ?= 30
 bench-soak: $(READY)  ## opt-in: the proxy under load with faults; MINUTES=30, STREAMS=70 % of the measured limit
 	$(BIN)/python benchmarks/proxy/soak.py --minutes $(MINUTES) $(if $(STREAMS),--streams $(STREAMS))
 	$(BIN)/python benchmarks/proxy/page.py benchmarks/results/proxy.json benchmarks/results/proxy_soak.json docs/proxy-performance.md
+
+bench-hostile: $(READY)  ## attack every door, bounded and on loopback only, and docs/hostile.md; about twenty minutes
+	$(BIN)/python benchmarks/hostile/hostile.py --out benchmarks/results/hostile.json; code=$$?; \
+	  $(BIN)/python benchmarks/hostile/page.py benchmarks/results/hostile.json docs/hostile.md && exit $$code
 
 .benchmarks/%/.ready: requirements/%.lock
 	$(PYTHON) -m venv .benchmarks/$*

@@ -186,6 +186,7 @@ def process_list(folder: Path) -> str:
         shown = [path for path in Path("/proc").glob("[0-9]*/cmdline") if KEY in read(path)]
         process.kill()
         process.communicate()
+        expect(server.received, "no requests")
     expect(not shown, "in a command line")
     return "in no command line"
 
@@ -208,7 +209,11 @@ def terminal_run(folder: Path) -> str:
 
 def terminal_audit(folder: Path) -> str:
     log = write_log(folder / "log.jsonl", (log_line(TERMINAL + LEAK, tool=TERMINAL) for _ in range(3)))
-    texts = {how: run(folder, "audit", str(log), "--excerpts", how, "--out", how).text for how in ("full", "redacted")}
+    texts: dict[str, str] = {}
+    for how in ("full", "redacted"):
+        ended = run(folder, "audit", str(log), "--excerpts", how, "--out", how)
+        judged(ended, 1)
+        texts[how] = ended.text
     other = folder / f"log{TERMINAL.replace(chr(0), '')}.jsonl"
     log.rename(other)
     texts["a file's name"] = run(folder, "audit", str(other), str(other) + "missing").text

@@ -184,7 +184,7 @@ def main() -> int:
     failed = [measured for measured in results if not measured.passed]
     print(f"{len(results)} cases, {len(failed)} failed")
     if options.out:
-        machine = {"python": platform.python_version(), "cores": os.cpu_count()}
+        machine = {"python": platform.python_version(), "cores": os.cpu_count(), "address_space": ADDRESS_SPACE}
         options.out.write_text(
             json.dumps({"machine": machine, "cases": [asdict(one) for one in results]}, indent=1) + "\n", "utf-8"
         )
