@@ -17,6 +17,7 @@ import pytest
 from harmony_conformance.cli.main import main
 from harmony_conformance.reference_server import DEFECTS, MODEL, SURFACE_DEFECTS, create_app, running
 from harmony_conformance.reference_server.defects import api_surfaces, raw_continuation, responses, sglang
+from harmony_conformance.reference_server.defects.stages import Changes
 from harmony_ref import decode, encode, encode_with_special_tokens
 
 OF_RESPONSES = {defect.id for defect in responses.DEFECTS}
@@ -940,3 +941,12 @@ def test_serve_prints_its_url_and_serves():
         finally:
             process.terminate()
     assert answer["usage"]["total_tokens"] == 0
+
+
+def test_a_defect_that_buffers_a_stream_reads_it_only_when_the_stream_is_sent():
+    (defect,) = (defect for defect in DEFECTS if defect.id == "stream-all-at-once")
+    tokens = iter(["a", "b", "c"])
+    stream = Changes([defect]).stream(tokens)
+    assert next(tokens) == "a"  # nothing was read yet: the pace of a stream counts the tokens from here
+    assert list(stream) == ["b", "c"]
+    assert list(tokens) == []

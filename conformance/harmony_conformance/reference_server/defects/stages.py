@@ -257,7 +257,9 @@ class Changes:
 
     def stream(self, data: Iterator[Json], api: ApiFamily = ApiFamily.CHAT) -> Iterator[Json]:
         """Return the data of the events of a stream."""
-        return _chain(self._of_api(OnStream, api), data)
+        yield from _chain(
+            self._of_api(OnStream, api), data
+        )  # only when the stream is read: a defect may read all of it
 
     def reply(self, reply: Reply, api: ApiFamily = ApiFamily.CHAT) -> Reply:
         """Return the status and the body of a response that is not a stream."""
