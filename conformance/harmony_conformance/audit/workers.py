@@ -67,7 +67,7 @@ class WorkerPool:
             return failed
 
     def judge_alone(self, part: Batch) -> BatchResult:
-        """Judge a batch in a process of its own, after a process was killed that may have judged it."""
+        """Judge a batch in a separate process, after a process was killed that may have judged it."""
         alone = WorkerPool(self._scan, 1)
         try:
             return alone.submit(part).result()

@@ -28,26 +28,35 @@ REPORT = "report.jsonl"
 
 
 def write_files(report: Report, out: Path, fails_on: frozenset[Severity]) -> None:
-    """Write all files to `out`. For a long report, a second process renders two of them meanwhile."""
+    """Write all files to `out`. For a long report, a second process renders two of them meanwhile.
+
+    A file that cannot be rendered or written hides no other: the error is raised after the others are written.
+    """
     is_long = len(report.results) >= _MIN_FOR_SECOND_PROCESS and cores() > 1
     process = forked(_render_in_second_process, report, out, fails_on) if is_long and may_fork() else None
     lines = "".join(line + "\n" for line in report.lines())
     write_private(out / REPORT, lines.encode("utf-8", "backslashreplace"))
-    _render(report, out, fails_on, [form for form in RENDERERS if form not in _IN_SECOND_PROCESS])
+    errors = _render(report, out, fails_on, [form for form in RENDERERS if form not in _IN_SECOND_PROCESS])
     if process is not None:
         process.join()
     if process is None or process.exitcode != 0:  # after a failure, try again here, where the error is reported
-        _render(report, out, fails_on, _IN_SECOND_PROCESS)
+        errors += _render(report, out, fails_on, _IN_SECOND_PROCESS)
+    if errors:
+        raise errors[0]
 
 
-def _render(report: Report, out: Path, fails_on: frozenset[Severity], forms: Iterable[str]) -> None:
+def _render(report: Report, out: Path, fails_on: frozenset[Severity], forms: Iterable[str]) -> list[Exception]:
+    """Write each form, and return the errors of those that could not be written."""
+    errors: list[Exception] = []
     for form in forms:
-        write_private(out / _NAMES[form], RENDERERS[form](report, fails_on).encode("utf-8", "backslashreplace"))
+        try:
+            write_private(out / _NAMES[form], RENDERERS[form](report, fails_on).encode("utf-8", "backslashreplace"))
+        except Exception as error:  # noqa: BLE001 - raised by the caller, after the other forms
+            errors.append(error)
+    return errors
 
 
 def _render_in_second_process(report: Report, out: Path, fails_on: frozenset[Severity]) -> None:
     gc.disable()  # a collection would touch, and so copy, all memory shared with the parent
-    try:
-        _render(report, out, fails_on, _IN_SECOND_PROCESS)
-    except OSError:
+    if _render(report, out, fails_on, _IN_SECOND_PROCESS):
         sys.exit(1)

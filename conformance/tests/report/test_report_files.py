@@ -43,3 +43,18 @@ def test_a_file_that_cannot_be_written_is_an_error(drawn, real_report, tmp_path,
     with pytest.raises(IsADirectoryError):
         write_files(real_report, tmp_path, MUST)
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("drawn")
+@pytest.mark.parametrize("form", RENDERERS)
+def test_a_form_that_cannot_be_rendered_hides_no_other(real_report, tmp_path, monkeypatch, capfd, form):
+    def fail(*_):
+        raise KeyError("a name")
+
+    renderers = {**RENDERERS, form: fail}
+    monkeypatch.setattr(files, "RENDERERS", renderers)
+    with pytest.raises(KeyError):
+        write_files(real_report, tmp_path, MUST)
+    names = {"html": "report.html", "md": "report.md", "junit": "junit.xml"}
+    assert {path.name for path in tmp_path.iterdir()} == {REPORT, *names.values()} - {names[form]}
+    assert capfd.readouterr().err == ""
