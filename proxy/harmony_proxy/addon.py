@@ -47,6 +47,13 @@ class Configured:
             ("repair", Sequence[str], (), "Patterns of the ids of checks that are repaired.", None),
             ("block", Sequence[str], (), "Patterns of the ids of checks for which a response is blocked.", None),
             ("fail", str, "open", "Pass (open) or block (closed) responses that cannot be examined.", modes),
+            (
+                "memory_limit",
+                str,
+                "",
+                "Memory of all exchanges in flight, such as 256M (default); read at the start.",
+                None,
+            ),
             ("fallback", str, "observe", "Action on responses that cannot be repaired.", ["observe", "block"]),
             ("excerpts", str, NONE, "Traffic quoted in the log.", list(EXCERPT_MODES)),
             ("capture", str, NONE, "Samples of failing exchanges in the log.", list(EXCERPT_MODES)),
@@ -70,7 +77,7 @@ class Configured:
             raise _invalid("settings of the judge and the log are read at the start: restart mitmproxy to change them")
         self._settings = settings
         if not self.addons:
-            self._queue = JudgeQueue(settings, on_message=_LOG.info)
+            self._queue = JudgeQueue(settings, on_message=_LOG.info, memory_limit=rules.memory_limit)
             self.addons = [ConformanceAddon(self._queue)]
         self.addons[0].rules = rules
 
@@ -101,6 +108,7 @@ def _rules() -> Rules:
             block=_split(ctx.options.harmony_block),
             fail=ctx.options.harmony_fail,
             fallback=ctx.options.harmony_fallback,
+            memory_limit=ctx.options.harmony_memory_limit or None,
         )
     except InvalidSettingError as problem:
         raise _invalid(f"harmony_policy, harmony_repair, harmony_block, harmony_fail: {problem}") from None

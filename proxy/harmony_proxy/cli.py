@@ -49,6 +49,8 @@ def configure(parser: ArgumentParser) -> None:
     option("--fallback", choices=fallbacks, default=Action.OBSERVE.value, help=fallback)
     reasoning = "name of the reasoning field in repaired responses: reasoning_content, reasoning"
     option("--reasoning-field", metavar="NAME", help=reasoning)
+    memory = "memory of all exchanges in flight (default: 256M); further ones pass unexamined, or are refused with --fail closed"
+    option("--memory-limit", metavar="SIZE", help=memory)
     option("--metrics", metavar="HOST:PORT", help="serve Prometheus metrics at this address")
     drain = f"time limit for open requests at shutdown (default: {_DRAIN:.0f})"
     option("--drain", metavar="SECONDS", type=_seconds, default=_DRAIN, help=drain)
@@ -119,6 +121,7 @@ def _rules(arguments: Namespace) -> Rules:
             fail=arguments.fail,
             fallback=arguments.fallback,
             reasoning_field=arguments.reasoning_field,
+            memory_limit=arguments.memory_limit,
         )
     except InvalidSettingError as problem:
         raise UsageError(str(problem)) from None

@@ -12,21 +12,24 @@
 | HARMONY_GUARD_METRICS  | HOST:PORT, for Prometheus                                                 |
 | HARMONY_GUARD_ENGINE   | the engine's name, as in `harmony-conformance engines`                    |
 | HARMONY_GUARD_PRIORITY | CPU priority of the judge process: low (default), normal                  |
+| HARMONY_GUARD_MEMORY_LIMIT | memory of all exchanges in flight, such as 256M (default)         |
 | HARMONY_GUARD_REASONING_FIELD | the reasoning field in repaired responses                          |
 """
 
 from __future__ import annotations
 
+import re
 import socket
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, text, value_at
+from harmony_proxy.capture.memory_budget import SMALLEST_LIMIT
 from harmony_proxy.judging.judge_settings import EXCERPT_MODES, LOW, NONE, NORMAL, JudgeSettings
 from harmony_proxy.policy.policy import (
     OBSERVE_POLICY,
@@ -42,6 +45,9 @@ from harmony_proxy.policy.repair_interface import Handlers
 PREFIX = "HARMONY_GUARD_"
 _LARGEST_PORT = 65535
 _BACKLOG = 2048
+_SIZE = re.compile(r"([0-9]{1,15})([KMG]?)", re.IGNORECASE)
+_SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
+_LARGEST_SIZE = 1 << 50
 
 
 class InvalidSettingError(ValueError):
@@ -50,10 +56,11 @@ class InvalidSettingError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """A policy and its handlers; no handlers if everything is observed."""
+    """A policy and its handlers; no handlers if everything is observed. `memory_limit` in bytes; None: the default."""
 
     policy: Policy = OBSERVE_POLICY
     handlers: Handlers | None = None
+    memory_limit: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +80,9 @@ def load_rules(  # noqa: PLR0913 - all policy flags
     fail: str = FailMode.OPEN.value,
     fallback: str = Action.OBSERVE.value,
     reasoning_field: str | None = None,
+    memory_limit: str | None = None,
 ) -> Rules:
-    """Return the rules of a policy file, or of flags.
+    """Return the rules of a policy file, or of flags. `memory_limit` takes precedence over that of the file.
 
     Raises:
         InvalidSettingError: the file is unreadable or invalid, or there are a file and flags.
@@ -84,11 +92,15 @@ def load_rules(  # noqa: PLR0913 - all policy flags
     try:
         if file is not None:
             document: Json = tomllib.loads(file.read_text(encoding="utf-8"))
-            return _rules(partial(read_policy, document), value_at(document, "reasoning_field"))
+            size = parse_size(value_at(document, "memory_limit") if memory_limit is None else memory_limit)
+            rules = _rules(partial(read_policy, document), value_at(document, "reasoning_field"))
+            return replace(rules, memory_limit=size)
+        size = parse_size(memory_limit)
         if repair or block:
-            return _rules(partial(flag_policy, repair, block, fail, fallback), reasoning_field)
+            rules = _rules(partial(flag_policy, repair, block, fail, fallback), reasoning_field)
+            return replace(rules, memory_limit=size)
         flag_policy((), (), fail, fallback, musts=(), repairable=())
-        return Rules()
+        return Rules(memory_limit=size)
     except OSError as problem:
         raise InvalidSettingError(f"{file}: {problem.strerror}") from None
     except UnicodeDecodeError as problem:
@@ -124,6 +136,7 @@ def from_environment(environment: Mapping[str, str]) -> Configuration:
         fail=value("FAIL", FailMode.OPEN.value),
         fallback=value("FALLBACK", Action.OBSERVE.value),
         reasoning_field=value("REASONING_FIELD") or None,
+        memory_limit=value("MEMORY_LIMIT") or None,
     )
     judging = JudgeSettings(
         log=Path(log) if log else None,
@@ -133,6 +146,22 @@ def from_environment(environment: Mapping[str, str]) -> Configuration:
         priority=priority,
     )
     return Configuration(rules=rules, judging=judging, metrics=parse_address(metrics) if metrics else None)
+
+
+def parse_size(value: Json) -> int | None:
+    """Parse a memory limit: bytes, or a number with K, M or G, such as "256M". None stays None.
+
+    Raises:
+        InvalidSettingError: the value has another form, or is too small.
+    """
+    if value is None:
+        return None
+    match = _SIZE.fullmatch(str(value)) if isinstance(value, int | str) else None
+    size = int(match[1]) << _SHIFTS[match[2].upper()] if match is not None else 0
+    if not SMALLEST_LIMIT <= size <= _LARGEST_SIZE:
+        least = SMALLEST_LIMIT >> _SHIFTS["M"]
+        raise InvalidSettingError(f"invalid memory_limit: expected at least {least}M, such as 256M, got {value!r}")
+    return size
 
 
 def parse_address(value: str) -> tuple[str, int]:

@@ -35,7 +35,12 @@ from harmony_proxy.capture.asgi_observer import (
 from harmony_proxy.capture.recorder import HEADER_COST, LIMIT, End, Recorder
 from harmony_proxy.capture.routes import PathKind, classify_path, is_plain
 from harmony_proxy.configuration import Rules, from_environment, load_rules
-from harmony_proxy.guard.error_responses import UNKNOWN_PATH, unguarded_response
+from harmony_proxy.guard.error_responses import (
+    OVERLOADED,
+    UNKNOWN_PATH,
+    overloaded_response,
+    unguarded_response,
+)
 from harmony_proxy.guard.guard import Guard
 from harmony_proxy.guard.response_head import HeadTiming
 from harmony_proxy.judging.counters import Gauges
@@ -89,12 +94,16 @@ class HarmonyGuard:
             "capture": capture,
         }
         changes = {name: value for name, value in options.items() if value is not None}
-        self._queue = queue or JudgeQueue(replace(environment.judging, **changes))
+        self._queue = queue or JudgeQueue(
+            replace(environment.judging, **changes),
+            memory_limit=self._rules.memory_limit or environment.rules.memory_limit,
+        )
+        self._memory = self._queue.memory
         self._run = os.urandom(4).hex()
         self._app_reports_end = getattr(app, "reports_end", False)
         self._starts: dict[str, bytes] = {}  # first value of a note, by path; only observed paths of a supported API
         self._next_pack_at = 1  # number of ended exchanges at which to pack the queue
-        self._terms = ObserverSettings(clock, limit, self._queue.count_problem)
+        self._terms = ObserverSettings(clock, limit, self._queue.count_problem, self._memory)
         self.gauges = Gauges()
         self._metrics = environment.metrics
         self._is_started = False
@@ -117,8 +126,9 @@ class HarmonyGuard:
         observer = Observer()
         observer.server_receive = receive
         observer.server_send = send
-        observer.terms = self._terms
+        observer.terms = terms = self._terms
         observer.used_bytes = HEADER_COST
+        observer.granted_bytes = terms.first_bytes
         clock, gauges = self._clock, self.gauges
         gauges.exchanges_started = number = gauges.exchanges_started + 1
         observer.note = note = [start + b"?" + query if query else start, number, scope["headers"], clock()]
@@ -138,6 +148,7 @@ class HarmonyGuard:
             queue.finished_exchanges.append(note)
             if ended >= self._next_pack_at or observer.used_bytes >= LARGE_BYTES:
                 self._next_pack_at = ended + queue.pack()
+                observer.release()
             if self._app_reports_end:
                 scope.pop(
                     END_CALLBACK_KEY, None
@@ -197,12 +208,16 @@ class HarmonyGuard:
             self._rules.policy,
             request_id=name,
             limit=self._limit,
+            memory=self._memory,
             handlers=self._rules.handlers,
             head_timing=HeadTiming.WITH_BYTES,
         )
         query: bytes = scope.get("query_string") or b""  # it may contain a key that the server echoes
         path: str = f"{scope['path']}?{query.decode('latin-1')}" if query else scope["path"]
         headers = list(guard.request_head(scope["method"], path, scope["headers"]))
+        if guard.fails_closed and self._memory.is_exhausted:
+            await self._refuse_for_memory(send)
+            return
         acting = InterceptedExchange(guard, receive, send, self._clock, self.gauges)
         inner = {**scope, "headers": headers, END_CALLBACK_KEY: acting.report_end}
         extensions: dict[str, object] = scope.get("extensions") or {}
@@ -225,6 +240,14 @@ class HarmonyGuard:
                 self._queue.count_problem()
             recorder = acting.recorder
             self._queue.enqueue(recorder.pack(name, acting.started_at), recorder.cost)
+            recorder.release()
+
+    async def _refuse_for_memory(self, send: Send) -> None:
+        head, body = overloaded_response()
+        self.refused(head.status, End.REFUSED, OVERLOADED)
+        self.gauges.exchanges_ended += 1  # `refused` counts another one as started
+        await send({"type": "http.response.start", "status": head.status, "headers": list(head.headers)})
+        await send({"type": "http.response.body", "body": body})
 
     def refused(self, status: int, end: End, why: str) -> None:
         """Count and log a request that was refused, by the standalone server or by its path."""

@@ -22,7 +22,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import Any, NamedTuple, Protocol
 
-from harmony_proxy.capture.recorder import CHUNK_COST, ENDS, LIMIT, End, RecordedExchange, decode_packed, early_end
+from harmony_proxy.capture.memory_budget import FREE_BYTES, MemoryBudget
+from harmony_proxy.capture.recorder import (
+    CHUNK_COST,
+    ENDS,
+    LIMIT,
+    OVER_MEMORY,
+    End,
+    RecordedExchange,
+    decode_packed,
+    early_end,
+)
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -57,7 +67,7 @@ Note = list[Any]
 """The list that the module docstring describes."""
 
 _HEAD = 4
-_AGAIN_BYTES = 64 * 1024
+_AGAIN_BYTES = FREE_BYTES
 """Bytes retained past the limit before the next summary, which takes time proportional to the length of the note."""
 
 _BYTES = frozenset({bytes, bytearray, memoryview})  # types of a request's body in ASGI servers
@@ -65,26 +75,32 @@ _SMALL_BYTES = 1024  # largest last part of a request or response that is not co
 
 
 class ObserverSettings:
-    """Parameters of all exchanges: the clock, the memory limit in bytes, and the callback for internal errors."""
+    """Parameters of all exchanges: the clock, the limit of one in bytes, the callback for internal errors, and the memory.
 
-    __slots__ = ("clock", "count_problem", "limit")
+    `first_bytes` are the bytes of an exchange that are not taken from the memory.
+    """
 
-    def __init__(self, clock: Clock, limit: int, problem: Callable[[], None]) -> None:
-        self.clock, self.limit, self.count_problem = clock, limit, problem
+    __slots__ = ("clock", "count_problem", "first_bytes", "limit", "memory")
+
+    def __init__(self, clock: Clock, limit: int, problem: Callable[[], None], memory: MemoryBudget) -> None:
+        self.clock, self.limit, self.count_problem, self.memory = clock, limit, problem, memory
+        self.first_bytes = min(FREE_BYTES, limit)
 
 
 class Observer:
     """Records the messages between an application and its server. The caller sets the attributes: `__init__` is slower.
 
     `server_receive` and `server_send` are the server's `receive` and `send`; `used_bytes` is the approximate memory in bytes.
+    `granted_bytes` is the memory that it may use before it has to take more: `first_bytes` of the settings at the start.
     """
 
-    __slots__ = ("note", "server_receive", "server_send", "terms", "used_bytes")
+    __slots__ = ("granted_bytes", "note", "server_receive", "server_send", "terms", "used_bytes")
     server_receive: Receive
     server_send: Send
     note: Note
     terms: ObserverSettings
     used_bytes: int
+    granted_bytes: int
 
     async def receive(self) -> Message:
         """Receive a message for the application, and record it."""
@@ -121,8 +137,8 @@ class Observer:
                 note.append(body)
                 if "more_body" in message and message["more_body"]:  # noqa: RUF019 - `get` takes longer
                     self.used_bytes = used = self.used_bytes + len(body) + CHUNK_COST
-                    if used > self.terms.limit:
-                        self._sum_up()
+                    if used > self.granted_bytes:
+                        self._grow()
                 else:
                     if len(body) > _SMALL_BYTES:
                         self._count(len(body))
@@ -159,17 +175,36 @@ class Observer:
 
     def _count(self, size: int) -> None:
         self.used_bytes += size + CHUNK_COST
-        if self.used_bytes > self.terms.limit:
-            self._sum_up()
+        if self.used_bytes > self.granted_bytes:
+            self._grow()
 
-    def _sum_up(self) -> None:
+    def release(self) -> None:
+        """Give back the memory that was taken. The exchange is over, and packed or dropped."""
+        terms = self.terms
+        if self.granted_bytes > terms.first_bytes:
+            terms.memory.give_back(self.granted_bytes - terms.first_bytes)
+            self.granted_bytes = terms.first_bytes
+
+    def _grow(self) -> None:
+        """Take more memory, or record only totals from here on."""
+        terms = self.terms
+        if self.used_bytes > terms.limit or self.note[_HEAD].__class__ is dict:
+            self._sum_up(terms.limit)
+        elif taken := terms.memory.take(self.used_bytes - self.granted_bytes):
+            self.granted_bytes += taken
+        else:
+            self._sum_up(OVER_MEMORY)
+
+    def _sum_up(self, limit: int) -> None:
         """Replace the bodies by their totals."""
-        limit = self.terms.limit
         parsed = _parse(self.note)
+        if parsed.totals is not None:
+            limit = parsed.limit
         flags = (*((...,) if parsed.is_partial else ()), *((False,) if parsed.has_left else ()))
         head = () if parsed.status is None else (parsed.status, *parsed.headers)
         self.note[_HEAD:] = [{"limit": limit, **_totals(parsed)._asdict()}, *head, *flags, *parsed.ending]
-        self.used_bytes = limit - _AGAIN_BYTES
+        self.release()
+        self.used_bytes = self.granted_bytes - _AGAIN_BYTES
 
 
 def end_callback(note: Note, clock: Clock) -> Callable[[End, str], None]:

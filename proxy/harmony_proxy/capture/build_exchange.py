@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import text, value_at
 from harmony_conformance.transport.content_coding import ContentDecodingError, decode_chunks
 from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, Request, Response
 from harmony_conformance.transport.redaction import Mask, cookie_secrets, header_secrets, query_secrets, request_secrets
-from harmony_proxy.capture.recorder import End, Headers, RecordedExchange
+from harmony_proxy.capture.recorder import OVER_MEMORY, End, Headers, RecordedExchange
 from harmony_proxy.capture.routes import api_of, refine_api
 
 _RETAINED_HEADERS = frozenset(
@@ -106,6 +107,8 @@ def _reason_not_to_judge(record: RecordedExchange) -> str:
         return _REFUSALS[end] + record.detail
     if not _is_judged(record):
         return "not a request of a supported API"
+    if not record.is_whole and record.limit == OVER_MEMORY:
+        return "the memory limit of all exchanges was reached"
     if not record.is_whole:
         return f"larger than the limit of {record.limit} bytes for an exchange"
     return _UNJUDGED_ENDS.get(end, "")
@@ -132,15 +135,15 @@ def _exchange(
     chunks = decode_chunks(compressed, _encoding(request_headers), limit=record.limit)
     headers, body = _retained(request_headers, words), b"".join(chunk.data for chunk in chunks)
     request = Request(method=record.method, path=record.path, headers=headers, body=body)
-    if in_body := request_secrets(request.json):
-        words = (*words, *in_body)
-        body = b"".join(chunk.data for chunk in Mask(in_body).mask_chunks(chunks))
-        request = replace(request, headers=_retained(request_headers, words), body=body)
+    words = (*words, *request_secrets(request.json))
+    mask = _mask_of(words)
+    if (masked := mask.mask_body(body)) != body:
+        request = replace(request, headers=_retained(request_headers, words), body=masked)
     response: Response | None = None
     if record.status is not None:
         chunks = decode_chunks(_chunks(record), _encoding(response_headers), limit=record.limit)
         headers = _retained(response_headers, words)
-        response = Response(status=record.status, headers=headers, chunks=Mask(words).mask_chunks(chunks))
+        response = Response(status=record.status, headers=headers, chunks=mask.mask_chunks(chunks))
     return Exchange(
         id=record.id,
         request=request,
@@ -171,5 +174,10 @@ def _retained(headers: Sequence[_Header], words: tuple[str, ...]) -> dict[str, s
 
 
 def _mask(value: str, words: tuple[str, ...]) -> str:
-    """Mask secrets in the value of a header. Few values contain any, so this is tested first."""
-    return Mask(words).mask_text(value) if any(word in value for word in words) else value
+    """Mask secrets in the value of a header."""
+    return _mask_of(words).mask_text(value)
+
+
+@lru_cache(maxsize=64)  # clients send the same credentials again
+def _mask_of(words: tuple[str, ...]) -> Mask:
+    return Mask(words)

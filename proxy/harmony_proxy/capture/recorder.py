@@ -11,8 +11,13 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
+from harmony_proxy.capture.memory_budget import FREE_BYTES, MemoryBudget
+
 LIMIT = 16 * 1024 * 1024
 """Memory limit for one exchange, in bytes: request and response, with the overhead of each chunk."""
+
+OVER_MEMORY = 0
+"""Stands for the limit of an exchange that is not retained because the memory of all exchanges is used up."""
 
 CHUNK_COST = 128
 HEADER_COST = 2048
@@ -101,9 +106,13 @@ class Recorder:
     blocked_checks: tuple[str, ...] = ()
     unrepaired_reasons: Mapping[str, str] = MappingProxyType({})
     is_partial = False  # true while more of the request is to come
+    copies = 1  # number of times that the guard holds each byte, for the memory
 
-    def __init__(self, limit: int = LIMIT) -> None:
+    def __init__(self, limit: int = LIMIT, memory: MemoryBudget | None = None) -> None:
         self._limit = limit
+        self._memory = memory or MemoryBudget()
+        self._granted, self._taken = min(FREE_BYTES, limit), 0
+        self.is_over_memory = False
         self._room = limit - HEADER_COST
         self._method = self._path = self._detail = ""
         self._request_headers: Headers = ()
@@ -128,7 +137,7 @@ class Recorder:
 
     def has_room(self, size: int) -> bool:
         """Return True if another chunk of this size would be retained."""
-        return self._room >= size + CHUNK_COST
+        return self._room >= size + CHUNK_COST and self._may_use(self._limit - self._room + size + CHUNK_COST)
 
     @property
     def has_status(self) -> bool:
@@ -147,7 +156,7 @@ class Recorder:
     def request_body(self, data: bytes) -> None:
         """Record more of the request's body."""
         self._room -= len(data)
-        if self._room >= 0:
+        if self._room >= 0 and self._may_use(self._limit - self._room):
             self._request.append(data)
         else:
             self._past_limit().request_bytes += len(data)
@@ -161,7 +170,7 @@ class Recorder:
         if not data:
             return
         self._room -= len(data) + CHUNK_COST
-        if self._room >= 0:
+        if self._room >= 0 and self._may_use(self._limit - self._room):
             self._parts.append(data)
             self._times.append(at)
         else:
@@ -195,7 +204,7 @@ class Recorder:
             self._begun,
             self._ended_at,
             _SHUT_DOWN if self._end is None else self._end,
-            self._limit,
+            OVER_MEMORY if self.is_over_memory else self._limit,
             (
                 self._detail,
                 astuple(totals) if totals else None,
@@ -210,6 +219,22 @@ class Recorder:
         """Return the decoded record."""
         return decode_packed(self.pack(name, started))
 
+    def release(self) -> None:
+        """Give back the memory that was taken. The exchange is over, and packed or dropped."""
+        self._memory.give_back(self._taken)
+        self._taken = 0
+
+    def _may_use(self, size: int) -> bool:
+        """Return True if the exchange may use this many bytes; take them from the memory if necessary."""
+        if size <= self._granted:
+            return True
+        if self.is_over_memory or not (taken := self._memory.take((size - self._granted) * self.copies)):
+            self.is_over_memory, self._room = True, -1
+            return False
+        self._taken += taken
+        self._granted += taken // self.copies
+        return True
+
     def _past_limit(self) -> _Totals:
         if self._totals is None:
             self._totals = _Totals(sum(map(len, self._request)))
@@ -217,6 +242,7 @@ class Recorder:
                 self._totals.count(len(data), at)
             for retained in (self._request, self._parts, self._times):
                 retained.clear()
+            self.release()
         return self._totals
 
 

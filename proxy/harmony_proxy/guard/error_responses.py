@@ -6,10 +6,11 @@ They contain check ids and the id of the request, but nothing of the content.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from harmony_conformance.apis.api import Framing
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS, COMPLETIONS, RESPONSES, find_api
-from harmony_conformance.json_value import dumps
+from harmony_conformance.json_value import Json, dumps
 from harmony_proxy.guard.response_head import Closing, ResponseHead, with_request_id
 
 BLOCKED = "blocked_by_policy"
@@ -17,7 +18,9 @@ BROKEN_OFF = "upstream_broke_off"
 NOT_EXAMINED = "not_examined"
 NOT_GUARDED = "path_not_guarded"
 UNKNOWN_PATH = "invalid request: expected a method and path that the guard examines, or that show no output"
+OVERLOADED = "the memory limit of all exchanges was reached"
 _BAD_GATEWAY = 502
+_UNAVAILABLE = 503
 _FORBIDDEN = 403
 _OPENAI = frozenset({CHAT_COMPLETIONS.name, RESPONSES.name, COMPLETIONS.name, ""})
 
@@ -30,7 +33,7 @@ def bad_gateway_response(api: str, code: str, message: str, request_id: str, ver
 
 def unguarded_response() -> tuple[ResponseHead, bytes]:
     """Return a 403 response for a request on an unknown path, under a policy that fails closed. It quotes nothing."""
-    error = {"message": UNKNOWN_PATH, "type": "invalid_request_error", "param": None, "code": NOT_GUARDED}
+    error: Json = {"message": UNKNOWN_PATH, "type": "invalid_request_error", "param": None, "code": NOT_GUARDED}
     return _json_response(_FORBIDDEN, dumps({"error": error}).encode())
 
 
@@ -57,6 +60,13 @@ def error_body(api: str, code: str, message: str) -> bytes:
     if api in _OPENAI:
         return dumps({"error": {"message": message, "type": "server_error", "param": None, "code": code}}).encode()
     return dumps({"error": message, "error_type": code}).encode()
+
+
+def overloaded_response() -> tuple[ResponseHead, bytes]:
+    """Return a 503 response for a request that cannot be examined because the memory is used up."""
+    error: Json = {"message": OVERLOADED, "type": "server_error", "param": None, "code": "memory_limit"}
+    head, body = _json_response(_UNAVAILABLE, dumps({"error": error}).encode())
+    return replace(head, headers=(*head.headers, (b"retry-after", b"5"))), body
 
 
 def _json_response(status: int, body: bytes) -> tuple[ResponseHead, bytes]:

@@ -15,11 +15,13 @@ from enum import Enum, auto
 from harmony_conformance.transport.content_coding import BodyDecoder, ContentDecodingError
 from harmony_conformance.transport.messages import NO_HEADERS, Request, Response
 from harmony_proxy.capture.build_exchange import build_exchange, is_unreadable
+from harmony_proxy.capture.memory_budget import MemoryBudget
 from harmony_proxy.capture.recorder import LIMIT, End, Headers, Recorder
 from harmony_proxy.capture.routes import api_of, normalize_path, refine_api
 from harmony_proxy.guard.error_responses import (
     BROKEN_OFF,
     NOT_EXAMINED,
+    OVERLOADED,
     bad_gateway_response,
     blocked_response,
     error_event,
@@ -41,6 +43,7 @@ from harmony_proxy.policy.repair_interface import Actions, Handlers, StreamRepai
 
 _FIRST_ERROR = 400
 _NO_BODY = (204, 304)
+_COPIES = 3  # a response is held as recorded, as emitted, and while it is judged
 
 
 class _Mode(Enum):
@@ -68,6 +71,7 @@ class Guard:
             "_handlers",
             "_api",
             "_head_timing",
+            "_is_given_up",
             "_is_unchanged",
             "_limit",
             "_mode",
@@ -79,16 +83,17 @@ class Guard:
         *("head", "must_stop", "observes", "problems", "recorder"),
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - most have a default
         self,
         policy: Policy,
         *,
         request_id: str,
         limit: int = LIMIT,
+        memory: MemoryBudget | None = None,
         handlers: Handlers | None = None,
         head_timing: HeadTiming = HeadTiming.AT_ONCE,
     ) -> None:
-        self.recorder = Recorder(limit=limit)
+        self.recorder = Recorder(limit=limit, memory=memory)
         self.observes = True
         self.head: ResponseHead | None = None
         self.must_stop, self.problems = False, 0
@@ -102,6 +107,12 @@ class Guard:
         self._decoder: BodyDecoder | None = None
         # Bytes of a stream that were not sent yet, while those that were sent are the server's own.
         self._unsent, self._is_unchanged = bytearray(), True
+        self._is_given_up = False
+
+    @property
+    def fails_closed(self) -> bool:
+        """True if the route acts, and blocks what it cannot examine."""
+        return not self.observes and self._route.fail is FailMode.CLOSED
 
     @property
     def is_buffering(self) -> bool:
@@ -118,6 +129,7 @@ class Guard:
                 self._api = api_of(route_path)
                 if self._api:
                     self._route, self.observes = route, False
+                    self.recorder.copies = _COPIES
             if self.observes:
                 return headers
             others = [(name, value) for name, value in headers if name.lower() != b"accept-encoding"]
@@ -241,7 +253,7 @@ class Guard:
             return []
         buffered = self.recorder.response_body
         self.recorder.feed(data, at)
-        self._give_up(f"larger than the limit of {self._limit} bytes")
+        self._give_up(OVERLOADED if self.recorder.is_over_memory else f"larger than the limit of {self._limit} bytes")
         return self._release(buffered + data)
 
     def _release(self, data: bytes) -> list[bytes]:
@@ -259,9 +271,15 @@ class Guard:
     def _feed_stream(self, data: bytes) -> list[bytes]:
         if self._stream is None or self._decoder is None:
             return [data]
-        unpacked = self._decoder.feed(data, limit=self._limit)
+        if self.recorder.is_over_memory and not self._is_given_up:
+            self._is_given_up = True
+            return self._emit([*self._stream.give_up(OVERLOADED), *self._stream.feed(self._unpack(data))])
+        return self._emit(self._stream.feed(self._unpack(data)))
+
+    def _unpack(self, data: bytes) -> bytes:
+        unpacked = self._decoder.feed(data, limit=self._limit) if self._decoder is not None else data
         self._unsent += unpacked
-        return self._emit(self._stream.feed(unpacked))
+        return unpacked
 
     def _emit(self, out: list[bytes]) -> list[bytes]:
         """Update `_unsent`: it passes after an internal error, as long as the client has only bytes of the server."""

@@ -1,6 +1,6 @@
 """Counters of the traffic: additive, and sent as JSON. Keys are tuples of a name and labels.
 
-("exchanges", api, end) · ("judged",) · ("failing",) · ("outcomes", outcome) · ("verdicts", check, outcome) ·
+("exchanges", api, end) · ("unrecorded", limit) · ("judged",) · ("failing",) · ("outcomes", outcome) · ("verdicts", check, outcome) ·
 ("acted", check, action) · ("dropped",) · ("lost",) · ("problems",) · ("restarts",) ·
 ("<histogram>", bucket) · ("<histogram>_sum",), in microseconds
 """
@@ -18,6 +18,7 @@ from harmony_conformance.json_value import Json, integer, items, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.judge.judge import Result
 from harmony_proxy.capture.build_exchange import BuiltExchange
+from harmony_proxy.capture.recorder import OVER_MEMORY
 from harmony_proxy.capture.routes import api_of
 
 Tally = Counter[tuple[str, ...]]
@@ -55,6 +56,8 @@ def count_exchange(counts: Tally, built: BuiltExchange, applied: Sequence[Result
         _count_times(counts, built.exchange, record.times)  # first, because it may fail: nothing is counted twice
         counts["judged",] += 1
     counts["exchanges", api_of(record.path), built.end] += 1
+    if not record.is_whole:
+        counts["unrecorded", "memory" if record.limit == OVER_MEMORY else "size"] += 1
     if record.first_byte is not None:
         _observe(counts, TTFT, (record.first_byte,))
     if record.added_seconds:

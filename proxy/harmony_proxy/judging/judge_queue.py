@@ -20,12 +20,12 @@ from contextlib import suppress
 from threading import Event, Lock, Thread
 
 from harmony_conformance.json_value import InvalidJsonError, integer, loads, text, value_at
+from harmony_proxy.capture.memory_budget import DEFAULT_LIMIT, MemoryBudget
 from harmony_proxy.judging.counters import Tally, from_json
 from harmony_proxy.judging.judge_settings import LENGTH_BYTES, TOTALS, JudgeSettings
 from harmony_proxy.judging.queue_codec import QueuedExchange, encode_exchanges, encode_frame
 
 QUEUED_EXCHANGES = 10_000
-QUEUED_BYTES = 64 * 1024 * 1024
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 60.0
 STABLE_SECONDS = 60.0
@@ -44,7 +44,9 @@ _Batch = tuple[bytes, int]  # the body of a frame, and its number of exchanges
 
 
 class JudgeQueue:
-    """The queue, its thread and the judge process. `on_message` gets messages of the process: lines without content.
+    """The queue, its thread, the judge process, and the memory of the exchanges on their way to it.
+
+    `on_message` gets messages of the process: lines without content.
 
     `finished_exchanges` has the finished exchanges that are not packed yet. A caller with many small exchanges appends to it and calls
     `pack` at intervals: `enqueue` for each costs half as much as recording an answer. Removing requires `_packing_lock`.
@@ -56,8 +58,11 @@ class JudgeQueue:
         *,
         on_message: Callable[[str], object] = lambda _line: None,
         queued_exchanges: int = QUEUED_EXCHANGES,
-        queued_bytes: int = QUEUED_BYTES,
+        queued_bytes: int | None = None,
+        memory_limit: int | None = None,
     ) -> None:
+        self.memory = MemoryBudget(memory_limit or DEFAULT_LIMIT)
+        queued_bytes = self.memory.queue_limit if queued_bytes is None else queued_bytes
         self._settings = settings
         self._on_message = on_message
         self.finished_exchanges: list[QueuedExchange] = []
@@ -178,6 +183,7 @@ class JudgeQueue:
             elif self._closing.is_set():
                 break
             else:
+                self.memory.trim()
                 self._closing.wait(_POLL_SECONDS)
                 if self._process.poll() is not None:
                     self._report_end()
@@ -249,6 +255,7 @@ class JudgeQueue:
                 body, count = batches.popleft()
                 offset -= LENGTH_BYTES + len(body)
                 self._sent += count
+                self.memory.count_freed(len(body))
 
     def _start_process(self) -> None:
         if self._started_at:

@@ -16,6 +16,11 @@ _MICROSECONDS = 1_000_000
 _COUNTERS: Mapping[str, tuple[str, str, tuple[str, ...]]] = MappingProxyType(
     {
         "exchanges": ("harmony_guard_exchanges", "Exchanges, by API and end.", ("api", "end")),
+        "unrecorded": (
+            "harmony_guard_unrecorded",
+            "Exchanges not judged because of a limit: size, memory.",
+            ("limit",),
+        ),
         "judged": ("harmony_guard_judged", "Judged exchanges.", ()),
         "failing": ("harmony_guard_failing", "Exchanges that failed a MUST check.", ()),
         "verdicts": ("harmony_guard_verdicts", "Results of each check.", ("check", "outcome")),
@@ -67,6 +72,7 @@ class GuardCollector(Collector):
         for name, description, value in (
             ("harmony_guard_open", "Open exchanges.", self._gauges.exchanges_open),
             ("harmony_guard_held", "Responses buffered until they are complete.", self._gauges.responses_buffered),
+            ("harmony_guard_memory_bytes", "Memory that open exchanges have taken.", self._queue.memory.used_bytes),
             ("harmony_guard_queued", "Exchanges in the queue of the judge.", self._queue.queue_length),
         ):
             yield GaugeMetricFamily(name, description, value=value)

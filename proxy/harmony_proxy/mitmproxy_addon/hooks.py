@@ -96,7 +96,7 @@ class ConformanceAddon:
         with self._counting_problems():
             self._number += 1
             name = f"{self._run}-{self._number}"
-            guard = Guard(self.rules.policy, request_id=name, handlers=self.rules.handlers)
+            guard = Guard(self.rules.policy, request_id=name, memory=self._queue.memory, handlers=self.rules.handlers)
             state = self._flows[flow.id] = _FlowState(guard, name)
             fields = request.headers.fields
             headers = tuple(guard.request_head(request.method, path, fields))
@@ -117,7 +117,7 @@ class ConformanceAddon:
         if not (is_unknown and self.rules.policy.refuses_unknown(path if is_plain(path) else "")):
             return False
         head, body = unguarded_response()
-        flow.response = Response.make(head.status, body, dict(head.headers))
+        flow.response = Response.make(head.status, body, head.headers)
         return True
 
     def request(self, flow: HTTPFlow) -> None:
@@ -256,6 +256,7 @@ class ConformanceAddon:
                 self._queue.count_problem()
             recorder = state.guard.recorder
             self._queue.enqueue(recorder.pack(state.id, state.started_at), recorder.cost)
+            recorder.release()
 
 
 def abort_server(flow: HTTPFlow) -> bool:

@@ -26,7 +26,9 @@ def run_mitmproxy(upstream: str, host: str, port: int, settings: JudgeSettings, 
     logging.getLogger("mitmproxy").setLevel(logging.CRITICAL)
     split = urlsplit(upstream)
     with tempfile.TemporaryDirectory(prefix="harmony-proxy-") as folder:
-        queue = JudgeQueue(settings, on_message=print_line)
+        queue = JudgeQueue(
+            settings, on_message=print_line, memory_limit=rules.memory_limit if rules is not None else None
+        )
         addon = ConformanceAddon(queue, rules=rules, prefix=split.path)
         queue.start()
         try:

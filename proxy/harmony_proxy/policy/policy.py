@@ -4,6 +4,7 @@
     fallback = "observe"           # if a repair is impossible ("block": block the response)
 
     reasoning_field = "reasoning"  # name of the reasoning field in repaired responses; default: the server's name
+    memory_limit = "256M"          # memory of all exchanges in flight; read by `configuration`
 
     [checks]
     "channels.no_marker_leak" = "repair"
@@ -50,6 +51,7 @@ class InvalidPolicyError(ValueError):
 
 Word = TypeVar("Word", Action, FailMode)
 
+_NO_RULES = ("reasoning_field", "memory_limit")  # settings of the whole guard
 _RULE = '"channels.no_marker_leak" = "repair"'
 _NONE: Mapping[str, Action] = MappingProxyType({})
 
@@ -110,8 +112,8 @@ def read_policy(value: Json, *, musts: Collection[str], repairable: Collection[s
         InvalidPolicyError: a name or value is unknown, or a check cannot be repaired.
     """
     document = _table(value, "policy", "names and values")
-    _check_names(document, ("fail", "fallback", "reasoning_field", "checks", "route"), "policy")
-    default = {name: it for name, it in document.items() if name not in ("route", "reasoning_field")}
+    _check_names(document, ("fail", "fallback", *_NO_RULES, "checks", "route"), "policy")
+    default = {name: it for name, it in document.items() if name not in ("route", *_NO_RULES)}
     last = _route(default, "policy", musts, repairable)
     tables = document.get("route", [])
     if not isinstance(tables, list):

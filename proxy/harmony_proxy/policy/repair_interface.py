@@ -48,6 +48,10 @@ class StreamRepair(Protocol):
         """Return the remaining bytes of a complete response."""
         ...
 
+    def give_up(self, reason: str) -> list[bytes]:
+        """Stop examining. Return the buffered bytes, after which all bytes pass, or block the rest, as the policy says."""
+        ...
+
     def abort(self) -> list[bytes]:
         """Return the buffered bytes of a truncated response, then an error event in the format of the API."""
         ...

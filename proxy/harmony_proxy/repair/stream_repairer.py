@@ -123,7 +123,7 @@ class StreamRepairer:
             return [data]
         out = [one for piece in self._splitter.feed(data) for one in self._take(piece)]
         if self._splitter.is_over_limit or self._size > self._limit:
-            out += self._give_up(f"the answer is larger than the limit of {self._limit} bytes")
+            out += self.give_up(f"the answer is larger than the limit of {self._limit} bytes")
         return joined(out)
 
     def close(self) -> list[bytes]:
@@ -394,9 +394,9 @@ class StreamRepairer:
         self._buffered.take()
         return [error_event(self._api, NOT_EXAMINED, unexamined_message(self._id), number=self._number)]
 
-    def _give_up(self, reason: str) -> list[bytes]:
-        """Stop examining: emit the buffered events, and pass all further bytes."""
-        if self.is_terminated:
+    def give_up(self, reason: str) -> list[bytes]:
+        """Stop examining: emit the buffered events and pass all further bytes, or end the answer if the policy is closed."""
+        if self.is_terminated or self._passes_all:
             return []
         self._notes.record_unrepaired(self._stream_checks | self._blockable_checks, reason)
         if self._is_fail_closed:

@@ -82,7 +82,7 @@ def serve(settings: StandaloneSettings) -> int:
     Raises:
         UsageError: the address cannot be listened on.
     """
-    queue = JudgeQueue(settings.judging, on_message=print_line)
+    queue = JudgeQueue(settings.judging, on_message=print_line, memory_limit=settings.rules.memory_limit)
     upstream = Upstream(settings.upstream, limits=settings.limits, is_judging=lambda: queue.is_judging)
     guard = HarmonyGuard(upstream, policy=settings.rules, queue=queue)
     with create_listening_socket(settings.host, settings.port) as listening:

@@ -15,6 +15,7 @@ from harmony_conformance.reference_server.server.app import create_app
 from harmony_proxy.asgi.guard import HarmonyGuard
 from harmony_proxy.capture.asgi_observer import END_CALLBACK_KEY
 from harmony_proxy.capture.build_exchange import build_exchange
+from harmony_proxy.capture.memory_budget import MemoryBudget
 from harmony_proxy.capture.recorder import End
 from harmony_proxy.configuration import Rules
 from harmony_proxy.guard.response_head import REQUEST_ID, VERDICT
@@ -40,6 +41,8 @@ class Over(list):
 
 class Hands:
     """Stands for the handing: keeps what it is handed."""
+
+    memory = MemoryBudget()
 
     def __init__(self):
         self.finished_exchanges = self.handed = Over()

@@ -22,6 +22,7 @@ from mitmproxy.test import taddons, tflow, tutils
 from harmony_proxy import addon as module
 from harmony_proxy.addon import Configured
 from harmony_proxy.capture.build_exchange import build_exchange
+from harmony_proxy.capture.memory_budget import MemoryBudget
 from harmony_proxy.capture.recorder import End, RecordedExchange, Recorder
 from harmony_proxy.configuration import Rules, load_rules
 from harmony_proxy.guard.guard import Guard
@@ -38,6 +39,8 @@ CHECK = "channels.no_marker_leak"
 
 class Hands:
     """Stands for the judging: keeps what it is handed."""
+
+    memory = MemoryBudget()
 
     def __init__(self):
         self.handed: list[RecordedExchange] = []
@@ -247,7 +250,7 @@ def test_what_was_held_is_given_out_at_the_last_call(acting, hands):
     acting.response(watched)
     (told,) = hands.passages
     assert told.exchange.response.body == b"one\ntwo"  # what the server sent
-    assert told.record.repaired == {CHECK: 1}
+    assert told.record.repair_counts == {CHECK: 1}
 
 
 @pytest.mark.parametrize("broken", ["feed", "response_head", "request_head", "request_body", "end"])
@@ -627,6 +630,7 @@ def test_an_unknown_path_is_refused_by_a_policy_that_fails_closed(fail, status):
         JudgeQueue(JudgeSettings()), rules=load_rules(block=["channels.no_marker_leak"], fail=fail)
     )
     one = flow(path=b"/v1/chat/completions%20")
+    one.response = None
     addon.requestheaders(one)
     assert (one.response.status_code if one.response is not None else None) == status
     assert len(addon) == (status is None)

@@ -10,6 +10,7 @@ import pytest
 
 from harmony_conformance.reference_server.server.app import create_app
 from harmony_proxy.asgi.guard import HarmonyGuard
+from harmony_proxy.capture.memory_budget import MemoryBudget
 from harmony_proxy.configuration import load_rules
 from harmony_proxy.repair import REPAIRS
 from harmony_ref import encode_with_special_tokens
@@ -52,6 +53,8 @@ DEFECTS = {
 
 class Nobody:
     """Takes what is handed on, and judges nothing."""
+
+    memory = MemoryBudget()
 
     def start(self):
         return

@@ -17,6 +17,7 @@ import uvicorn
 
 from harmony_proxy.asgi.guard import HarmonyGuard
 from harmony_proxy.capture.build_exchange import build_exchange
+from harmony_proxy.capture.memory_budget import MemoryBudget
 from harmony_proxy.capture.recorder import End
 from harmony_proxy.configuration import load_rules
 from harmony_proxy.judging.queue_codec import decode_exchange
@@ -59,6 +60,8 @@ class Over(list):
 
 
 class Hands:
+    memory = MemoryBudget()
+
     def __init__(self):
         self.finished_exchanges = self.handed = Over()
 

@@ -16,6 +16,7 @@ from yarl import URL
 
 from harmony_proxy.asgi.guard import HarmonyGuard
 from harmony_proxy.capture.build_exchange import build_exchange
+from harmony_proxy.capture.memory_budget import MemoryBudget
 from harmony_proxy.capture.recorder import End
 from harmony_proxy.judging.queue_codec import decode_exchange
 from harmony_proxy.standalone import http_protocol
@@ -100,6 +101,8 @@ class Over(list):
 
 
 class Hands:
+    memory = MemoryBudget()
+
     def __init__(self):
         self.finished_exchanges = self.handed = Over()
         self.problems = 0
