@@ -944,7 +944,7 @@ def test_serve_prints_its_url_and_serves():
 
 
 def test_a_defect_that_buffers_a_stream_reads_it_only_when_the_stream_is_sent():
-    (defect,) = (defect for defect in DEFECTS if defect.id == "stream-all-at-once")
+    defect = DEFECTS["stream-all-at-once"]
     tokens = iter(["a", "b", "c"])
     stream = Changes([defect]).stream(tokens)
     assert next(tokens) == "a"  # nothing was read yet: the pace of a stream counts the tokens from here
