@@ -88,7 +88,7 @@ def held_streams(folder: Path) -> str:
 
 
 def request_bytes(body: bytes, path: str = CHAT, method: str = "POST") -> bytes:
-    head = f"{method} {path} HTTP/1.1\r\nHost: proxy\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"{method} {path} HTTP/1.1\r\nHost: proxy\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode("latin-1") + body
 
 
@@ -208,7 +208,7 @@ PATHS = (
     "/v1/chat/completions%23", "/%2e/v1/chat/completions", "/v1/messages", "/v1/unknown", "/chat/completions", "/api/chat", "/v1/responses",
     "http://x/v1/chat/completions",
 )  # fmt: skip
-METHODS = ("POST", "PUT", "GET", "PATCH", "DELETE", "OPTIONS", "post", "FOO")
+METHODS = ("POST", "PUT", "GET", "PATCH", "DELETE", "post", "FOO")
 
 
 def paths(folder: Path) -> str:
