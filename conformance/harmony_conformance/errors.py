@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from pathlib import PurePath
 from traceback import walk_tb
 
 _PACKAGES = frozenset({"harmony_conformance", "harmony_proxy", "harmony_ref"})
@@ -25,7 +24,7 @@ class UsageError(Exception):
 def error_place(error: BaseException) -> str:
     """Return the type of an exception and the last line of this project in its traceback, without its message, which may quote traffic."""
     for frame, line in reversed(list(walk_tb(error.__traceback__))):
-        parts = PurePath(frame.f_code.co_filename).parts
+        parts = frame.f_code.co_filename.replace("\\", "/").split("/")
         if (package := next((name for name in reversed(parts[:-1]) if name in _PACKAGES), None)) is not None:
             start = len(parts) - 1 - parts[::-1].index(package)
             return f"{type(error).__name__} in {'/'.join(parts[start:])}, line {line}"
