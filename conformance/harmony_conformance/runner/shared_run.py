@@ -20,12 +20,13 @@ from harmony_conformance.engines.target import Target
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.exchange_json import exchange_line, read_exchange
+from harmony_conformance.evidence.folder_lock import lock_folder
 from harmony_conformance.evidence.recording_file import append_atomically, read_recorded
 from harmony_conformance.golden.scenario import Scenario
 from harmony_conformance.json_value import MAX_LINE_DEPTH, loads
 from harmony_conformance.reference_server.server.serving import running
 from harmony_conformance.runner.judge_run import sort_series
-from harmony_conformance.runner.run import Options, discover_target, send_scenarios
+from harmony_conformance.runner.run import Options, discover_target, mask_requests, send_scenarios
 from harmony_conformance.runtime.private_files import create_private_folder, private_opener, write_private
 from harmony_conformance.transport.client import run_async
 
@@ -49,7 +50,7 @@ def open_run(target: Target, options: Options, out: Path | None, stack: ExitStac
 
     Raises:
         EndpointUnusableError: The endpoint cannot be tested.
-        UsageError: The recording cannot be read.
+        UsageError: The recording cannot be read or is incomplete, or another process writes into `out`.
         OSError: `out` cannot be written.
     """
     folder = Path(stack.enter_context(TemporaryDirectory(prefix="harmony-conformance-")))
@@ -62,8 +63,13 @@ def open_run(target: Target, options: Options, out: Path | None, stack: ExitStac
         target = replace(target, base_url=stack.enter_context(running(defects=target.defects)))
     out_folder = folder if out is None else out.absolute()
     create_private_folder(out_folder)
+    stack.enter_context(lock_folder(out_folder))
     found = run_async(discover_target(target, options))
-    write_private(folder / _DISCOVERY, b"".join(exchange_line(x) for x in found.exchanges))
+    probes: list[bytes] = []
+    record = mask_requests(options, lambda x: probes.append(exchange_line(x)))
+    for x in found.exchanges:
+        record(x)
+    write_private(folder / _DISCOVERY, b"".join(probes))
     apis = tuple(replace(one, exchanges=()) for one in found.api_support)
     lean = replace(found, exchanges=(), api_support=apis)
     return SharedRun(folder=folder, recording=out_folder / EXCHANGES, target=target, capabilities=lean)

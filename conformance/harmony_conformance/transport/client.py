@@ -68,6 +68,7 @@ class ConnectionSettings:
     timeout: float = 60.0
     body_limit: int = BODY_LIMIT
     network: Network = field(default_factory=Network)
+    secrets: tuple[str, ...] = ()  # more than those of key, headers and network
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +128,8 @@ class Client:
             UsageError: A certificate file is unreadable.
         """
         self._settings = settings
-        self._secrets = (*header_secrets(settings.api_key, settings.headers), *settings.network.secrets)
+        words = (*header_secrets(settings.api_key, settings.headers), *settings.network.secrets, *settings.secrets)
+        self._secrets = tuple(dict.fromkeys(words))
         self._mask = Mask(self._secrets)
         authorization = {"authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
         self._headers = _merge_headers(_USUAL_HEADERS, settings.headers, authorization, _MEDIA_TYPES)
