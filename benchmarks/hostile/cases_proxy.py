@@ -134,6 +134,28 @@ def idle_clients(folder: Path) -> str:
         return f"{grown:.0f} MiB more; /healthz in {delay * 1000:.0f} ms"
 
 
+def stalled_uploads(folder: Path) -> str:
+    """40 uploads of 60 MB to an upstream that reads nothing."""
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as deaf, ExitStack() as stack:
+        door = stack.enter_context(proxy(folder, deaf.getsockname()[1]))
+        head = f"POST {CHAT} HTTP/1.1\r\nHost: proxy\r\nContent-Length: {60 * 2**20}\r\n\r\n".encode()
+        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", door.port))) for _ in range(40)]
+        piece, taken = b"x" * 2**20, 0
+        for client in clients:
+            client.sendall(head)
+            client.setblocking(False)
+        stop = time.monotonic() + 10
+        while time.monotonic() < stop:
+            for client in clients:
+                with suppress(BlockingIOError):
+                    taken += client.send(piece)
+            time.sleep(0.005)
+        healthy(door)
+        outcome = f"{taken / 2**20:.0f} MiB taken of 2,400; {resident(door.process.pid):.0f} MiB resident"
+        expect(taken < 1200 * 2**20, outcome)
+        return outcome
+
+
 def slow_heads(folder: Path) -> str:
     """300 clients that send one byte of a header each second."""
     with hostile(answer_with("Hello.")) as server, proxy(folder, server.port) as door, ExitStack() as stack:
@@ -344,6 +366,7 @@ CASES = (
     case("60 held streams of 15 MB", "F5", "bounded, given back", held_streams, memory=700, seconds=150),
     case("15 MB in block mode", "F10", "blocked; others wait less than 0.7 s", slow_neighbour, memory=700, seconds=90),
     case("2,000 idle clients", "survived 5", "less than 100 MiB, others served", idle_clients),
+    case("40 uploads of 60 MB, deaf upstream", "survived 5", "clients wait", stalled_uploads, memory=600),
     case("300 slow heads", "survived 5", "ended after the limit of 30 s", slow_heads, seconds=90),
     case(
         f"{len(REFUSED) + len(FORWARDED)} smuggling probes",

@@ -86,6 +86,34 @@ def redirects(folder: Path) -> str:
         return f"{outcome}; the other host was not asked"
 
 
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+BROKEN = {
+    "nothing": b"",
+    "no HTTP": b"hello\r\n\r\n",
+    "short body": HEAD + b"content-length: 50\r\n\r\n{}",
+    "long body": HEAD + b"content-length: 2\r\n\r\n{}" + b"x" * 5000,
+    "cut chunk": HEAD + b"transfer-encoding: chunked\r\n\r\nff\r\n{}",
+    "negative chunk": HEAD + b"transfer-encoding: chunked\r\n\r\n-2\r\n{}\r\n0\r\n\r\n",
+    "two lengths": HEAD + b"content-length: 2\r\ncontent-length: 3\r\n\r\n{}x",
+    "head without end": b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 50_000,
+    "invalid UTF-8 and NUL": whole(b'{"choices": "\xff\xfe\0"}'),
+    "500": whole(b"{}", status=b"500 Internal Server Error"),
+}
+
+
+def broken_answers(folder: Path) -> str:
+    """Answers that are broken as HTTP, one after the other."""
+    turns = itertools.cycle(BROKEN.values())
+
+    def answer(request: Received) -> Iterator[bytes]:
+        yield next(turns) if request.is_chat else models()
+
+    with hostile(answer) as server:
+        options = ("--timeout", "5", "--latency", "0", "--concurrency", "1", "--max-requests", "60", "--out", "out")
+        ended = run(folder, "run", server.url, *options)
+        return judged(ended, 1, 2) + f"; {len(server.received)} requests"
+
+
 def goes_silent(good: int) -> Answer:
     """A server that answers `good` requests, then none."""
     counter, held = itertools.count(), Event()
@@ -228,6 +256,7 @@ CASES = (
     case("9 MB of <", "F10", "exit 1 or 2 within the limits", angle_brackets, memory=800),
     case("JSON 200,000 deep", "survived 1", "exit 1 or 2", deep_answer, memory=700),
     case("100,000 headers", "survived 3", "exit 1 or 2", many_headers),
+    case(f"{len(BROKEN)} broken answers", "survived 3", "exit 1 or 2", broken_answers),
     case("endless stream", "survived 3", REFUSED, endless_stream),
     case("redirect to another host", "survived 3", "not followed", redirects),
     case("silent server, --max-time 10", "F9", "over within the limit; exit 1 or 2", limited_by_option),

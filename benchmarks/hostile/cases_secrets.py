@@ -6,6 +6,8 @@ import base64
 import json
 import os
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -221,6 +223,29 @@ def terminal_audit(folder: Path) -> str:
     return clean(texts)
 
 
+def terminal_pytest(folder: Path) -> str:
+    """The pytest plugin against the same server; its items name no text of the server unescaped."""
+    with hostile(answer_with(TERMINAL + LEAK, model=TERMINAL)) as server:
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            "--pyargs",
+            "harmony_conformance.conformance_test",
+        ]
+        process = subprocess.Popen(
+            [*command, "--endpoint", server.url, "-k", "channels", "-q"],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        ended = finished(process, 80)
+    expect(ended.code in (0, 1) and "failed" in ended.out, f"exit {ended.code}: {ended.text[-200:]}")
+    return clean({"pytest": ended.text})
+
+
 def terminal_proxy(folder: Path) -> str:
     """Without a log, failing exchanges are printed."""
     with hostile(answer_with(TERMINAL + LEAK, model=TERMINAL)) as server:
@@ -301,6 +326,7 @@ CASES = (
     case("secrets.process list", "survived 7", "in no command line", process_list),
     case("terminal.run and replay", "F6", "no raw control", terminal_run, seconds=90),
     case("terminal.audit", "F6", "no raw control", terminal_audit),
+    case("terminal.pytest plugin", "F6", "no raw control", terminal_pytest, seconds=100),
     case("terminal.proxy", "F6", "no raw control", terminal_proxy),
     case("report.HTML of an answer", "survived 1", "no element of the answer", report_page),
     case("files.modes", "F10", "0600", file_modes),
