@@ -10,6 +10,9 @@ TEXT_GENERATION := .oracles/text-generation
 # the newest mitmproxy, which needs Python 3.12; where there is none, the tests on it are skipped
 MITMPROXY := .oracles/mitmproxy-12
 
+# pip-audit and cyclonedx-py, which are no part of the environment that they examine
+AUDIT := .oracles/audit
+
 # what was compiled is kept, or each of the tests' many processes would compile it all again
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -86,12 +89,13 @@ unit-examples: $(READY)
 	$(call install,.oracles/$*,--require-hashes -r requirements/$*.lock)
 	@touch $@
 
-$(MITMPROXY)/.ready: requirements/mitmproxy-12.lock | $(READY)
+$(MITMPROXY)/.ready: requirements/mitmproxy-12.lock pyproject.toml | $(READY)
 	@mkdir -p $(MITMPROXY)
 	@for python in python3.12 python3.13 $(PYTHON) "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.1[23].*/bin/python3; do \
 	  "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null || continue; \
 	  "$$python" -m venv --without-pip $(MITMPROXY) || exit 1; \
 	  $(call install,$(MITMPROXY),--require-hashes -r requirements/mitmproxy-12.lock) || exit 1; \
+	  $(call install,$(MITMPROXY),--no-deps --no-build-isolation --editable .) || exit 1; \
 	  break; \
 	done
 	@touch $@
@@ -110,11 +114,22 @@ selftest: $(READY)  ## every defect against every check, and blind mutants; minu
 selftest-sample: $(READY)  ## each eighth defect, which is what CI has time for
 	$(BIN)/harmony-conformance selftest --every 8
 
-LOCKED = uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --upgrade
+# every extra except mitmproxy's, which needs a newer Python and pins much of its environment
+EXTRAS := pytest http2 socks compat huggingface teleprompter proxy
+
+LOCKED = uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --upgrade
 
 lock:  ## pin the versions of the environment and of what installs it anew (needs uv); those of oracles and rivals are chosen, and stay
-	$(LOCKED) pyproject.toml --group dev --all-extras -o requirements/dev.lock
-	echo uv | $(LOCKED) - -o requirements/installer.lock
+	$(LOCKED) --python-version 3.11 pyproject.toml --group dev $(EXTRAS:%=--extra %) -o requirements/dev.lock
+	$(LOCKED) --python-version 3.12 pyproject.toml --group build --extra pytest --extra mitmproxy -o requirements/mitmproxy-12.lock
+	echo uv | $(LOCKED) --python-version 3.11 - -o requirements/installer.lock
+
+.PHONY: sbom audit-dependencies
+sbom: $(READY) $(AUDIT)/.ready $(MITMPROXY)/.ready  ## dist/sbom/: what is installed with each extra, as CycloneDX
+	$(BIN)/python tools/write_sbom.py $(AUDIT)/bin/cyclonedx-py dist/sbom $(MITMPROXY)/bin/python
+
+audit-dependencies: $(READY) $(AUDIT)/.ready  ## the locks against known vulnerabilities, where advisories can be reached
+	@$(BIN)/python tools/audit_dependencies.py $(AUDIT)/bin/pip-audit requirements/dev.lock requirements/mitmproxy-12.lock
 
 bench: $(READY) .benchmarks/oss-harmony/.ready .benchmarks/plot/.ready  ## measure, and write docs/performance.md; wants a quiet machine
 	$(BIN)/python benchmarks/side_by_side.py
@@ -127,12 +142,12 @@ bench-leaks: $(READY)  ## leaks against innocent answers, and docs/leak-detectio
 
 bench-proxy: MEASURED := $(if $(QUICK),runs,benchmarks/results)
 bench-proxy: PAGES := $(if $(QUICK),runs,docs)
-bench-proxy: $(READY)  ## proxies side by side, and docs/proxy-performance.md; QUICK=1 for a rough minute, and runs/proxy-performance.md
+bench-proxy: $(READY) $(MITMPROXY)/.ready  ## proxies side by side, and docs/proxy-performance.md; QUICK=1 for a rough minute, and runs/proxy-performance.md
 	$(BIN)/python benchmarks/proxy/measure.py $(if $(QUICK),--quick) --out $(MEASURED)/proxy.json
 	$(BIN)/python benchmarks/proxy/page.py $(MEASURED)/proxy.json benchmarks/results/proxy_soak.json $(PAGES)/proxy-performance.md
 
 bench-soak: MINUTES ?= 30
-bench-soak: $(READY)  ## opt-in: the proxy under load with faults; MINUTES=30, STREAMS=70 % of the measured limit
+bench-soak: $(READY) $(MITMPROXY)/.ready  ## opt-in: the proxy under load with faults; MINUTES=30, STREAMS=70 % of the measured limit
 	$(BIN)/python benchmarks/proxy/soak.py --minutes $(MINUTES) $(if $(STREAMS),--streams $(STREAMS))
 	$(BIN)/python benchmarks/proxy/page.py benchmarks/results/proxy.json benchmarks/results/proxy_soak.json docs/proxy-performance.md
 
@@ -175,10 +190,10 @@ engine-transformers: $(READY)  ## opt-in: a real `transformers serve` on this ma
 	engines/transformers/run.sh
 
 .PHONY: engine-proxied-vllm engine-proxied-llama-cpp
-engine-proxied-vllm: $(READY)  ## opt-in: the proxy's shells before a real vLLM, one of them within it
+engine-proxied-vllm: $(READY) $(MITMPROXY)/.ready  ## opt-in: the proxy's shells before a real vLLM, one of them within it
 	engines/proxied/run.sh vllm
 
-engine-proxied-llama-cpp: $(READY)  ## opt-in: the proxy's shells before a real llama.cpp
+engine-proxied-llama-cpp: $(READY) $(MITMPROXY)/.ready  ## opt-in: the proxy's shells before a real llama.cpp
 	engines/proxied/run.sh llama-cpp
 
 clean:  ## remove the environment and what runs left behind

@@ -18,6 +18,8 @@ from answers import PATH, Plan, question
 HERE = Path(__file__).parent
 BIN = Path(sys.executable).parent
 LITELLM = HERE.parent.parent / ".benchmarks" / "litellm" / "bin" / "litellm"
+MITMPROXY = HERE.parent.parent / ".oracles" / "mitmproxy-12" / "bin"
+"""The programs of the environment with mitmproxy, which needs a newer Python: `make .oracles/mitmproxy-12/.ready`."""
 START_SECONDS = 120
 STOP_SECONDS = 60
 
@@ -94,15 +96,15 @@ def mitmdump(place: Place) -> list[str]:
         "confdir": str(place.folder),
         "block_global": "false",
     }
-    command = [str(BIN / "mitmdump"), "--quiet", "--mode", f"reverse:http://127.0.0.1:{place.upstream}"]
+    command = [str(MITMPROXY / "mitmdump"), "--quiet", "--mode", f"reverse:http://127.0.0.1:{place.upstream}"]
     command += ["--listen-host", "127.0.0.1", "--listen-port", str(place.port), "-s", str(HERE / "stream_true.py")]
     return command + [part for name, value in options.items() for part in ("--set", f"{name}={value}")]
 
 
-def ours(*options: str) -> Callable[[Place], list[str]]:
+def ours(*options: str, programs: Path = BIN) -> Callable[[Place], list[str]]:
     def command(place: Place) -> list[str]:
         here, there = f"127.0.0.1:{place.port}", f"openai:http://127.0.0.1:{place.upstream}"
-        program = [str(BIN / "harmony-conformance"), "proxy"]
+        program = [str(programs / "harmony-conformance"), "proxy"]
         return [*program, "--upstream", there, "--listen", here, "--log", str(place.log), *options]
 
     return command
@@ -160,6 +162,10 @@ def needs(module: str) -> Callable[[], str]:
     return lambda: "" if _found(module) else f"{module} is not there"
 
 
+def without_mitmproxy() -> str:
+    return "" if (MITMPROXY / "mitmdump").exists() else "not installed (make .oracles/mitmproxy-12/.ready; Python 3.12)"
+
+
 def _found(module: str) -> bool:
     try:
         return find_spec(module) is not None
@@ -172,8 +178,10 @@ CONTENDERS = {
     "nginx": Contender(
         label="nginx", command=nginx, missing=lambda: "" if nginx_program() else "not installed (apt-get install nginx)"
     ),
-    "mitmdump": Contender(label="mitmdump, `stream=True`", command=mitmdump, missing=needs("mitmproxy")),
-    "addon": Contender(label="our mitmproxy addon", command=ours("--mitmproxy"), missing=needs("mitmproxy")),
+    "mitmdump": Contender(label="mitmdump, `stream=True`", command=mitmdump, missing=without_mitmproxy),
+    "addon": Contender(
+        label="our mitmproxy addon", command=ours("--mitmproxy", programs=MITMPROXY), missing=without_mitmproxy
+    ),
     "unguarded": Contender(
         label="our proxy, the guard taken out", command=unguarded, missing=needs("harmony_proxy.standalone.server")
     ),

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import uvloop
 from answers import Plan
-from contenders import CONTENDERS, LITELLM, NotStartedError, Running, nginx_program
+from contenders import CONTENDERS, LITELLM, MITMPROXY, NotStartedError, Running, nginx_program
 from load import Answer, Client
 from pairs import APART, JUDGED_LATER, PAUSED, RUSH, SUSTAINED, in_turn
 from processes import cost, judge_stopped, memory, settle
@@ -338,14 +338,15 @@ def machine() -> dict[str, object]:
 
 
 def versions() -> dict[str, str]:
-    found = {name: _version(name) for name in ("harmony-conformance", "aiohttp", "uvicorn", "uvloop", "mitmproxy")}
+    found = {name: _version(name) for name in ("harmony-conformance", "aiohttp", "uvicorn", "uvloop")}
     if program := nginx_program():
         told = subprocess.run([program, "-v"], capture_output=True, check=False).stderr.decode()
         found["nginx"] = told.strip().rpartition("/")[2]
-    if LITELLM.exists():
-        asked = "import importlib.metadata as m; print(m.version('litellm'))"
-        answer = subprocess.run([LITELLM.parent / "python", "-c", asked], capture_output=True, check=True)
-        found["litellm"] = answer.stdout.decode().strip()
+    for name, programs in (("litellm", LITELLM.parent), ("mitmproxy", MITMPROXY)):
+        if (programs / name).exists():
+            asked = f"import importlib.metadata as m; print(m.version('{name}'))"
+            answer = subprocess.run([programs / "python", "-c", asked], capture_output=True, check=True)
+            found[name] = answer.stdout.decode().strip()
     return {name: version for name, version in found.items() if version}
 
 

@@ -25,6 +25,7 @@ from pathlib import Path
 import openai
 
 COMMAND = [sys.executable, "-m", "harmony_conformance.cli.main"]
+IN_MITMPROXY = [str(Path(__file__).parents[2] / ".oracles" / "mitmproxy-12" / "bin" / "python"), *COMMAND[1:]]
 SCENARIOS = (
     "simple_answer",
     "tool_call",
@@ -190,7 +191,8 @@ def _suite(model: str, script: str | None) -> Callable[[str], dict[tuple[str, st
 @contextmanager
 def proxied(target: str, flags: list[str], log: Path) -> Iterator[str]:
     """Start a proxy before the target, and yield its URL. Its log is complete after the block."""
-    command = [*COMMAND, "proxy", "--upstream", target, "--listen", "127.0.0.1:0", "--log", str(log), *flags]
+    program = IN_MITMPROXY if "--mitmproxy" in flags else COMMAND
+    command = [*program, "proxy", "--upstream", target, "--listen", "127.0.0.1:0", "--log", str(log), *flags]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:

@@ -59,7 +59,7 @@ class Configured:
             ("capture", str, NONE, "Samples of failing exchanges in the log.", list(EXCERPT_MODES)),
             ("engine", str, "openai", "The engine of the server, as in --upstream.", None),
         ):
-            loader.add_option(f"harmony_{name}", kind, default, description, choices)  # pyright: ignore[reportUnknownMemberType]
+            loader.add_option(f"harmony_{name}", kind, default, description, choices)
 
     def configure(self, updated: set[str]) -> None:
         """Apply changed options.
@@ -130,7 +130,7 @@ def _settings() -> JudgeSettings:
 
 
 def _invalid(message: str) -> OptionsError:
-    return OptionsError(message)  # type: ignore[no-untyped-call]
+    return OptionsError(message)
 
 
 def _split(values: Sequence[str]) -> list[str]:

@@ -65,15 +65,16 @@ def execute(arguments: Namespace) -> int:
     except InvalidSettingError as problem:
         raise UsageError(f"--listen: {problem}") from None
     settings = _settings(arguments, upstream.engine.name)
+    rules, base = _rules(arguments), upstream.base_url or ""
     if arguments.mitmproxy:
         for flag, is_set in (("--metrics", arguments.metrics is not None), ("--drain", arguments.drain != _DRAIN)):
             if is_set:
                 raise UsageError(f"{flag} cannot be combined with --mitmproxy, which has no metrics and no drain time")
-        _require("mitmproxy")
         create_listening_socket(host, port).close()  # mitmproxy would report a failure only in its own log
+        _require("mitmproxy")
         from harmony_proxy.mitmproxy_addon.run_mitmproxy import run_mitmproxy  # noqa: PLC0415 - mitmproxy is slow to import, and an extra
 
-        return run_mitmproxy(upstream.base_url or "", host, port, settings, _rules(arguments))
+        return run_mitmproxy(base, host, port, settings, rules)
     _require("aiohttp", "uvicorn", "httptools")
     from harmony_proxy.standalone.server import StandaloneSettings, serve  # noqa: PLC0415 - needs an extra
 
@@ -81,7 +82,6 @@ def execute(arguments: Namespace) -> int:
         metrics = parse_address(arguments.metrics) if arguments.metrics else None
     except InvalidSettingError as problem:
         raise UsageError(f"--metrics: {problem}") from None
-    rules, base = _rules(arguments), upstream.base_url or ""
     return serve(
         StandaloneSettings(
             upstream=base, host=host, port=port, judging=settings, rules=rules, metrics=metrics, drain=arguments.drain

@@ -1,7 +1,7 @@
 """mitmproxy with us in it, as its users run it: processes of their own before real servers, real clients, real bytes.
 
 Two processes serve all tests: `harmony-conformance proxy --mitmproxy` before the correct reference server, and `mitmdump -s` in regular mode, through
-which any server is reached, observed or acted on by the path; the latter once more on the newest mitmproxy, where there is one.
+which any server is reached, observed or acted on by the path. Both run in the environment of mitmproxy, which needs a newer Python than the suite.
 """
 
 import gzip
@@ -12,7 +12,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from contextlib import contextmanager
 from itertools import pairwise
@@ -22,7 +21,6 @@ from threading import Thread
 import httpx
 import pytest
 
-pytest.importorskip("mitmproxy")
 openai = pytest.importorskip("openai")
 
 from harmony_conformance.reference_server.server.serving import running  # noqa: E402 - what is missing is told first
@@ -31,9 +29,14 @@ MODEL = "gpt-oss-reference"
 KEY = "sk-never-to-be-logged-1"
 ASKED = {"model": MODEL, "messages": [{"role": "user", "content": "What is 2 + 2?"}]}
 WAIT = 60.0
-HOMES = [Path(__file__).parents[2] / home for home in ("harmony_ref", "conformance", "proxy")]
-ADDON = HOMES[2] / "harmony_proxy" / "addon.py"
-MITMDUMP = ["-c", "from mitmproxy.tools.main import mitmdump; mitmdump()"]
+ADDON = Path(__file__).parents[1] / "harmony_proxy" / "addon.py"
+PYTHON = os.environ.get("HARMONY_MITMPROXY_PYTHON", "")
+MITMDUMP = [PYTHON, "-c", "from mitmproxy.tools.main import mitmdump; mitmdump()"]
+
+pytestmark = pytest.mark.skipif(
+    not Path(PYTHON).is_file(),
+    reason="HARMONY_MITMPROXY_PYTHON names no environment with mitmproxy 12 (`make unit` creates it if there is a Python 3.12)",
+)
 
 
 class Proxy:
@@ -90,7 +93,7 @@ def started(command, log, listening, **environment):
 @contextmanager
 def proxied(upstream, folder, *options):
     log = folder / "outcomes.jsonl"
-    command = [sys.executable, "-m", "harmony_conformance.cli.main", "proxy", "--mitmproxy", "--upstream", upstream]
+    command = [PYTHON, "-m", "harmony_proxy", "--mitmproxy", "--upstream", upstream]
     home = folder / "home"
     home.mkdir()
     told = [*command, "--listen", "127.0.0.1:0", "--log", str(log), *options]
@@ -137,26 +140,8 @@ checks = {"*" = "repair"}
 """
 
 
-def newest():
-    """The Python of an environment with the newest mitmproxy."""
-    python = os.environ.get("HARMONY_MITMPROXY_PYTHON", "")
-    return python if python and Path(python).exists() else ""
-
-
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(sys.executable, id="this mitmproxy"),
-        pytest.param(
-            newest(),
-            id="the newest mitmproxy",
-            marks=pytest.mark.skipif(
-                not newest(), reason="HARMONY_MITMPROXY_PYTHON names no environment with mitmproxy 12"
-            ),
-        ),
-    ],
-)
-def dump(request, tmp_path_factory):
+@pytest.fixture(scope="module")
+def dump(tmp_path_factory):
     """mitmdump in regular mode; paths under /block and /repair are acted on, and lose that on their way."""
     folder = tmp_path_factory.mktemp("dump")
     (folder / "policy.toml").write_text(POLICY)
@@ -171,10 +156,9 @@ def dump(request, tmp_path_factory):
         "harmony_policy": folder / "policy.toml",
         "harmony_excerpts": "redacted",
     }
-    command = [request.param, *MITMDUMP, "-s", str(ADDON), "--mode", "regular@127.0.0.1:0"]
+    command = [*MITMDUMP, "-s", str(ADDON), "--mode", "regular@127.0.0.1:0"]
     told = [*command, *(word for name, value in options.items() for word in ("--set", f"{name}={value}"))]
-    path = os.pathsep.join(str(home) for home in HOMES)
-    with started(told, log, r"listening at (\S+:\d+)", PYTHONPATH=path, NO_COLOR="1") as one:
+    with started(told, log, r"listening at (\S+:\d+)", NO_COLOR="1") as one:
         one.base = f"http://{one.base}"
         yield one
         code, printed = one.stop(signal.SIGINT)
@@ -324,12 +308,10 @@ def test_an_upstream_that_is_not_there_is_a_502_and_logged(dump):
     assert line["failed"] == ["errors.valid_request_is_answered"]
 
 
-@pytest.mark.skipif(not newest(), reason="HARMONY_MITMPROXY_PYTHON names no environment with mitmproxy 12")
-def test_each_pitfall_is_the_same_on_the_newest_mitmproxy():
-    command = [newest(), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
+def test_each_pitfall_and_the_stubs_in_the_environment_of_mitmproxy():
+    command = [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
     told = subprocess.run(
-        [*command, str(Path(__file__).with_name("mitmproxy_addon") / "test_addon.py")],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(str(home) for home in HOMES)},
+        [*command, str(Path(__file__).with_name("mitmproxy_addon"))],
         capture_output=True,
         text=True,
         check=False,

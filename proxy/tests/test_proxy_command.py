@@ -64,7 +64,7 @@ def test_a_port_that_is_taken_is_said_to_be():
 def test_without_mitmproxy_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'harmony-conformance\[mitmproxy\]'"):
-        proxy("--upstream", "http://127.0.0.1:9")
+        proxy(*HERE)
 
 
 def test_the_command_is_known_without_importing_mitmproxy():

@@ -155,7 +155,7 @@ class ConformanceAddon:
             state.guard.close(state.now())
         if state.is_ended and flow.killable:
             # the end came in the same packet as the blocked part: mitmproxy would send the last chunk twice
-            flow.kill()  # type: ignore[no-untyped-call]
+            flow.kill()
         self._finish(flow)
         return None
 
@@ -262,18 +262,18 @@ class ConformanceAddon:
 def abort_server(flow: HTTPFlow) -> bool:
     """Abort the server's connection, so that it stops generating. Return True if that was possible.
 
-    mitmproxy has no public API for this; tested with 11.0.2 and 12.2.3. Over HTTP/2 it would abort other streams too, so
+    mitmproxy has no public API for this; tested with 12.2.3. Over HTTP/2 it would abort other streams too, so
     there it does nothing.
     """
     if flow.response is None or flow.response.is_http2 or flow.response.is_http3:
         return False
-    server: object = ctx.master.addons.get("proxyserver")  # type: ignore[no-untyped-call]  # pyright: ignore[reportUnknownMemberType]
+    server: object = ctx.master.addons.get("proxyserver")
     if not isinstance(server, Proxyserver):
         return False
-    for handler in server.connections.values():  # pyright: ignore[reportUnknownMemberType]
+    for handler in server.connections.values():
         task = getattr(handler.transports.get(flow.server_conn), "handler", None)
         if isinstance(task, asyncio.Task):
-            return task.cancel("the answer was blocked")  # pyright: ignore[reportUnknownMemberType]
+            return task.cancel("the answer was blocked")
     return False
 
 

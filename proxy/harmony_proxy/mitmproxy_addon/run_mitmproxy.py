@@ -52,13 +52,13 @@ async def _serve(upstream: str, host: str, port: int, folder: str, addon: Confor
     )
     master = DumpMaster(options, with_termlog=False, with_dumper=False)
     # lazy: with eager connections and no server, mitmproxy disconnects the client, without a 502 and without a flow
-    options.update(onboarding=False, block_global=False, connection_strategy="lazy")  # type: ignore[no-untyped-call]  # pyright: ignore[reportUnknownMemberType]
-    master.addons.add(_Announcement(master, upstream), addon)  # type: ignore[no-untyped-call]  # pyright: ignore[reportUnknownMemberType]
+    options.update(onboarding=False, block_global=False, connection_strategy="lazy")
+    master.addons.add(_Announcement(master, upstream), addon)
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
         addon.shut_down()  # before mitmproxy aborts open flows, which would look like disconnects of clients
-        master.shutdown()  # type: ignore[no-untyped-call]
+        master.shutdown()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
@@ -74,7 +74,7 @@ class _Announcement:
 
     def running(self) -> None:
         """Print the address: the sockets are open."""
-        server: object = self._master.addons.get("proxyserver")  # type: ignore[no-untyped-call]  # pyright: ignore[reportUnknownMemberType]
+        server: object = self._master.addons.get("proxyserver")
         if isinstance(server, Proxyserver):
             host, port = server.listen_addrs()[0][:2]
             announce(host, port, self._upstream)

@@ -1,0 +1,4 @@
+class Connection: ...
+
+class Server(Connection):
+    timestamp_tcp_setup: float | None

@@ -1,0 +1,1 @@
+RESPONSES: dict[int, str]

@@ -1,0 +1,6 @@
+from typing import Any
+
+class OptManager:
+    # an addon adds options at run time, each with a type that it names then
+    def __getattr__(self, attr: str) -> Any: ...
+    def update(self, **kwargs: object) -> None: ...
