@@ -109,7 +109,8 @@ def _cut(file: FileIO, size: int) -> None:
 def _read_journal(folder: Path, options: JsonObject) -> tuple[list[JournalEntry], int]:
     """Return the batches that a killed audit finished, those whose lines are in all files, and the size of their journal."""
     try:
-        first, *lines = (folder / JOURNAL).read_bytes().splitlines(keepends=True)
+        written = (folder / JOURNAL).read_bytes()
+        first, *lines = written[: written.rfind(b"\n") + 1].splitlines(keepends=True)
         recorded = members(loads(first))
     except (FileNotFoundError, ValueError):  # nothing was finished
         return [], 0

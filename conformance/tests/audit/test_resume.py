@@ -116,9 +116,17 @@ def test_another_option_or_another_log_is_refused(interrupted, capsys):
     assert f"invalid --resume: the log has changed at {path}@0: " in capsys.readouterr().err
 
 
-def test_lines_that_were_lost_with_the_machine_are_judged_again(interrupted, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("failures.jsonl", 3), ("journal.jsonl", 0), ("journal.jsonl", 9), ("journal.jsonl", -1), ("journal.jsonl", -9)],
+)
+def test_lines_that_were_lost_with_the_machine_are_judged_again(interrupted, tmp_path, name, size):
     path, out = interrupted
-    os.truncate(out / "failures.jsonl", 3)
+    os.truncate(out / name, size if size >= 0 else (out / name).stat().st_size + size)
+    for _ in range(2):  # the second time, nothing of the first attempt is left but the files
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(out_folder.AuditFolder, "finish", lambda *_: None)
+            cli.main(arguments(path, out, "--resume"))
     cli.main(arguments(path, out, "--resume"))
     cli.main(arguments(path, tmp_path / "whole"))
     assert files(out) == files(tmp_path / "whole")
