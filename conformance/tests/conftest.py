@@ -128,7 +128,7 @@ def url() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def http(url: str) -> Iterator[httpx.Client]:
     """A client of it."""
-    with httpx.Client(base_url=url) as client:
+    with httpx.Client(base_url=url, headers={"content-type": "application/json"}) as client:
         yield client
 
 

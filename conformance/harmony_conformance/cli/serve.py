@@ -17,6 +17,13 @@ def configure(parser: ArgumentParser) -> None:
     """Add the options of `serve`."""
     parser.add_argument("--host", default="127.0.0.1", metavar="H", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=_port, default=8000, metavar="P", help="port (default: 8000; 0: any free port)")
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="answer requests for this host too (repeatable)",
+    )
     parser.add_argument("--defect", action="append", default=[], metavar="ID", help="enable this defect (repeatable)")
     parser.add_argument("--list-defects", action="store_true", help="list the defects and exit")
 
@@ -31,7 +38,7 @@ def execute(arguments: Namespace) -> int:
     if unknown:
         raise UsageError(f"invalid --defect: expected an id of --list-defects, got {unknown[0]!r}")
     try:
-        serve(arguments.host, arguments.port, arguments.defect)
+        serve(arguments.host, arguments.port, arguments.defect, arguments.allow_host)
     except OSError as problem:
         raise UsageError(f"cannot listen on {arguments.host}:{arguments.port}: {problem.strerror or problem}") from None
     return Exit.CONFORMS

@@ -58,7 +58,7 @@ class Server:
             async with httpx.AsyncClient(transport=transport, base_url="http://reference") as client:
                 return await asyncio.gather(
                     *(
-                        client.post("/v1/chat/completions", content=body)
+                        client.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"})
                         if isinstance(body, bytes)
                         else client.post("/v1/chat/completions", json={"model": MODEL, "messages": [USER], **body})
                         for body in bodies

@@ -13,7 +13,7 @@ from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun, 
 from harmony_conformance.reference_server.requests.chat_request import ChatRequest, read_request
 from harmony_conformance.reference_server.requests.conversation import conversation
 from harmony_conformance.reference_server.requests.errors import ApiError
-from harmony_conformance.reference_server.requests.fields import MODEL
+from harmony_conformance.reference_server.requests.fields import MODEL, refuse_large_answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,10 +167,12 @@ def accept_request(body: JsonObject, *, serial: int, created: int, date: str, ch
     )
     stopping = STOP_TOKENS if request.ends_at_stop else frozenset[int]()
     sampling = changes.sampling(Sampling(limit=request.limit, stop_tokens=stopping, stop_strings=request.stop_strings))
+    output = output_tokens(request, changes.unscripted_output, serial)
+    refuse_large_answer(len(output), request.limit, choices=request.choice_count, alternatives=request.top_logprobs)
     run = PromptRun(
         id_seed=request_hash(body),
         prompt=render_prompt(conversation(request, date=date), changes),
-        generation=Generation(output_tokens(request, changes.unscripted_output, serial), sampling),
+        generation=Generation(output, sampling),
         client_capabilities=changes.client_capabilities(offer),
         calls_in_parallel=request.calls_in_parallel,
         changes=changes,

@@ -16,6 +16,7 @@ _NEUTRAL: dict[str, tuple[Json, ...]] = {
 }
 _DEFAULT_LIMIT = 16
 _MOST_LOGPROBS = 5
+_MOST_PROMPTS = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,8 @@ def _prompts(value: Json, *, shows_special: bool) -> tuple[Prompt, ...]:
         case [int(), *_]:
             return (_of_ids(value, "prompt", shows_special=shows_special),)
         case [_, *_]:
+            if len(value) > _MOST_PROMPTS:
+                raise wrong_value("prompt", f"expected at most {_MOST_PROMPTS} prompts, got {len(value)}.")
             return tuple(
                 _prompts(entry, shows_special=shows_special)[0]
                 if isinstance(entry, str)

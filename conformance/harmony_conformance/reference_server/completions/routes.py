@@ -20,6 +20,7 @@ from harmony_conformance.reference_server.pipeline.http import (
 )
 from harmony_conformance.reference_server.pipeline.prompt_run import derive_id, request_hash
 from harmony_conformance.reference_server.requests.errors import Reply
+from harmony_conformance.reference_server.requests.fields import refuse_large_answer
 
 
 class Completions:
@@ -44,6 +45,7 @@ class Completions:
 
     def _accept(self, body: JsonObject) -> CompletionsAnswer:
         request = read_request(body)
+        refuse_large_answer(len(request.script or ()), request.limit, choices=len(request.prompts))
         return CompletionsAnswer(
             id=derive_id("cmpl-", request_hash(body), next(self._host.serials)),
             created=int(self._host.now()),

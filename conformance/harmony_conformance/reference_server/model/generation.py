@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from harmony_conformance.json_value import dumps
-from harmony_conformance.reference_server.model.schema_instance import instance
+from harmony_conformance.json_value import Json, dumps
+from harmony_conformance.reference_server.model.schema_instance import InstanceSizeError, instance
+from harmony_conformance.reference_server.requests.errors import wrong_value
 from harmony_conformance.reference_server.requests.fields import AnswerForm, RequestOptions
 from harmony_ref import tokens
 
@@ -74,14 +75,21 @@ def default_output(request: RequestOptions, serial: int) -> UnscriptedOutput:
     """Return a fixed answer that satisfies the request and continues a script that begins the answer."""
     if request.required_tool is not None:
         header = f"<|channel|>commentary to=functions.{request.required_tool.name} <|constrain|>json<|message|>"
-        content, end = dumps(instance(request.required_tool.parameters)), tokens.CALL
+        content, end = _instance_of(request.required_tool.parameters, "tools"), tokens.CALL
     elif request.form is AnswerForm.TEXT:
         header, content, end = "<|channel|>final<|message|>", "Hello! How can I help you?", tokens.RETURN
     else:
         header = "<|channel|>final <|constrain|>json<|message|>"
-        content, end = dumps(instance(request.schema)), tokens.RETURN
+        content, end = _instance_of(request.schema, "schema"), tokens.RETURN
     before = request.script if request.continues_after_script else tokens.encode_with_special_tokens(_THOUGHT + header)
     return UnscriptedOutput(prefix_tokens=tuple(before or ()), content=content, end=end, serial=serial)
+
+
+def _instance_of(schema: Json, param: str) -> str:
+    try:
+        return dumps(instance(schema))
+    except InstanceSizeError as problem:
+        raise wrong_value(param, f"{problem}.") from None
 
 
 _THOUGHT = "<|channel|>analysis<|message|>The user wants a short answer.<|end|><|start|>assistant"

@@ -33,4 +33,7 @@ def _until(events: Iterator[OutputEvent], stops: Sequence[bytes]) -> Iterator[Ou
 
 def partial_match_length(text: AnyStr, stops: Sequence[AnyStr]) -> int:
     """Return the length of the longest suffix of a text that can become a stop string."""
-    return max((size for stop in stops for size in range(1, len(stop)) if text[-size:] == stop[:size]), default=0)
+    return max(
+        (size for stop in stops for size in range(1, min(len(stop), len(text) + 1)) if text[-size:] == stop[:size]),
+        default=0,
+    )

@@ -125,7 +125,7 @@ def _tool_name(entry: JsonObject, where: str, past_calls: list[PastCall]) -> str
     """Return the tool name in the message, else of the call with its id, else of the last call."""
     name = _string(entry, "tool_name", where) or _string(entry, "name", where)
     call = _string(entry, "tool_call_id", where)
-    name = name or next((past.name for past in past_calls if call and past.id == call), None)
+    name = name or next((past.name for past in past_calls if past.id == call), None) if call else name
     name = name or (past_calls[-1].name if past_calls else None)
     if name is None:
         raise bad_request(f"{where}: expected a tool_name, since no earlier message calls a tool")
@@ -200,6 +200,7 @@ def _stops(value: Json) -> tuple[str, ...]:
     texts = tuple(entry for entry in values if isinstance(entry, str))
     if len(texts) != len(values):
         raise bad_request('option "stop" must be of an array of strings')
+    fields.refuse_long_stops(texts)
     return texts
 
 

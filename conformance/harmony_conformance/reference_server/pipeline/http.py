@@ -15,7 +15,7 @@ from harmony_conformance.reference_server.model.generation import Generation
 from harmony_conformance.reference_server.pipeline.load import Load
 from harmony_conformance.reference_server.requests.errors import ApiError, Reply
 
-LARGEST_BODY = 64 * 1024 * 1024
+LARGEST_BODY = 16 * 1024 * 1024
 """Maximum request size in bytes."""
 
 EVENT_STREAM = "text/event-stream"

@@ -24,6 +24,17 @@ MODEL = "gpt-oss-reference"
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _LONGEST_DELAY = 60  # seconds per token
 _MOST_STOPS = 4
+_MOST_TOOLS = 1024
+
+MOST_STOPS_OF_ANY_API = 16
+LONGEST_STOP = 1000
+"""Maximum characters of a stop string."""
+
+LARGEST_SCHEMA = 65_536
+"""Maximum characters of a JSON schema: validation takes about a millisecond per subschema."""
+
+LARGEST_ANSWER = 1_000_000
+"""Maximum number of token entries of an answer: the tokens of all choices, each with its alternatives."""
 
 
 class Effort(StrEnum):
@@ -162,7 +173,17 @@ def stop_strings(value: Json) -> tuple[str, ...]:
     stops = tuple(stop for stop in values if isinstance(stop, str))
     if len(stops) < len(values) or len(stops) > _MOST_STOPS:
         raise wrong_value("stop", f"expected a string or a list of up to {_MOST_STOPS} strings.")
+    refuse_long_stops(stops)
     return tuple(filter(None, stops))
+
+
+def refuse_long_stops(stops: Sequence[str]) -> None:
+    """Reject stop strings that make the search for them slow, and more of them than any API allows."""
+    if len(stops) > MOST_STOPS_OF_ANY_API:
+        raise wrong_value("stop", f"expected at most {MOST_STOPS_OF_ANY_API} strings, got {len(stops)}.")
+    longest = max(map(len, stops), default=0)
+    if longest > LONGEST_STOP:
+        raise wrong_value("stop", f"expected at most {LONGEST_STOP} characters, got {longest}.")
 
 
 def limit(body: JsonObject, *names: str) -> int | None:
@@ -211,11 +232,21 @@ def function_tool(function: Json, where: str) -> Tool:
 
 
 def refuse_doubled(tools: Sequence[Tool]) -> None:
-    """Reject two functions of one name."""
+    """Reject two functions of one name, and more functions than a request may declare."""
+    if len(tools) > _MOST_TOOLS:
+        raise wrong_value("tools", f"expected at most {_MOST_TOOLS} functions, got {len(tools)}.")
     names = [tool.name for tool in tools]
     doubled = next((name for name in names if names.count(name) > 1), None)
     if doubled is not None:
         raise wrong_value("tools", f"the function '{doubled}' is declared twice.")
+
+
+def refuse_large_answer(token_count: int, limit: int | None, *, choices: int = 1, alternatives: int = 0) -> None:
+    """Reject an answer with more token entries than LARGEST_ANSWER."""
+    entries = min(token_count, token_count if limit is None else limit) * choices * (1 + alternatives)
+    if entries > LARGEST_ANSWER:
+        wanted = f"at most {LARGEST_ANSWER} tokens in all choices and their alternatives"
+        raise wrong_value("harmony_script", f"expected {wanted}, got {entries}.")
 
 
 def tool_choice_word(value: str, tools: Sequence[Tool]) -> "tuple[ToolChoice, Tool | None]":
@@ -237,7 +268,10 @@ def chosen_tool(name: str, tools: Sequence[Tool]) -> Tool:
 
 def refuse_bad_schema(schema: JsonObject, where: str) -> None:
     """Reject an invalid JSON schema."""
-    if problem := _schema_problem(dumps(schema)):
+    document = dumps(schema)
+    if len(document) > LARGEST_SCHEMA:
+        raise wrong_value(where, f"expected at most {LARGEST_SCHEMA} characters, got {len(document)}.")
+    if problem := _schema_problem(document):
         raise wrong_value(where, f"expected a valid JSON schema: {problem}")
 
 
@@ -275,10 +309,13 @@ def script(body: JsonObject) -> tuple[int, ...] | None:
         case None:
             return None
         case str() as value:
-            return tuple(tokens.encode_with_special_tokens(value))
+            ids = tuple(tokens.encode_with_special_tokens(value))
+            refuse_large_answer(len(ids), None)
+            return ids
         case list() as value:
             ids = tuple(token for token in value if isinstance(token, int) and not isinstance(token, bool))
             if len(ids) == len(value) and all(tokens.is_known(token) for token in ids):
+                refuse_large_answer(len(ids), None)
                 return ids
         case _:
             pass

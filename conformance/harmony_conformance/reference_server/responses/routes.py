@@ -25,6 +25,7 @@ from harmony_conformance.reference_server.pipeline.http import (
 )
 from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun, derive_id, render_prompt, request_hash
 from harmony_conformance.reference_server.requests.errors import Reply
+from harmony_conformance.reference_server.requests.fields import refuse_large_answer
 from harmony_conformance.reference_server.responses.answer import FAILED, ResponsesAnswer
 from harmony_conformance.reference_server.responses.conversation import conversation
 from harmony_conformance.reference_server.responses.input_items import to_item_list
@@ -90,11 +91,13 @@ class Responses:
             allowed_functions=request.allowed_functions,
         )
         stopping = STOP_TOKENS if request.ends_at_stop else frozenset[int]()
+        output = output_tokens(request, keep_output)
+        refuse_large_answer(len(output), request.limit, alternatives=request.top_logprobs or 0)
         run = PromptRun(
             id_seed=request_hash(body),
             prompt=render_prompt(conversation(request, date=self._host.date), changes),
             generation=Generation(
-                output_tokens(request, keep_output),
+                output,
                 changes.sampling(Sampling(stop_tokens=stopping, limit=request.limit)),
             ),
             client_capabilities=changes.client_capabilities(offer),

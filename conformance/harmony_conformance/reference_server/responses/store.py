@@ -1,16 +1,19 @@
 """Stored responses, which later requests can continue."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from harmony_conformance.json_value import Json, JsonObject, items, members, text
+from harmony_conformance.json_value import Json, JsonObject, dumps, items, members, text
 from harmony_conformance.reference_server.pipeline.prompt_run import derive_id
 from harmony_conformance.reference_server.requests.errors import ApiError
 
 _MOST = 4096
 """Maximum number of stored responses; the oldest is removed first."""
+
+LARGEST_STORE = 256 * 1024 * 1024
+"""Maximum characters of JSON of all stored responses and their input."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,12 +29,19 @@ class Store:
 
     def __init__(self) -> None:
         self._stored: OrderedDict[str, StoredResponse] = OrderedDict()
+        self._sizes: dict[str, int] = {}
+        self._size = 0
 
     def add(self, stored: StoredResponse) -> None:
         """Store a response."""
-        self._stored[text(stored.response.get("id"))] = stored
-        while len(self._stored) > _MOST:
-            self._stored.popitem(last=False)
+        name = text(stored.response.get("id"))
+        if name in self._stored:
+            self.remove(name)
+        self._stored[name] = stored
+        self._sizes[name] = len(dumps([stored.response, *stored.entries]))
+        self._size += self._sizes[name]
+        while len(self._stored) > _MOST or self._size > LARGEST_STORE:
+            self.remove(next(iter(self._stored)))
 
     def get(self, response: str) -> StoredResponse:
         """Return the response with this id; raise an ApiError (404) for an unknown id."""
@@ -43,6 +53,7 @@ class Store:
         """Remove a response; raise an ApiError (404) for an unknown id."""
         self.get(response)
         del self._stored[response]
+        self._size -= self._sizes.pop(response)
 
     def previous_items(self, previous: Json) -> tuple[Json, ...]:
         """Return the items up to the end of the previous response, if any; raise an ApiError if it is not stored."""
@@ -59,17 +70,24 @@ class Store:
 
     def resolve_references(self, entries: Sequence[Json]) -> tuple[Json, ...]:
         """Replace each item reference by its item; raise an ApiError if it is not stored."""
+        if not any(members(entry).get("type") == "item_reference" for entry in entries):
+            return tuple(entries)
+        stored_items: dict[str, Json] = {}
+        for stored in self._stored.values():
+            for entry in (*stored.entries, *items(stored.response.get("output"))):
+                stored_items.setdefault(text(members(entry).get("id")), entry)
         return tuple(
-            self._item(text(members(entry).get("id"))) if members(entry).get("type") == "item_reference" else entry
+            _item(text(members(entry).get("id")), stored_items)
+            if members(entry).get("type") == "item_reference"
+            else entry
             for entry in entries
         )
 
-    def _item(self, item: str) -> Json:
-        for stored in self._stored.values():
-            for entry in (*stored.entries, *items(stored.response.get("output"))):
-                if members(entry).get("id") == item:
-                    return entry
-        raise ApiError(f"Item with id '{item}' not found.", param="input", code="item_not_found")
+
+def _item(item: str, stored_items: Mapping[str, Json]) -> Json:
+    if item in stored_items:
+        return stored_items[item]
+    raise ApiError(f"Item with id '{item}' not found.", param="input", code="item_not_found")
 
 
 def input_items(stored: StoredResponse) -> list[Json]:

@@ -33,6 +33,7 @@ from harmony_conformance.reference_server.pipeline.load import Load
 from harmony_conformance.reference_server.requests.errors import ApiError, Reply, server_failure
 from harmony_conformance.reference_server.requests.fields import MODEL
 from harmony_conformance.reference_server.responses.routes import Responses
+from harmony_conformance.reference_server.server.own_host import OwnHost
 from harmony_conformance.reference_server.sglang.routes import PATHS as SGLANG_PATHS
 from harmony_conformance.reference_server.sglang.routes import PREFIX as SGLANG_PREFIX
 from harmony_conformance.reference_server.sglang.routes import SGLang
@@ -48,13 +49,20 @@ DATE = "2025-06-28"
 _CREATED = 1_750_000_000
 
 
-def create_app(*, defects: Iterable[str] = (), date: str = DATE, now: Callable[[], float] = time.time) -> Starlette:
+def create_app(
+    *,
+    defects: Iterable[str] = (),
+    date: str = DATE,
+    now: Callable[[], float] = time.time,
+    hosts: frozenset[str] | None = None,
+) -> Starlette:
     """Return the ASGI application.
 
     Args:
         defects: ids from `DEFECTS`; they combine.
         date: the `Current date` in the prompt.
         now: returns seconds since the epoch, for `created`.
+        hosts: names in the Host header that are answered (`own_hosts`); None for any name.
 
     Raises:
         LookupError: unknown defect id; the message lists the known ones.
@@ -75,7 +83,7 @@ def create_app(*, defects: Iterable[str] = (), date: str = DATE, now: Callable[[
             Route("/metrics", server.metrics, methods=["GET"]),
             Route("/version", server.version, methods=["GET"]),
         ],
-        middleware=[Middleware(_ServerHeader)],
+        middleware=[Middleware(_ServerHeader), Middleware(OwnHost, hosts=hosts, refuse=server.refuse)],
         exception_handlers=dict.fromkeys((ApiError, HTTPException, Exception), server.refuse),
     )
 

@@ -13,6 +13,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from harmony_conformance.reference_server.server.app import DATE, create_app
+from harmony_conformance.reference_server.server.own_host import own_hosts
 from harmony_conformance.runtime.processes import forked, may_fork
 
 _STARTING_SECONDS = 10.0
@@ -32,7 +33,7 @@ def running(*, defects: Iterable[str] = (), date: str = DATE) -> Generator[str]:
         LookupError: unknown defect id.
         ServerStartError: the server did not start.
     """
-    app = create_app(defects=defects, date=date)
+    app = create_app(defects=defects, date=date, hosts=own_hosts("127.0.0.1"))
     with closing(_listening("127.0.0.1", 0)) as listening:
         server = _server(app)
         thread = Thread(target=server.run, kwargs={"sockets": [listening]}, name="reference-server", daemon=True)
@@ -61,7 +62,7 @@ def running_in_process(*, defects: Iterable[str] = ()) -> Generator[str]:
             yield base
         return
     try:
-        app = create_app(defects=defects)
+        app = create_app(defects=defects, hosts=own_hosts("127.0.0.1"))
     except LookupError as problem:
         raise ServerStartError(_NOT_STARTED) from problem
     with closing(_listening("127.0.0.1", 0)) as listening:
@@ -108,14 +109,16 @@ def serve_beside() -> None:
     serve("127.0.0.1", 0, sys.argv[1:])
 
 
-def serve(host: str, port: int, defects: Iterable[str] = ()) -> None:
+def serve(host: str, port: int, defects: Iterable[str] = (), allowed_hosts: Iterable[str] = ()) -> None:
     """Print the URL on one line and serve until interrupted; port 0 selects a free port.
+
+    Requests for a host other than this one, the local names, and `allowed_hosts` are refused.
 
     Raises:
         LookupError: unknown defect id.
         OSError: the port cannot be used.
     """
-    app = create_app(defects=defects)
+    app = create_app(defects=defects, hosts=own_hosts(host, allowed_hosts))
     with closing(_listening(host, port)) as listening:
         sys.stdout.write(f"{_url(listening)}\n")
         sys.stdout.flush()

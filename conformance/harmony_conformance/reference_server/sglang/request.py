@@ -49,14 +49,15 @@ def read_request(body: JsonObject) -> SglangGenerateRequest:
     if unknown is not None:
         raise generate_error(f"unknown field `{unknown}`, expected one of {', '.join(sorted(_SAMPLING))}")
     stop = sampling.get("stop")
-    stops = [stop] if isinstance(stop, str) else items(stop)
+    stops = tuple(entry for entry in ([stop] if isinstance(stop, str) else items(stop)) if isinstance(entry, str))
+    fields.refuse_long_stops(stops)
     return SglangGenerateRequest(
         prompt=_prompt(body),
         limit=_limit(sampling.get("max_new_tokens")),
         ignores_stops=fields.read_boolean(sampling, "ignore_eos"),
         text_options=TextOptions(
             shows_special=not fields.read_boolean(sampling, "skip_special_tokens", otherwise=True),
-            stop_strings=tuple(entry for entry in stops if isinstance(entry, str) and entry),
+            stop_strings=tuple(filter(None, stops)),
             shows_stop=fields.read_boolean(sampling, "no_stop_trim"),
         ),
         is_streamed=fields.read_boolean(body, "stream"),

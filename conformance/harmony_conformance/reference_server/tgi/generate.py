@@ -24,6 +24,7 @@ class TgiGeneration:
     generation: Generation
     changes: Changes
     _text: str = ""
+    _has_stop: bool = False
     _decoder: codecs.IncrementalDecoder = field(
         default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace")
     )
@@ -49,7 +50,7 @@ class TgiGeneration:
     def _events(self) -> Iterator[JsonObject]:
         for token in self._tokens():
             alternatives: JsonObject = {"top_tokens": [token]} if self.request.top_tokens else {}
-            last = self.generation.is_over or self._is_stopped()
+            last = self.generation.is_over or self._has_stop
             yield {
                 "index": len(self.generation.emitted_tokens),
                 "token": token,
@@ -63,14 +64,15 @@ class TgiGeneration:
         for token in self.generation:
             is_special = tokens.is_special(token)
             piece = "" if is_special else self._decoder.decode(tokens.TOKEN_BYTES[token])
+            before = len(self._text)
             self._text += piece
+            self._has_stop = self._has_stop or any(
+                self._text.find(stop, max(0, before - len(stop))) >= 0 for stop in self.request.stop_strings
+            )
             text = decode_ids([token], shows_special=True) if is_special else piece
             yield {"id": token, "text": text, "logprob": _CERTAIN, "special": is_special}
-            if self._is_stopped():
+            if self._has_stop:
                 return
-
-    def _is_stopped(self) -> bool:
-        return any(stop in self._text for stop in self.request.stop_strings)
 
     def _visible_text(self) -> str:
         return (self.request.inputs if self.request.returns_prompt else "") + self._text
@@ -80,7 +82,7 @@ class TgiGeneration:
         return {"finish_reason": self._finish(), "generated_tokens": len(emitted), "seed": self.request.seed}
 
     def _finish(self) -> str:
-        if self._is_stopped():
+        if self._has_stop:
             return "stop_sequence"
         emitted = self.generation.emitted_tokens
         reached_stop = bool(emitted) and emitted[-1] in self.sampling.stop_tokens

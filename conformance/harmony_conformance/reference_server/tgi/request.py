@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from harmony_conformance.json_value import Json, JsonObject, dumps, members, text
 from harmony_conformance.reference_server.model.plain_text import encode_raw_prompt
-from harmony_conformance.reference_server.model.schema_instance import instance
+from harmony_conformance.reference_server.model.schema_instance import InstanceSizeError, instance
 from harmony_conformance.reference_server.requests import fields
 from harmony_conformance.reference_server.requests.errors import ApiError
 from harmony_ref import encode, tokens
@@ -110,6 +110,9 @@ def stop_strings(value: Json) -> tuple[str, ...]:
         raise invalid("`stop`: expected a list of strings")
     if len(texts) > MOST_STOPS:
         raise invalid(f"`stop` supports up to {MOST_STOPS} stop sequences. Given: {len(texts)}")
+    longest = max(map(len, texts), default=0)
+    if longest > fields.LONGEST_STOP:
+        raise invalid(f"`stop`: expected at most {fields.LONGEST_STOP} characters, got {longest}")
     return tuple(entry for entry in texts if entry)
 
 
@@ -120,4 +123,7 @@ def _by_grammar(value: Json) -> tuple[int, ...] | None:
     if text(members(value).get("type")) not in {"json", "json_object", "json_schema"}:
         raise invalid("`grammar`: only JSON schemas are supported")
     schema = members(members(value).get("value"))
-    return (*encode(dumps(instance(schema.get("schema", schema)))), tokens.RETURN)
+    try:
+        return (*encode(dumps(instance(schema.get("schema", schema)))), tokens.RETURN)
+    except InstanceSizeError as problem:
+        raise invalid(f"`grammar`: {problem}") from None

@@ -1,0 +1,93 @@
+"""Protection from web pages: requests for another host, and bodies that a page may send without permission.
+
+A browser lets any page send a POST of a form or of plain text. The owner of a name can point it at a local server, so
+that a page under that name reaches it (DNS rebinding). JSON needs the server's permission (CORS), which this server
+never gives.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from http import HTTPStatus
+from ipaddress import ip_address
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from harmony_conformance.reference_server.requests.errors import ApiError
+
+_LOCAL = ("localhost", "127.0.0.1", "[::1]")
+_ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - compared with the address of --host, which the user chose
+_FORM = "application/x-www-form-urlencoded"
+
+
+class OwnHost:
+    """ASGI middleware that refuses such requests; without `hosts` it answers every host."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        hosts: frozenset[str] | None,
+        refuse: Callable[[Request, Exception], Awaitable[Response]],
+    ) -> None:
+        self._app = app
+        self._hosts = hosts
+        self._refuse = refuse
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or pass it to the application."""
+        problem = self._problem(scope) if scope["type"] == "http" else None
+        if problem is None:
+            await self._app(scope, receive, send)
+            return
+        response = await self._refuse(Request(scope, receive), problem)
+        await response(scope, receive, send)
+
+    def _problem(self, scope: Scope) -> ApiError | None:
+        headers = Headers(scope=scope)
+        host = _name(headers.get("host", ""))
+        if self._hosts is not None and host not in self._hosts and not (_ANY_IP in self._hosts and _is_ip(host)):
+            return ApiError(
+                f"Invalid Host: expected {', '.join(sorted(self._hosts))}, got {host!r}. "
+                "Start the server with --allow-host NAME to add a name.",
+                status=HTTPStatus.FORBIDDEN,
+                code="host_not_allowed",
+            )
+        media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if scope["method"] != "POST" or media_type == "application/json" or media_type.endswith("+json"):
+            return None
+        advice = " (the default of curl -d): add -H 'Content-Type: application/json'" if media_type == _FORM else ""
+        return ApiError(
+            f"Invalid Content-Type: expected application/json, got {media_type!r}{advice}.",
+            status=HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            code="content_type_not_json",
+        )
+
+
+_ANY_IP = "any IP address"
+
+
+def own_hosts(address: str, allowed: Iterable[str] = ()) -> frozenset[str]:
+    """Return the names of a server that listens on this address, without ports.
+
+    If it listens on every address, any IP address is its name: a page can only be served under a name.
+    """
+    bound = _ANY_IP if address in _ANY_ADDRESS else f"[{address}]" if ":" in address else address.lower()
+    return frozenset({*_LOCAL, bound, *map(_name, allowed)})
+
+
+def _name(host: str) -> str:
+    """Return the name in a Host header, in lower case and without port and final dot."""
+    host = host.strip().lower()
+    name, colon, port = host.rpartition(":")
+    has_port = colon and port.isdecimal() and (not name.count(":") or name.endswith("]"))
+    return (name if has_port else host).rstrip(".")
+
+
+def _is_ip(name: str) -> bool:
+    try:
+        ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
