@@ -5,36 +5,23 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
-from io import FileIO
 from pathlib import Path, PurePath
-
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, UnsupportedByApiError
 from harmony_conformance.checks.rendering.renderer_fingerprint import Fingerprint, fingerprint
 from harmony_conformance.cli.command import Command
-from harmony_conformance.cli.run_folder import (
-    announce_replacement,
-    create_run_folder,
-    describe_recording,
-    new_folder,
-    remove_empty,
-    replace_run,
-    report_write_errors,
-)
-from harmony_conformance.engines.diagnosis import EndpointUnusableError, KeyRefusedError
-from harmony_conformance.engines.discovery import Capabilities
+from harmony_conformance.cli.live_run import endpoint_facts, send_plan
+from harmony_conformance.cli.run_folder import announce_replacement, open_run_folder, report_write_errors
+from harmony_conformance.cli.run_recording import RunRecording, read_earlier
 from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.engines.target import Target
 from harmony_conformance.errors import Exit, UsageError
-from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.evidence.exchange_json import DISCOVERY, exchange_line
-from harmony_conformance.evidence.recording_file import append_atomically, read_recorded
+from harmony_conformance.evidence.exchange import Series
+from harmony_conformance.evidence.recording_file import Recording, read_recording
 from harmony_conformance.golden.scenario import UNSCRIPTED_LIMIT, Step, expand
 from harmony_conformance.json_value import JsonObject, dumps, members, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
@@ -50,7 +37,7 @@ from harmony_conformance.report.model import (
 )
 from harmony_conformance.report.terminal import print_report, report_console, visible
 from harmony_conformance.runner.access_loss import INCOMPLETE_RUN_KINDS, early_stop_reason
-from harmony_conformance.runner.judge_in_background import open_judge, reduce_garbage_collection
+from harmony_conformance.runner.judge_in_background import reduce_garbage_collection
 from harmony_conformance.runner.judge_run import Plan, explain_incomplete_probes, judge_all, sort_series
 from harmony_conformance.runner.latency import max_probe_requests, max_probe_tokens
 from harmony_conformance.runner.options import (
@@ -63,10 +50,9 @@ from harmony_conformance.runner.options import (
 )
 from harmony_conformance.runner.reproduce import reproduce_result
 from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request
-from harmony_conformance.runner.run import Options, Run, needs_server_process, run, serve_target
+from harmony_conformance.runner.resume import recorded_options
+from harmony_conformance.runner.run import Options, Run
 from harmony_conformance.runner.shared_run import EXCHANGES
-from harmony_conformance.runtime.private_files import private_opener
-from harmony_conformance.transport.client import Wait, run_async
 from harmony_conformance.transport.http_transport import CA_DIR, CA_FILE
 from harmony_conformance.transport.redaction import Mask
 
@@ -90,6 +76,11 @@ def configure(parser: ArgumentParser) -> None:
         help="number of requests of the latency probe after the checks (default: 20; 0: no probe)",
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="output folder (default: a new folder below runs/)")
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="continue the run in --out: send only the series that its recording lacks",
+    )
     parser.add_argument("--list", action="store_true", help="list checks and scenarios without sending requests")
     parser.add_argument("--dry-run", action="store_true", help="print the requests without sending them")
 
@@ -99,24 +90,35 @@ def execute(arguments: Namespace) -> int:
     target, options = read_options(arguments)
     options = replace(options, latency_requests=arguments.latency)
     sends_nothing = arguments.list or arguments.dry_run
-    recorded = _recorded(target.replay) if target.replay is not None and not sends_nothing else ()
-    if recorded and arguments.api is None:
-        options = replace(options, apis=_apis_of(recorded))
+    _check_resume(arguments, target)
+    recorded = _recorded(target.replay) if target.replay is not None and not sends_nothing else None
+    if recorded is not None and arguments.api is None:
+        options = replace(options, apis=_apis_of(recorded.series))
     plan = read_plan(options)
     if arguments.list:
         return _list(plan)
     if arguments.dry_run:
         return _dry_run(target, options, plan)
-    console = report_console()
     reduce_garbage_collection()
-    if target.replay is not None:
-        finished = _replay(Path(target.replay), recorded, plan)
-        renderer = fingerprint(finished.series)
-        out = create_run_folder(arguments.out or new_folder(target))
-        announce_replacement(out)
-    else:
-        out = create_run_folder(arguments.out or new_folder(target))
-        finished, renderer = _live(target, options, plan, out, arguments.api_key_env)
+    with open_run_folder(arguments.out, target) as out:
+        if target.replay is not None and recorded is not None:
+            finished = _replay(Path(target.replay), recorded, plan)
+            renderer = fingerprint(finished.series)
+            announce_replacement(out)
+        else:
+            earlier = read_earlier(out) if arguments.resume else None
+            recording = RunRecording(out, _run_facts(target, options), earlier)
+            if recording.reused:
+                print(f"{len(recording.reused)} series are taken from the recording in {out}", file=sys.stderr)
+            finished, renderer = send_plan(target, options, plan, recording, arguments.api_key_env)
+        return _report_run(arguments, target, options, finished, renderer, out)
+
+
+def _report_run(  # noqa: PLR0913, PLR0917 - the run and the command
+    arguments: Namespace, target: Target, options: Options, finished: Run, renderer: Fingerprint | None, out: Path
+) -> int:
+    """Write the files, print the report and return the exit code."""
+    console = report_console()
     mask = Mask(options.secrets)
     report = _report(target, options, finished, renderer, arguments.api_key_env)
     report = report if mask.is_empty else mask_report(report, mask.mask_text)
@@ -127,6 +129,11 @@ def execute(arguments: Namespace) -> int:
     if finished.latency_skip_reason:
         print(f"latency not measured: {finished.latency_skip_reason}", file=sys.stderr)
     code = _exit_code(finished.results, FAIL_ON[arguments.fail_on])
+    if finished.missing_part:
+        print(
+            visible(f"recording incomplete: {finished.missing_part}; only what it contains is judged"), file=sys.stderr
+        )
+        code = max(code, Exit.USAGE)
     if (cut := early_stop_reason(finished.series)) is not None:
         print(f"run stopped early: {cut.detail}", file=sys.stderr)
         code = max(code, Exit.USAGE) if cut.kind in INCOMPLETE_RUN_KINDS else code
@@ -180,105 +187,28 @@ def _most_tokens(step: Step) -> int:
     return next((limit for limit in limits if isinstance(limit, int) and limit > 0), UNSCRIPTED_LIMIT)
 
 
-def _live(
-    target: Target, options: Options, plan: Plan, out: Path, key_env: str | None
-) -> tuple[Run, Fingerprint | None]:
-    """Send the scenarios and return the run, and the renderer that fits its prompts."""
-
-    def print_progress(event: Capabilities | Wait) -> None:
-        if isinstance(event, Wait):
-            print(event, file=sys.stderr)
-        else:
-            _print_capabilities(target, event)
-
-    # opened for the first exchange, so that an earlier run survives if the endpoint is down
-    recording: list[FileIO] = []
-    answered: set[str] = set()
-    try:
-        with ExitStack() as stack:
-            # both before any thread starts, because they fork
-            base = stack.enter_context(serve_target(target, options)) if needs_server_process(target, options) else None
-            judge = stack.enter_context(open_judge(plan, options))
-            advance = stack.enter_context(_progress(plan, options))
-
-            def record(x: Exchange) -> None:
-                line = exchange_line(x)
-                with report_write_errors(out):
-                    if not recording:
-                        replace_run(out)
-                        recording.append(
-                            stack.enter_context(open(out / EXCHANGES, "wb", buffering=0, opener=private_opener))
-                        )
-                    append_atomically(recording[0], line)
-                if x.scenario != DISCOVERY:
-                    answered.add(x.scenario)
-                judge.on_exchange(x, line)
-                advance()
-
-            finished = run_async(run(target, options, plan, record, print_progress, judge, base))
-            return finished, judge.renderer(finished.series)
-    except EndpointUnusableError as problem:
-        remove_empty(out)
-        reason = (
-            problem.message_with_variable(key_env)
-            if isinstance(problem, KeyRefusedError) and options.key
-            else str(problem)
-        )
-        raise UsageError(f"{target}: {reason}") from None
-    except UsageError:
-        remove_empty(out)
-        raise
-    except KeyboardInterrupt:
-        if not recording:
-            remove_empty(out)
-            raise KeyboardInterrupt("stopped before anything was recorded") from None
-        if not answered:
-            raise KeyboardInterrupt(f"stopped before the first scenario response; discovery is in {out}") from None
-        raise KeyboardInterrupt(f"stopped; {describe_recording(out)}") from None
+def _check_resume(arguments: Namespace, target: Target) -> None:
+    if arguments.resume and target.replay is not None:
+        raise UsageError(f"invalid --resume: expected an endpoint, got {target}")
+    if arguments.resume and arguments.out is None:
+        raise UsageError("invalid --resume: expected --out with the folder of the earlier run, got none")
 
 
-def _print_capabilities(target: Target, found: Capabilities) -> None:
-    engine_version = f" {found.engine_version}" if found.engine_version else ""
-    base = target.base_url or "embedded"
-    if target.is_engine_unknown:
-        base += f" (detected by {', '.join(found.signatures)})" if found.signatures else " (engine not detected)"
-    endpoint = visible(f"{found.engine.name}{engine_version} at {base}, model {found.model}")
-    print(f"{endpoint}; prompt evidence: {found.prompt_level.value}; output: {found.output}", file=sys.stderr)
-    if reason := found.incomplete_probes.get(CHAT_COMPLETIONS.name):
-        print(visible(f"  some capabilities are unknown ({reason})"), file=sys.stderr)
-    for offer in found.api_support:
-        missing = "not offered" if offer.is_known else "support unknown"
-        output = "the model's own" if offer.script_method is ScriptMethod.NONE else "scripted"
-        support = (
-            f"{missing} ({offer.unsupported_reason})"
-            if offer.unsupported_reason
-            else f"at {offer.path}, output: {output}"
-        )
-        print(visible(f"  {offer.api.title}: {support}"), file=sys.stderr)
+def _run_facts(target: Target, options: Options) -> JsonObject:
+    """Return the facts of a run that its continuation must share."""
+    return {
+        "version": version("harmony-conformance"),
+        "tries": options.tries,
+        "seed": options.seed,
+        "options": recorded_options(target, options),
+    }
 
 
-@contextmanager
-def _progress(plan: Plan, options: Options) -> Generator[Callable[[], None]]:
-    console = report_console(piped_width=None, stderr=True)
-    requests = sum(len(tuple(expand(scenario))) for scenario in plan.scenarios) * options.tries
-    with Progress(
-        TextColumn("sending"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as bar:
-        task = bar.add_task("requests", total=requests)
-        yield lambda: bar.advance(task)
-
-
-def _recorded(path: PurePath) -> tuple[Series, ...]:
-    series = read_recorded(Path(path))
-    if not series:
+def _recorded(path: PurePath) -> Recording:
+    recording = read_recording(Path(path))
+    if not recording.series:
         raise UsageError(f"{path}: invalid recording: expected exchanges, got none")
-    return tuple(series)
+    return recording
 
 
 def _apis_of(recorded: Iterable[Series]) -> tuple[str, ...]:
@@ -287,10 +217,10 @@ def _apis_of(recorded: Iterable[Series]) -> tuple[str, ...]:
     return tuple(name for name in APIS if name in names) or (CHAT_COMPLETIONS.name,)
 
 
-def _replay(path: Path, recorded: Iterable[Series], plan: Plan) -> Run:
-    series = sort_series(recorded, plan.scenarios)
+def _replay(path: Path, recorded: Recording, plan: Plan) -> Run:
+    series = sort_series(recorded.series, plan.scenarios)
     first = _first_report(path)
-    header = first.header if first is not None else {}
+    header = first.header if first is not None else recorded.header
     methods, unknown = _script_methods(header), _unknown_apis(header)
     known = {
         api: method
@@ -305,6 +235,7 @@ def _replay(path: Path, recorded: Iterable[Series], plan: Plan) -> Run:
         results=tuple(explain_incomplete_probes(judge_all(series, plan, methods), known, unknown)),
         latency=first.latency if first is not None else (),
         recorded_header=header,
+        missing_part=recorded.missing_part,
     )
 
 
@@ -340,16 +271,12 @@ def _report(
     target: Target, options: Options, finished: Run, renderer: Fingerprint | None, key_env: str | None
 ) -> Report:
     by_id = {x.id: x for series in finished.series for x in series.exchanges.values()}
-    found = finished.capabilities
+    cut = early_stop_reason(finished.series)
+    incomplete = finished.missing_part or (cut.detail if cut is not None else "")
     header: JsonObject = {
         "version": version("harmony-conformance"),
-        "target": {
-            "engine": (found.engine if found else target.engine).name,
-            "engine_version": found.engine_version if found else None,
-            "model": found.model if found else None,
-            "url_host": target.host,
-        },
-        "capabilities": found.to_json() if found else {},
+        **endpoint_facts(target, finished.capabilities),
+        **({"incomplete": incomplete} if incomplete else {}),
         "renderer": renderer.to_json() if renderer is not None else None,
         "tries": options.tries,
         "seed": options.seed,

@@ -6,13 +6,14 @@ import os
 import shlex
 import sys
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 
 from harmony_conformance.engines.target import Target
 from harmony_conformance.errors import UsageError
+from harmony_conformance.evidence.folder_lock import FolderInUseError, lock_folder
 from harmony_conformance.report.files import REPORT
 from harmony_conformance.runner.shared_run import EXCHANGES
 from harmony_conformance.runtime.private_files import create_private_folder
@@ -21,7 +22,7 @@ _BEGIN = 65536
 _MARKS: Mapping[str, tuple[bytes, ...]] = MappingProxyType(
     {
         REPORT: (b'{"kind":"header",',),
-        EXCHANGES: (b'{"kind":"exchange",',),
+        EXCHANGES: (b'{"kind":"exchange",', b'{"kind":"run",'),
         "junit.xml": (b"harmony-conformance", b"harmony_conformance"),
         "report.md": (b"harmony\\-conformance",),
         "report.html": (b"(harmony-conformance)</title>",),
@@ -30,16 +31,42 @@ _MARKS: Mapping[str, tuple[bytes, ...]] = MappingProxyType(
 """The files of a run, with text in the first `_BEGIN` bytes that identifies them."""
 
 
-def create_run_folder(out: Path) -> Path:
-    """Create the folder if necessary and return it.
+@contextmanager
+def open_run_folder(out: Path | None, target: Target) -> Generator[Path]:
+    """Create the folder of a run if necessary, lock it and yield it. An empty folder is removed at the end.
+
+    Args:
+        out: The folder, None for a new one below `runs/`.
+        target: The target, which names a new folder.
 
     Raises:
-        UsageError: The folder is not writable, or has a file of the same name that no run wrote.
+        UsageError: The folder is in use by another run, is not writable, or has a file of the same name that no run wrote.
     """
+    folder = out if out is not None else _create_new_folder(target)
+    _create_folder(folder)
+    with ExitStack() as stack:
+        stack.callback(remove_empty, folder)
+        try:
+            stack.enter_context(lock_folder(folder))
+        except FolderInUseError as problem:
+            raise UsageError(f"--out {problem}") from None
+        except OSError as problem:
+            raise UsageError(f"--out {folder}: cannot be locked: {problem.strerror}") from None
+        _refuse_foreign_files(folder)
+        yield folder
+
+
+def _create_folder(out: Path) -> None:
     try:
         create_private_folder(out)
         if not os.access(out, os.W_OK | os.X_OK):
             raise UsageError(f"--out {out}: not writable")
+    except OSError as problem:
+        raise UsageError(f"--out {out}: {problem.strerror}") from None
+
+
+def _refuse_foreign_files(out: Path) -> None:
+    try:
         foreign = next((name for name in _MARKS if (out / name).exists() and not _is_of_run(out / name)), None)
         if foreign is not None:
             raise UsageError(
@@ -47,7 +74,6 @@ def create_run_folder(out: Path) -> Path:
             )
     except OSError as problem:
         raise UsageError(f"--out {out}: {problem.strerror}") from None
-    return out
 
 
 def _is_of_run(path: Path) -> bool:
@@ -65,10 +91,9 @@ def announce_replacement(out: Path) -> None:
         print(f"replaces the run in {out}", file=sys.stderr)
 
 
-def replace_run(out: Path) -> None:
-    """Delete the files of an earlier run, so that no file of it remains with exchanges of another run."""
-    announce_replacement(out)
-    for name in _MARKS:
+def remove_run(out: Path, keep: str) -> None:
+    """Delete the files of an earlier run except `keep`, so that no report of it remains beside exchanges of another run."""
+    for name in _MARKS.keys() - {keep}:
         (out / name).unlink(missing_ok=True)
 
 
@@ -78,8 +103,22 @@ def remove_empty(out: Path) -> None:
         out.rmdir()
 
 
-def new_folder(target: Target) -> Path:
-    """Return a path below `runs/` that does not exist yet, named after the time and the engine."""
+def _create_new_folder(target: Target) -> Path:
+    """Create a folder below `runs/`, named after the time and the engine, and return it."""
+    while True:
+        folder = _new_name(target)
+        _create_folder(folder.parent)
+        try:
+            folder.mkdir(mode=0o700)
+        except FileExistsError:  # created by another run in between
+            continue
+        except OSError as problem:
+            raise UsageError(f"--out {folder}: {problem.strerror}") from None
+        return folder
+
+
+def _new_name(target: Target) -> Path:
+    """Return a path below `runs/` that does not exist yet."""
     name = f"{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}-{target.engine.name}"
     existing = {path.name for path in Path("runs").glob(f"{name}*")}
     candidates = (name, *(f"{name}-{index}" for index in range(2, len(existing) + 3)))

@@ -43,7 +43,7 @@ class Recording:
     Attributes:
         header: Members of the line `run`; empty for a recording without one.
         series: Series in recorded order, without discovery.
-        finished: Series of which every exchange is recorded.
+        finished: Keys of the series with a line `sent`, which are completely recorded.
         damage: Description of a torn last line and of lost records, in one line; empty without damage.
         has_end: True if the recording has the line `end`.
     """
@@ -61,14 +61,14 @@ class Recording:
 
 
 def read_recorded(path: Path) -> list[Series]:
-    """Return the series of a recorded run without damage, see `read_recording`.
+    """Return the series of a complete recording, see `read_recording`.
 
     Raises:
-        BrokenRecordingError: As for `read_recording`, or a record is torn or lost.
+        BrokenRecordingError: As for `read_recording`, or the recording is incomplete.
     """
     recording = read_recording(path)
-    if recording.damage:
-        raise BrokenRecordingError(f"{path}, {recording.damage}")
+    if recording.missing_part:
+        raise BrokenRecordingError(f"{path}: {recording.missing_part}")
     return list(recording.series)
 
 

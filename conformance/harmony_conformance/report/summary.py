@@ -177,7 +177,8 @@ def run_verdict(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON
         return RunVerdict(standing=Standing.DIVERGES, sentence=sentence)
     if not must:
         return RunVerdict(standing=Standing.UNCHECKED, sentence="No MUST check was applicable.")
-    if inconclusive := report.counts[Outcome.INCONCLUSIVE]:
+    inconclusive = report.counts[Outcome.INCONCLUSIVE]
+    if inconclusive or value_at(report.header, "incomplete"):
         standing = Standing.ONLY_IGNORED_FAILURES if failed else Standing.NOT_ALL_CHECKED
         return RunVerdict(standing=standing, sentence=sentence, inconclusive=inconclusive)
     return RunVerdict(standing=Standing.CONFORMS, sentence=sentence)
@@ -216,6 +217,7 @@ def facts(report: Report) -> tuple[tuple[str, str], ...]:
         ("Unknown capabilities", "; ".join(f"{api}: {text(reason)}" for api, reason in unknown)),
         ("Tries", "" if tries is None else str(tries)),
         ("Seed", "none sent" if seed is None else str(seed)),
+        ("Incomplete", text(value_at(header, "incomplete"))),
         ("Started", text(value_at(header, "started"))),
         ("Suite", f"harmony-conformance {text(value_at(header, 'version'))}".strip()),
     )

@@ -27,7 +27,7 @@ from harmony_conformance.runner.judge_run import Plan, RunJudge, covers_any_api,
 from harmony_conformance.runner.latency import max_probe_requests, probe, summarise
 from harmony_conformance.runner.request_builder import RequestProfile
 from harmony_conformance.runner.run_limits import RunLimits
-from harmony_conformance.runner.sender import ExchangeCallback, RateLimiter, Sender
+from harmony_conformance.runner.sender import ExchangeCallback, Progress, RateLimiter, Sender, rate_limited_send
 from harmony_conformance.transport.client import Client, ConnectionSettings, SendRequest, SendResult, Wait, ignore_wait
 from harmony_conformance.transport.http_transport import Network
 from harmony_conformance.transport.messages import Request
@@ -97,6 +97,7 @@ class Run:
         latency_skip_reason: Reason why the requested latency probe was not sent; empty otherwise.
         start_time: Time of the start, ISO 8601.
         recorded_header: Header of the report of a run that is judged again.
+        missing_part: Reason why a recording is incomplete, in one line; empty for a complete one.
     """
 
     capabilities: Capabilities | None
@@ -106,6 +107,7 @@ class Run:
     latency_skip_reason: str = ""
     start_time: str = ""
     recorded_header: JsonObject = field(default_factory=dict[str, Json])
+    missing_part: str = ""
 
 
 def load_scenarios() -> tuple[Scenario, ...]:
@@ -231,17 +233,18 @@ async def run(  # noqa: PLR0913, PLR0917 - the inputs of the command
     told: Callable[[Capabilities | Wait], None],
     judge: RunJudge | None = None,
     base: str | None = None,
+    progress: Progress | None = None,
 ) -> Run:
     """Discover an endpoint, send the plan and judge it.
 
     `keep` receives each finished exchange. `told` receives each wait during discovery, then the detected capabilities. Without `judge`, this process
-    judges at the end. `base` is the URL of an embedded server that is already running.
+    judges at the end. `base` is the URL of an embedded server that is already running. `progress` continues an earlier run.
 
     Raises:
         EndpointUnusableError: The endpoint cannot be tested.
     """
     async with connect_client(target, options, base) as client:
-        return await run_with_client(client, target, options, plan, keep, told, judge)
+        return await run_with_client(client, target, options, plan, keep, told, judge, progress)
 
 
 async def run_with_client(  # noqa: PLR0913, PLR0917 - those of `run`, and the client
@@ -252,10 +255,11 @@ async def run_with_client(  # noqa: PLR0913, PLR0917 - those of `run`, and the c
     keep: ExchangeCallback,
     told: Callable[[Capabilities | Wait], None],
     judge: RunJudge | None = None,
+    progress: Progress | None = None,
 ) -> Run:
     """Run with a connected client; see `run`."""
     keep = mask_requests(options, keep)
-    judge = judge or RunJudge(plan)
+    judge, progress = judge or RunJudge(plan), progress or Progress()
     started = datetime.now(UTC).isoformat(timespec="seconds")
     limits = RunLimits(options.max_time, options.timeout)
     found = await _discover(client, target, options, limits, told)
@@ -265,13 +269,16 @@ async def run_with_client(  # noqa: PLR0913, PLR0917 - those of `run`, and the c
 
     def on_series(one: Series) -> None:
         judge.on_series(one, found.script_methods)
+        if sender.rate_limiter.reached_limit is None:
+            progress.on_finished(one)
 
-    sender = replace(_sender(client, target, options, found, keep, limits), on_series=on_series)
+    sender = _sender(client, target, options, found, keep, limits)
+    sender = replace(sender, on_series=on_series, recorded=progress.recorded)
     series = await sender.send_all(plan.scenarios, options.tries)
     # before the latency probe, which needs an idle machine
     results = await judge.results(series, found.judged_apis, sender.rate_limiter.reached_limit)
     unmeasured = _why_unmeasured(target, options, found, sender)
-    send = _rate_limited_send(client, options, limits)
+    send = rate_limited_send(client, options.max_rps, limits)
     latency = await _latency(send, _chat_profile(found, options), target, options, keep) if unmeasured is None else ()
     if unmeasured is None and limits.stop_reason is not None:
         unmeasured = limits.stop_reason.detail
@@ -293,7 +300,7 @@ async def _discover(
     Raises:
         EndpointUnusableError: The endpoint cannot be tested, or a limit of the run was reached.
     """
-    send = _rate_limited_send(client, options, limits, waiting)
+    send = rate_limited_send(client, options.max_rps, limits, waiting)
 
     async def send_or_raise(request: Request) -> SendResult:
         result = await send(request)
@@ -302,22 +309,6 @@ async def _discover(
         return result
 
     return await discover(send_or_raise, _probe_options(target, options))
-
-
-def _rate_limited_send(
-    client: Client, options: Options, limits: RunLimits, waiting: Callable[[Wait], None] = ignore_wait
-) -> SendRequest:
-    """Return a sender limited by --max-rps and by the limits of the run. `waiting`: callback for each wait that the endpoint requests."""
-    limiter = RateLimiter(1, 1, None, options.max_rps)
-
-    async def send(request: Request) -> SendResult:
-        async def send_at_rate() -> SendResult:
-            await limiter.wait_for_rate()
-            return await client.send(request, waiting)
-
-        return await limits.send(send_at_rate)
-
-    return send
 
 
 def _probe_options(target: Target, options: Options) -> ProbeOptions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from harmony_conformance.apis.api import CHAT_PATH
@@ -31,12 +31,13 @@ from harmony_conformance.engines.scripting import (
 )
 from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, Exchange, Series
 from harmony_conformance.evidence.levels import METRICS_API
+from harmony_conformance.evidence.recording_file import SeriesKey
 from harmony_conformance.golden.scenario import Scenario, Step, expand, group_parallel_steps, skip_reason
 from harmony_conformance.json_value import Json
 from harmony_conformance.runner.access_loss import Access, is_doubtful
 from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request
 from harmony_conformance.runner.run_limits import RunLimits
-from harmony_conformance.transport.client import Client, SendResult, now
+from harmony_conformance.transport.client import Client, SendRequest, SendResult, Wait, ignore_wait, now
 from harmony_conformance.transport.messages import Failure, FailureKind, Request
 
 _EVENT = 1  # tokens in an event of a stream
@@ -67,8 +68,8 @@ def _split(scenarios: Iterable[Scenario]) -> tuple[list[Scenario], list[Scenario
     return concurrent, exclusive + sorted(invalid, key=lambda scenario: not scenario.exclusive)
 
 
-def _ignore_series(series: Series) -> None:
-    """No-op callback."""
+def ignore_series(series: Series) -> None:
+    """Do nothing: the default callback for series."""
 
 
 class RateLimiter:
@@ -158,6 +159,30 @@ class RateLimiter:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Progress of a run that may be continued: series recorded earlier, and the callback for each series whose last request was sent."""
+
+    recorded: Mapping[SeriesKey, Series] = field(default_factory=dict[SeriesKey, Series])
+    on_finished: SeriesCallback = ignore_series
+
+
+def rate_limited_send(
+    client: Client, rate: float | None, limits: RunLimits, waiting: Callable[[Wait], None] = ignore_wait
+) -> SendRequest:
+    """Return a function that sends a request within --max-rps and the limits of the run. `waiting`: callback for each wait that the endpoint requests."""
+    limiter = RateLimiter(1, 1, None, rate)
+
+    async def send(request: Request) -> SendResult:
+        async def send_at_rate() -> SendResult:
+            await limiter.wait_for_rate()
+            return await client.send(request, waiting)
+
+        return await limits.send(send_at_rate)
+
+    return send
+
+
+@dataclass(frozen=True, kw_only=True)
 class Sender:
     """Sends the scenarios of a run to one endpoint and reports every finished exchange and series."""
 
@@ -168,7 +193,9 @@ class Sender:
     capabilities: Capabilities
     profiles: Mapping[str, RequestProfile]
     on_exchange: ExchangeCallback
-    on_series: SeriesCallback = _ignore_series
+    on_series: SeriesCallback = ignore_series
+    recorded: Mapping[SeriesKey, Series] = field(default_factory=dict[SeriesKey, Series])
+    """Series that are not sent again."""
 
     async def send_all(self, scenarios: Sequence[Scenario], tries: int) -> tuple[Series, ...]:
         """Send every sendable scenario `tries` times and return the series.
@@ -184,7 +211,14 @@ class Sender:
         return tuple(done)
 
     async def send_series(self, scenario: Scenario, attempt: int) -> Series:
-        """Send the steps of a scenario in order, parallel groups concurrently."""
+        """Send the steps of a scenario in order, parallel groups concurrently. A recorded series is returned as it is."""
+        if (recorded := self.recorded.get((scenario.name, scenario.api, attempt))) is not None:
+            in_order = {
+                step.name: x for step in expand(scenario) if (x := recorded.exchanges.get(step.name)) is not None
+            }
+            series = drop_unproven_stream_scripts(replace(recorded, exchanges=in_order))
+            self.on_series(series)
+            return series
         exchanges: dict[str, Exchange] = {}
         answers: dict[str, Json] = {}
         groups = tuple(group_parallel_steps(tuple(expand(scenario))))

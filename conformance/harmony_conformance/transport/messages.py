@@ -21,8 +21,8 @@ NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 class FailureKind(StrEnum):
     """The reason why an exchange is incomplete.
 
-    `describe_rate_limit` and `access_refused` mean that the server rejects the client, `not_sent` that the suite skipped the request,
-    and `run_stopped` that the run ended before the answer.
+    `rate_limited` and `access_refused` mean that the server rejects the client, and `not_sent` that the suite skipped the request.
+    `run_stopped` means that the run ended before the answer.
     """
 
     NO_CONNECTION = "no_connection"

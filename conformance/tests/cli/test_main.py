@@ -340,7 +340,7 @@ def test_a_run_that_is_stopped_names_what_it_kept_and_how_to_judge_it(raw_server
     assert "Traceback" not in err
     assert err.splitlines()[-1].endswith(said)
     recording = tmp_path / "a run" / "exchanges.jsonl"
-    assert (recording.read_bytes().count(b"\n") if recording.parent.exists() else 0) == answered
+    assert (recording.read_bytes().count(b'{"kind":"exchange"') if recording.parent.exists() else 0) == answered
 
 
 @pytest.fixture
@@ -351,8 +351,12 @@ def no_file_beyond():
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.parametrize("size", [10_000, 20_000], ids=["within the recording", "within the report"])
-def test_a_disk_that_is_full_is_told_in_one_line_and_what_was_recorded_can_be_judged(capsys, no_file_beyond, size):
+@pytest.mark.parametrize(
+    ("size", "judged"), [(10_000, 2), (20_000, 0)], ids=["within the recording", "within the report"]
+)
+def test_a_disk_that_is_full_is_told_in_one_line_and_what_was_recorded_can_be_judged(
+    capsys, no_file_beyond, size, judged
+):
     no_file_beyond(size)
     code, out, err = run(capsys, "reference", *QUICK, "--concurrency", "1", "--out", "full")
     again = "harmony-conformance run replay:full/exchanges.jsonl"
@@ -361,7 +365,10 @@ def test_a_disk_that_is_full_is_told_in_one_line_and_what_was_recorded_can_be_ju
     assert err.splitlines()[-1].endswith(
         f"--out full: File too large; exchanges recorded in full; to judge them: {again}"
     )
-    assert run(capsys, *again.split()[2:], "--select", "simple_answer")[0] == 0
+    code, _, err = run(capsys, *again.split()[2:], "--select", "simple_answer")
+    assert code == judged
+    told = "recording incomplete: the recorded run did not end; only what it contains is judged\n"
+    assert err.count(told) == (judged != 0)
 
 
 def test_help_names_the_variables_of_private_authorities(capsys):

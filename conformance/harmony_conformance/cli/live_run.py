@@ -1,0 +1,126 @@
+"""Sending of a run from the command line: the recording, the progress on the terminal, the errors in one line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as ProgressBar
+
+from harmony_conformance.apis.registry import CHAT_COMPLETIONS
+from harmony_conformance.checks.rendering.renderer_fingerprint import Fingerprint
+from harmony_conformance.cli.run_folder import describe_recording
+from harmony_conformance.cli.run_recording import RunRecording
+from harmony_conformance.engines.diagnosis import EndpointUnusableError, KeyRefusedError
+from harmony_conformance.engines.discovery import Capabilities
+from harmony_conformance.engines.profiles import ScriptMethod
+from harmony_conformance.engines.target import Target
+from harmony_conformance.errors import UsageError
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.golden.scenario import expand
+from harmony_conformance.json_value import JsonObject
+from harmony_conformance.report.terminal import report_console, visible
+from harmony_conformance.runner.judge_in_background import open_judge
+from harmony_conformance.runner.judge_run import Plan
+from harmony_conformance.runner.run import Options, Run, needs_server_process, run, serve_target
+from harmony_conformance.runner.sender import Progress
+from harmony_conformance.transport.client import Wait, run_async
+
+
+def send_plan(
+    target: Target, options: Options, plan: Plan, recording: RunRecording, key_env: str | None
+) -> tuple[Run, Fingerprint | None]:
+    """Send the scenarios, record and judge them. Return the run, and the renderer that fits its prompts.
+
+    Raises:
+        UsageError: The endpoint cannot be tested, or the recording cannot be written.
+        KeyboardInterrupt: The user stopped the run. The message says what is recorded.
+    """
+    out = recording.out
+
+    def print_progress(event: Capabilities | Wait) -> None:
+        if isinstance(event, Wait):
+            print(event, file=sys.stderr)
+        else:
+            _print_capabilities(target, event)
+            recording.describe_endpoint(endpoint_facts(target, event))
+
+    try:
+        with ExitStack() as stack:
+            stack.callback(recording.close)
+            # both before any thread starts, because they fork
+            base = stack.enter_context(serve_target(target, options)) if needs_server_process(target, options) else None
+            judge = stack.enter_context(open_judge(plan, options))
+            advance = stack.enter_context(_progress(plan, options))
+            advance(sum(len(one.exchanges) for one in recording.reused.values()))
+
+            def record(x: Exchange) -> None:
+                judge.on_exchange(x, recording.add(x))
+                advance(1)
+
+            progress = Progress(recorded=recording.reused, on_finished=recording.finish)
+            finished = run_async(run(target, options, plan, record, print_progress, judge, base, progress))
+            recording.end()
+            return finished, judge.renderer(finished.series)
+    except EndpointUnusableError as problem:
+        is_key = isinstance(problem, KeyRefusedError)
+        reason = problem.message_with_variable(key_env if options.key else None) if is_key else str(problem)
+        raise UsageError(f"{target}: {reason}") from None
+    except KeyboardInterrupt:
+        if recording.is_empty:
+            raise KeyboardInterrupt("stopped before anything was recorded") from None
+        if not recording.has_responses:
+            raise KeyboardInterrupt(f"stopped before the first scenario response; discovery is in {out}") from None
+        raise KeyboardInterrupt(f"stopped; {describe_recording(out)}") from None
+
+
+def endpoint_facts(target: Target, found: Capabilities | None) -> JsonObject:
+    """Return what a report and a recording say of the endpoint. `found`: None for a recording."""
+    return {
+        "target": {
+            "engine": (found.engine if found else target.engine).name,
+            "engine_version": found.engine_version if found else None,
+            "model": found.model if found else None,
+            "url_host": target.host,
+        },
+        "capabilities": found.to_json() if found else {},
+    }
+
+
+def _print_capabilities(target: Target, found: Capabilities) -> None:
+    engine_version = f" {found.engine_version}" if found.engine_version else ""
+    base = target.base_url or "embedded"
+    if target.is_engine_unknown:
+        base += f" (detected by {', '.join(found.signatures)})" if found.signatures else " (engine not detected)"
+    endpoint = visible(f"{found.engine.name}{engine_version} at {base}, model {found.model}")
+    print(f"{endpoint}; prompt evidence: {found.prompt_level.value}; output: {found.output}", file=sys.stderr)
+    if reason := found.incomplete_probes.get(CHAT_COMPLETIONS.name):
+        print(visible(f"  some capabilities are unknown ({reason})"), file=sys.stderr)
+    for offer in found.api_support:
+        missing = "not offered" if offer.is_known else "support unknown"
+        output = "the model's own" if offer.script_method is ScriptMethod.NONE else "scripted"
+        support = (
+            f"{missing} ({offer.unsupported_reason})"
+            if offer.unsupported_reason
+            else f"at {offer.path}, output: {output}"
+        )
+        print(visible(f"  {offer.api.title}: {support}"), file=sys.stderr)
+
+
+@contextmanager
+def _progress(plan: Plan, options: Options) -> Generator[Callable[[int], None]]:
+    console = report_console(piped_width=None, stderr=True)
+    requests = sum(len(tuple(expand(scenario))) for scenario in plan.scenarios) * options.tries
+    with ProgressBar(
+        TextColumn("sending"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as bar:
+        task = bar.add_task("requests", total=requests)
+        yield lambda number: bar.advance(task, number)

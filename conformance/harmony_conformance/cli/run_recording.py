@@ -1,0 +1,139 @@
+"""Recording of a live run: a new file, or one that continues an earlier recording."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from io import FileIO
+from pathlib import Path
+
+from harmony_conformance.cli.run_folder import announce_replacement, remove_run, report_write_errors
+from harmony_conformance.errors import UsageError
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.exchange_json import DISCOVERY, exchange_line
+from harmony_conformance.evidence.recording_file import (
+    Recording,
+    append_atomically,
+    end_line,
+    read_recording,
+    run_line,
+    sent_line,
+    series_key,
+)
+from harmony_conformance.json_value import JsonObject, value_at
+from harmony_conformance.runner.resume import describe_difference, is_finished, reusable_series
+from harmony_conformance.runner.shared_run import EXCHANGES
+from harmony_conformance.runtime.private_files import private_opener
+
+_PART = ".exchanges.part"
+
+
+class RunRecording:
+    """Recording of a run. State: the header, and the file once it has an exchange.
+
+    The file is written beside an earlier one and replaces it with the first exchange, so that an earlier run survives if the endpoint is down.
+    """
+
+    def __init__(self, out: Path, facts: JsonObject, earlier: Recording | None) -> None:
+        """`facts`: version and options of the run. `earlier`: recording that this run continues.
+
+        Raises:
+            UsageError: The run has other options than the earlier one.
+        """
+        self.has_responses = False
+        self.out, self._earlier = out, earlier
+        begin = datetime.now(UTC).isoformat(timespec="seconds")
+        started = value_at(earlier.header, "started") if earlier is not None else begin
+        self._header: JsonObject = {**facts, "started": started}
+        self._file: FileIO | None = None
+        self._stack = ExitStack()
+        self.reused = reusable_series(earlier) if earlier is not None else {}
+        self._refuse_other(facts)
+
+    @property
+    def is_empty(self) -> bool:
+        """True before the first exchange."""
+        return self._file is None
+
+    def describe_endpoint(self, facts: JsonObject) -> None:
+        """Add the facts of discovery to the header.
+
+        Raises:
+            UsageError: They differ from those of the earlier run.
+        """
+        self._refuse_other(facts)
+        self._header = {**self._header, **facts}
+
+    def add(self, x: Exchange) -> bytes:
+        """Append an exchange and return its line.
+
+        Raises:
+            UsageError: The line cannot be written.
+        """
+        line = exchange_line(x)
+        with report_write_errors(self.out):
+            append_atomically(self._open(), line)
+        self.has_responses |= x.scenario != DISCOVERY
+        return line
+
+    def finish(self, one: Series) -> None:
+        """Append the line `sent` of a series. A series that the end of the run cut has none.
+
+        Raises:
+            UsageError: The line cannot be written.
+        """
+        key = series_key(one)
+        if key is not None and key not in self.reused and is_finished(one):
+            with report_write_errors(self.out):
+                append_atomically(self._open(), sent_line(key))
+
+    def end(self) -> None:
+        """Append the line `end`.
+
+        Raises:
+            UsageError: The line cannot be written.
+        """
+        with report_write_errors(self.out):
+            append_atomically(self._open(), end_line())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stack.close()
+
+    def _refuse_other(self, facts: JsonObject) -> None:
+        if self._earlier is not None and (difference := describe_difference(self._earlier.header, facts)):
+            raise UsageError(f"invalid --resume: {difference}")
+
+    def _open(self) -> FileIO:
+        """Return the file. It begins with the header and the series that are reused."""
+        if self._file is None:
+            part = self.out / _PART
+            file = self._stack.enter_context(open(part, "wb", buffering=0, opener=private_opener))  # noqa: SIM115 - closed by the stack
+            try:
+                append_atomically(file, run_line(self._header))
+                for key, one in self.reused.items():
+                    append_atomically(file, b"".join(map(exchange_line, one.exchanges.values())) + sent_line(key))
+            except OSError:
+                part.unlink()
+                raise
+            if self._earlier is None:
+                announce_replacement(self.out)
+            remove_run(self.out, keep=EXCHANGES)
+            part.replace(self.out / EXCHANGES)
+            self._file = file
+        return self._file
+
+
+def read_earlier(out: Path) -> Recording | None:
+    """Return the recording that a run continues, None if the folder has none.
+
+    Raises:
+        UsageError: The recording is damaged or has no line `run`.
+    """
+    path = out / EXCHANGES
+    if not path.exists() or not path.stat().st_size:
+        return None
+    recording = read_recording(path)
+    if not recording.header:
+        raise UsageError(f"invalid --resume: expected a recording with a line `run`, got {path} without one")
+    return recording
