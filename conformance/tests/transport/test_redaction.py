@@ -1,4 +1,5 @@
 import asyncio
+import base64
 import json
 from itertools import pairwise
 
@@ -12,6 +13,7 @@ from harmony_conformance.transport.redaction import (
     MASK,
     Mask,
     cookie_secrets,
+    custom_header_secrets,
     header_secrets,
     query_secrets,
     request_secrets,
@@ -206,3 +208,85 @@ def test_a_cookie_that_a_server_sets_is_masked_where_it_says_it_again(raw_server
     sent = asyncio.run(once())
     assert sent.response.headers["x-session"] == MASK
     assert "abcdef-1" not in repr(sent)
+
+
+CASED = "sk-Ab0Cd1Ef2Gh3"
+ESCAPED = {
+    "upper case": CASED.upper(),
+    "lower case": CASED.lower(),
+    "JSON escapes": "".join(f"\\u{ord(char):04x}" for char in CASED),
+    "JSON escapes of some letters": CASED.replace("A", "\\u0041").replace("G", "\\\\u0047"),
+    "percent escapes": "".join(f"%{ord(char):02X}" for char in CASED),
+    "percent escapes twice": "".join(f"%25{ord(char):02x}" for char in CASED),
+    "HTML": "".join(f"&#{ord(char)};" for char in CASED),
+}
+
+
+@pytest.mark.parametrize("spelling", ESCAPED.values(), ids=ESCAPED)
+def test_a_key_is_masked_in_another_case_and_escaped(spelling):
+    assert Mask([CASED]).mask_text(f"<{spelling}>") == f"<{MASK}>"
+
+
+@pytest.mark.parametrize("before", ["", "u", "us", "user:", "someone:"])
+def test_a_key_is_masked_in_base64_alone_and_after_a_user(before):
+    masked = Mask([CASED]).mask_text(base64.b64encode(f"{before}{CASED}".encode()).decode())
+    assert MASK in masked
+    assert len(masked) < len(before) * 2 + 10
+
+
+def stream(deltas):
+    events = [{"choices": [{"index": index, "delta": delta}]} for index, delta in deltas]
+    return [f"data: {json.dumps(event)}\n\n".encode() for event in events]
+
+
+def letters(field, index=0):
+    return [(index, {field: char}) for char in f"a {CASED} b"]
+
+
+SPLIT = {
+    "content": stream(letters("content")),
+    "reasoning": stream(letters("reasoning_content")),
+    "arguments": stream([(0, {"tool_calls": [{"index": 0, "function": {"arguments": c}}]}) for c in f"a {CASED} b"]),
+    "two choices in turn": stream(
+        [one for pair in zip(letters("content"), letters("content", 1), strict=True) for one in pair]
+    ),
+    "pieces": stream([(0, {"content": piece}) for piece in ("a sk-A", "b0Cd1", "Ef2Gh3 b")]),
+    "escaped letters": [one.replace(b'"A"', b'"\\u0041"') for one in stream(letters("content"))],
+}
+
+
+@pytest.mark.parametrize("events", SPLIT.values(), ids=SPLIT)
+def test_a_key_is_masked_over_the_events_of_a_stream(events):
+    chunks = tuple(Chunk(arrival_time=float(place), data=data) for place, data in enumerate(events))
+    masked = Mask([CASED]).mask_chunks(chunks)
+    joined = {}
+    for chunk in masked:
+        (choice,) = json.loads(chunk.data[6:])["choices"]
+        delta = choice["delta"]
+        value = delta["tool_calls"][0]["function"]["arguments"] if "tool_calls" in delta else next(iter(delta.values()))
+        joined[choice["index"]] = joined.get(choice["index"], "") + value
+    assert set(joined.values()) == {f"a {MASK} b"}
+    assert [chunk.arrival_time for chunk in masked] == [chunk.arrival_time for chunk in chunks]
+
+
+def test_a_number_is_masked_alone_and_json_stays_json():
+    text = '{"created":1761234567,"tenant":761234,"said":"761234"}'
+    assert json.loads(Mask(["761234"]).mask_text(text)) == {"created": 1761234567, "tenant": 0, "said": "0"}
+
+
+def test_headers_that_a_user_adds_are_secret_however_named():
+    headers = {"X-Team": "blue team", "X-Sig": "id=Abcdef1;x", "Accept": "text/plain", "User-Agent": "Browser/1.0 abc"}
+    assert custom_header_secrets(headers) == ("blue team", "id=Abcdef1;x", "Abcdef1")
+
+
+def test_members_named_like_credentials_are_secret_at_any_depth():
+    request = {
+        "messages": [{"role": "user", "content": "x", "token": "abcdef-0"}],
+        "metadata": {"a": [{"password": "abcdef-1"}], "extra_headers": {"X-Team": "abcdef-2", "Accept": "abcdef-x"}},
+        "secrets": {"a": ["abcdef-3"]},
+        "max_tokens": 100,
+        "eos_token": "<|return|>",
+        "prompt_cache_key": "abcdef-y",
+        "parameters": {"properties": {"token": {"type": "string"}}},
+    }
+    assert request_secrets(request) == ("abcdef-1", "abcdef-2", "abcdef-3")
