@@ -36,7 +36,6 @@ CASES = (
     *cases_reference.CASES,
     *cases_secrets.CASES,
 )
-RESULTS = Path(__file__).parent.parent / "results" / "hostile.json"
 POLL_SECONDS = 0.02
 ATTACKER = "--attack"
 
@@ -164,10 +163,25 @@ def describe(measured: Measured) -> str:
     return f"{mark} {measured.name:<48} {measured.memory:>5} MiB {measured.seconds:>6.1f} s  {measured.outcome}"
 
 
+def write(path: Path, results: list[Measured]) -> None:
+    """Write the results; those of other cases in the file stay."""
+    kept = json.loads(path.read_text("utf-8"))["cases"] if path.is_file() else []
+    by_name = {**{one["name"]: one for one in kept}, **{one.name: asdict(one) for one in results}}
+    cases = [by_name[case.name] for case in CASES if case.name in by_name]
+    machine = {"python": platform.python_version(), "cores": os.cpu_count(), "address_space": ADDRESS_SPACE}
+    path.write_text(json.dumps({"machine": machine, "cases": cases}, indent=1) + "\n", "utf-8")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default=["*"], nargs="+", metavar="PATTERN", help="names of cases")
-    parser.add_argument("--out", type=Path, default=None, metavar="FILE", help="write the results here as JSON")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="write the results here as JSON; those of other cases stay",
+    )
     parser.add_argument("--list", action="store_true", help="list the cases")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the session of a case ends with this process
@@ -184,10 +198,7 @@ def main() -> int:
     failed = [measured for measured in results if not measured.passed]
     print(f"{len(results)} cases, {len(failed)} failed")
     if options.out:
-        machine = {"python": platform.python_version(), "cores": os.cpu_count(), "address_space": ADDRESS_SPACE}
-        options.out.write_text(
-            json.dumps({"machine": machine, "cases": [asdict(one) for one in results]}, indent=1) + "\n", "utf-8"
-        )
+        write(options.out, results)
     return 1 if failed else 0
 
 
