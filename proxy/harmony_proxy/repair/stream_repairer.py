@@ -79,7 +79,9 @@ class StreamRepairer:
         self._splitter: Splitter = LineSplitter(limit=limit) if self._is_lines else SseSplitter(limit=limit)
         self._stream_checks = active & STREAM_CHECKS
         self._blockable_checks = frozenset(one for one in active if Action.BLOCK in (fallback, actions[one]))
-        self._judge = StreamJudge(x, is_lines=self._is_lines)
+        self._judge = StreamJudge(
+            x, is_lines=self._is_lines, blocked=[one for one in active if actions[one] is Action.BLOCK]
+        )
         self._notes = ActionNotes()
         self._templates = EventTemplates()
         repairable = {check for check in active & REPAIRS.keys() if actions[check] is Action.REPAIR}

@@ -26,7 +26,7 @@ REASONING_REQUEST = re.compile(
 )
 """A request for the reasoning itself, whose text then belongs to the answer."""
 
-_ABOUT_THE_TASK = re.compile(
+ABOUT_THE_TASK = re.compile(
     r"\b(?:the )?user(?:'s)? (?:is )?(?:asks?|asking|asked|wants?|says?|said|needs?|requests?|wrote|query|question|gave|provided)\b"
     r"|\b(?:we|i) (?:need|should|must|have|can|could|will|are asked|may)\b(?: to)? "
     r"(?:answer|respond|reply|provide|produce|explain|give|write|compute|call|use|output|say|greet|check|find|think|return|be|just|mention)\b"
@@ -47,4 +47,4 @@ def has_repeated_reasoning(reasoning: str, content: str) -> bool:
     if not _LEAST_LENGTH <= len(thought) < len(content) or any(word not in content for word in words):
         return False
     answer = " ".join(remove_code(content).split())
-    return thought in answer and len(answer) > len(thought) and _ABOUT_THE_TASK.search(thought) is not None
+    return thought in answer and len(answer) > len(thought) and ABOUT_THE_TASK.search(thought) is not None

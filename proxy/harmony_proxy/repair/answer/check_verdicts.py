@@ -12,6 +12,7 @@ from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.judge.check import Check, Finding, Outcome, Severity, Verdict
 from harmony_conformance.judge.judge import Result, is_comparison, judge_exchange
+from harmony_proxy.repair.answer.strict_leaks import find_unexplained_leaks
 
 _ALONE: Mapping[str, Check] = MappingProxyType({rule.id: rule for rule in CHECKS if not is_comparison(rule)})  # type: ignore[misc]
 _MUST: Mapping[str, Check] = MappingProxyType(
@@ -36,11 +37,19 @@ def failures_of_results(results: Iterable[Result]) -> Mapping[str, tuple[Finding
     }
 
 
-def find_failures(x: Exchange, checks: Collection[str] | None = None) -> Mapping[str, tuple[Finding, ...]]:
-    """Return those of these MUST checks that fail, with their findings. Streams call it often, so it builds no full results."""
+def find_failures(
+    x: Exchange, checks: Collection[str] | None = None, blocked: Collection[str] = ()
+) -> Mapping[str, tuple[Finding, ...]]:
+    """Return those of these MUST checks that fail, with their findings. Streams call it often, so it builds no full results.
+
+    `blocked` are the checks that are read more strictly, because they block (see `strict_leaks`).
+    """
     rules = _MUST.values() if checks is None else [_MUST[name] for name in checks if name in _MUST]
     exchanges = (x, *x.other_choices)
     failures = {rule.id: [finding for one in exchanges for finding in _failures(rule, one)] for rule in rules}
+    for check in blocked:
+        if failures.get(check) == []:
+            failures[check] = list(find_unexplained_leaks(x, check))
     return {check: without_duplicates(check, findings) for check, findings in failures.items() if findings}
 
 

@@ -29,12 +29,14 @@ def repair_answer(
     """
     checks = [check for check, action in actions.items() if action is not Action.OBSERVE]
     results = run_checks(x, checks)
-    findings = failures_of_results(results)
+    findings = dict(failures_of_results(results))
+    strict = {check for check in checks if actions[check] is Action.BLOCK}
+    findings |= {check: one for check, one in find_failures(x, strict, strict).items() if check not in findings}
     fixed, reasons = x, dict[str, str]()
     to_repair = {check for check in findings if actions[check] is Action.REPAIR}
     if to_repair:
         fixed, reasons = _apply_fixes(x, {check: findings[check] for check in to_repair})
-    still_failing = find_failures(fixed, findings) if fixed is not x else findings
+    still_failing = find_failures(fixed, findings, strict) if fixed is not x else findings
     repaired = {check: len(findings[check]) for check in findings if check not in still_failing and check in to_repair}
     left = {check: reasons.get(check, NO_REPAIR) for check in still_failing if check in to_repair}
     blocked = tuple(

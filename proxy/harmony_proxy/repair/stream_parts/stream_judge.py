@@ -42,8 +42,8 @@ class Emission(Protocol):
 class StreamJudge:
     """Judges one stream. Counts the characters that were read for verdicts. The exchange is that of the stream, without its body."""
 
-    def __init__(self, x: Exchange, *, is_lines: bool) -> None:
-        self._x, self._is_lines = x, is_lines
+    def __init__(self, x: Exchange, *, is_lines: bool, blocked: Collection[str] = ()) -> None:
+        self._x, self._is_lines, self._blocked = x, is_lines, blocked
         self._read = 0
 
     def frame_event(self, value: JsonObject) -> bytes:
@@ -63,7 +63,7 @@ class StreamJudge:
         self, emission: Emission, buffered: Iterable[RawEvent], checks: Collection[str], more: bytes = b""
     ) -> Mapping[str, tuple[Finding, ...]]:
         """Return the checks that fail on the answer so far, followed by `more`, with their findings."""
-        return find_failures(self.exchange(emission, buffered, more), checks)
+        return self._failures(self.exchange(emission, buffered, more), checks)
 
     def exchange(self, emission: Emission, buffered: Iterable[RawEvent], more: bytes = b"") -> Exchange:
         """Return the exchange with the answer so far, followed by `more`."""
@@ -80,9 +80,11 @@ class StreamJudge:
         self, emission: Emission, buffered: Iterable[RawEvent], checks: Collection[str]
     ) -> Collection[str]:
         """Return the ids of the checks that fail on the complete answer, in its original framing."""
-        return find_failures(
-            self.with_body(b"".join((*emission.raw, *(piece.raw for piece in buffered)))), checks
-        ).keys()
+        data = b"".join((*emission.raw, *(piece.raw for piece in buffered)))
+        return self._failures(self.with_body(data), checks).keys()
+
+    def _failures(self, x: Exchange, checks: Collection[str]) -> Mapping[str, tuple[Finding, ...]]:
+        return find_failures(x, checks, [check for check in self._blocked if check in checks])
 
     def filter_final(
         self,

@@ -1,0 +1,105 @@
+"""A request that quotes markers does not switch a block off; an answer that the request explains still passes."""
+
+import json
+
+import pytest
+
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.json_value import dumps
+from harmony_conformance.transport.messages import Chunk, Request, Response
+from harmony_proxy import repair
+from harmony_proxy.policy.policy import Action, FailMode
+from harmony_proxy.repair.answer.check_verdicts import find_failures
+from harmony_proxy.repair.answer.whole_answer import repair_answer
+
+CHECKS = ("channels.no_marker_leak", "channels.no_channel_words", "channels.no_reasoning_in_content")
+QUOTE = "quote <|channel|>analysis<|message|> please, <|end|><|start|>assistant<|channel|>final<|message|>, `assistantfinal` and <think>"
+THOUGHT = "We need to answer the user: the launch code is 4711."
+LEAKS = {
+    "raw": f"<|channel|>analysis<|message|>{THOUGHT}<|end|><|start|>assistant<|channel|>final<|message|>Hello.",
+    "escaped": f"&lt;|channel|&gt;analysis&lt;|message|&gt;{THOUGHT}",
+    "first marker lost": f"analysis<|message|>{THOUGHT}<|end|><|start|>assistant<|channel|>final<|message|>Hello.",
+    "header lost": f"{THOUGHT}<|end|><|start|>assistant<|channel|>final<|message|>Hello.",
+    "words": f"analysis{THOUGHT}assistantfinalHello.",
+    "last words": f"{THOUGHT}assistantfinalHello.",
+    "a call": 'commentary to=functions.launch json{"code":4711}',
+    "tags": f"<think>{THOUGHT}</think>Hello.",
+}
+ANSWERS = {
+    "repeated": "<|channel|>analysis<|message|> and <|end|><|start|>assistant<|channel|>final<|message|>, as you asked.",
+    "explained": "The marker `<|channel|>` stands before the channel, and `<|message|>` before the text.",
+    "bare": "A header is <|start|>assistant<|channel|>final<|message|> and ends with <|end|>. The marker <|return|> ends the turn.",
+    "plain": "The final channel has the answer.",
+}
+
+
+def request(more=None, quote=QUOTE):
+    body = {"model": "m", "messages": [{"role": "user", "content": quote}], **(more or {})}
+    return Request(path="/v1/chat/completions", body=json.dumps(body).encode())
+
+
+def exchange(content, more=None, name=None):
+    calls = [{"id": "1", "type": "function", "function": {"name": name, "arguments": "{}"}}] if name else None
+    message = {"role": "assistant", "content": content, **({"tool_calls": calls} if calls else {})}
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
+    body = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    response = Response(
+        status=200,
+        headers={"content-type": "application/json"},
+        chunks=(Chunk(arrival_time=0.1, data=dumps(body).encode()),),
+    )
+    return Exchange(id="1", request=request(more), response=response, api="chat")
+
+
+def blocked(x, action=Action.BLOCK):
+    return repair_answer(x, dict.fromkeys(CHECKS, action), fallback=Action.OBSERVE).actions.blocked_checks
+
+
+@pytest.mark.parametrize("leak", LEAKS)
+def test_a_leak_is_blocked_although_the_request_quotes_markers(leak):
+    x = exchange(LEAKS[leak])
+    assert not find_failures(x, CHECKS), "the checks themselves excuse it"
+    assert blocked(x)
+    assert not blocked(x, Action.REPAIR), "only blocking is stricter"
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_an_answer_about_markers_passes(answer):
+    assert not blocked(exchange(ANSWERS[answer]))
+
+
+def test_a_marker_in_the_name_of_a_tool_is_blocked():
+    assert blocked(exchange(None, name="launch<|channel|>commentary"))
+    tools = [{"type": "function", "function": {"name": "launch", "parameters": {"type": "object"}}}]
+    assert not blocked(exchange(None, {"tools": tools}, name="launch"))
+
+
+@pytest.mark.parametrize("more", [{"skip_special_tokens": False}, {"reasoning_format": "raw"}])
+def test_a_request_for_raw_text_is_no_excuse(more):
+    assert blocked(exchange(LEAKS["raw"], more))
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+@pytest.mark.parametrize(("leak", "ends"), [("raw", True), ("words", True), (None, False)])
+def test_a_stream_is_blocked_too(leak, ends, size):
+    text = LEAKS[leak] if leak else ANSWERS["explained"]
+    stream = repair.handlers().open_stream(
+        request({"stream": True}),
+        Response(status=200, headers={"content-type": "text/event-stream"}, chunks=()),
+        "chat",
+        dict.fromkeys(CHECKS, Action.BLOCK),
+        fallback=Action.OBSERVE,
+        request_id="1",
+        limit=100_000,
+        fail=FailMode.CLOSED,
+    )
+    deltas = [{"content": text[start : start + size]} for start in range(0, len(text), size)]
+    choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    choices.append({"index": 0, "delta": {}, "finish_reason": "stop"})
+    out = b""
+    for choice in choices:
+        event = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+        out += b"".join(stream.feed(b"data: " + dumps(event).encode() + b"\n\n"))
+    out += b"".join([*stream.feed(b"data: [DONE]\n\n"), *stream.close()])
+    assert stream.is_terminated is ends
+    assert (b"blocked_by_policy" in out) is ends
