@@ -2,6 +2,7 @@
 
 - HarmonyError: a RuntimeError, as in openai_harmony
   - EncodingError: text that the tokenizer cannot encode (in `tokenizer.tiktoken_failures`)
+  - EvaluationLimitError: a template or schema that needs too much time or memory (in `huggingface.bounded`)
   - UnknownTokenError: a token id outside the vocabulary
   - InvalidUtf8Error: tokens whose bytes are not UTF-8
   - MessageError: a dict that is not a message or conversation (also a ValueError)

@@ -9,8 +9,8 @@ The sandbox is immutable, trims the newline after a block tag and the blanks bef
     strftime_now(format)                        the date from the caller
     dict(…), dict.fromkeys(…), namespace(…)     without the attributes of Python's classes
 
-Source: transformers 5.23.0, `utils/chat_template_utils.py`. The sandbox limits access, not time and output: run an
-untrusted template in a separate process.
+Source: transformers 5.23.0, `utils/chat_template_utils.py`. The sandbox limits access, not time and output: for an
+untrusted template use `harmony_ref.huggingface.bounded`.
 """
 
 import json

@@ -11,7 +11,7 @@ Keywords apply in this order. In every pattern `.` also matches a newline. Sourc
 transformers and the code of 5.14.1, the last version with response schemas.
 
 Patterns are those of Python's `re`, which has no time limit. As in transformers, a pattern such as `(a+)+$` takes
-exponential time on some responses: evaluate an untrusted schema in a separate process.
+exponential time on some responses: for an untrusted schema use `harmony_ref.huggingface.bounded`.
 """
 
 import json
