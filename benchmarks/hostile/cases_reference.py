@@ -57,7 +57,7 @@ TEMPLATES: Mapping[str, str] = {
     "wordwrap": "{{ ('x '*99999)|wordwrap(1)|length * (99999**999) }}",
 }
 CALL = """
-from harmony_ref.huggingface import chat_template, response_schema
+from harmony_ref.huggingface import bounded
 try:
     {call}
     print("an answer")
@@ -110,11 +110,11 @@ def encode(unit: str, size: int, folder: Path) -> str:
 
 def template(text: str, folder: Path) -> str:
     message = {"role": "user", "content": "Hi"}
-    return answered(folder, CALL.format(call=f"chat_template.render_chat_template({text!r}, [{message!r}])"))
+    return answered(folder, CALL.format(call=f"bounded.render_bounded({text!r}, [{message!r}])"))
 
 
 def schema(rule: Mapping[str, object], text: str, folder: Path) -> str:
-    return answered(folder, CALL.format(call=f"response_schema.parse_response({text}, {dict(rule)!r})"))
+    return answered(folder, CALL.format(call=f"bounded.parse_bounded({text}, {dict(rule)!r})"))
 
 
 def tokens(folder: Path) -> str:
@@ -163,7 +163,7 @@ CASES = (
     ),
     *(
         case(
-            f"template: {name}", "F10", "a documented error or an answer", functools.partial(template, text), seconds=20
+            f"template: {name}", "F10", "a documented error or an answer", functools.partial(template, text), seconds=40
         )
         for name, text in TEMPLATES.items()
     ),
@@ -173,7 +173,7 @@ CASES = (
             "F10",
             "a documented error or an answer",
             functools.partial(schema, *parts),
-            seconds=20,
+            seconds=40,
         )
         for name, parts in SCHEMAS.items()
     ),

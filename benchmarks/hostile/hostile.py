@@ -193,12 +193,12 @@ def main() -> int:
             continue
         results.append(measure(case))
         print(describe(results[-1]), flush=True)
+        if options.out:
+            write(options.out, results)
     if options.list:
         return 0
     failed = [measured for measured in results if not measured.passed]
     print(f"{len(results)} cases, {len(failed)} failed")
-    if options.out:
-        write(options.out, results)
     return 1 if failed else 0
 
 
