@@ -4,11 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from harmony_proxy.capture.asgi_observer import Clock, Message, Receive, Send
 from harmony_proxy.capture.recorder import End
 from harmony_proxy.guard.guard import Guard
 from harmony_proxy.judging.counters import Gauges
+
+LARGE_BYTES = 256 * 1024
+"""Size of a complete response from which on it is examined in a thread."""
+LARGE_STREAM_BYTES = 2 * 1024 * 1024
+"""The same for streams, of which each event would wait for the thread."""
+
+_Value = TypeVar("_Value")
+_EXAMINERS = ThreadPoolExecutor(max_workers=1, thread_name_prefix="harmony-guard")  # more would only delay the traffic
+
+
+async def _off_loop(examine: Callable[[], _Value]) -> _Value:
+    """Call a function in a thread. A cancelled caller still waits for its end: nobody else may use the guard meanwhile."""
+    call = asyncio.get_running_loop().run_in_executor(_EXAMINERS, examine)
+    try:
+        return await asyncio.shield(call)
+    except asyncio.CancelledError:
+        await asyncio.wait((call,))
+        raise
 
 
 class BlockedError(OSError):
@@ -61,13 +82,20 @@ class InterceptedExchange:
                 self.recorder.added_seconds += self._now() - begun
                 await self._send_head()
             case "http.response.body":
-                out = self._guard.feed(message.get("body", b""), begun)
                 is_last = not message.get("more_body", False)
+                data = message.get("body", b"")
+                if self._is_large:
+                    out = await _off_loop(lambda: self._guard.feed(data, begun))
+                else:
+                    out = self._guard.feed(data, begun)
                 if is_last and not self._guard.must_stop:
                     self._is_over = True
                     if self._has_left:  # an application may end its response even after a disconnect
                         self.recorder.abort(End.CLIENT_LEFT, "", begun)
-                    out = [*out, *self._guard.close(begun).body]
+                    if self._is_large:
+                        out += (await _off_loop(lambda: self._guard.close(begun))).body
+                    else:
+                        out = [*out, *self._guard.close(begun).body]
                 self.recorder.added_seconds += self._now() - begun
                 await self._send_body(out, is_last=is_last or self._guard.must_stop)
             case _:
@@ -87,7 +115,11 @@ class InterceptedExchange:
         self._count_held(False)
         if self._is_over or self._is_own_answer or self._guard.must_stop:
             return
-        closing = self._guard.abort(*self._end(), self._now())
+        end, detail = self._end()
+        if self._is_large:
+            closing = await _off_loop(lambda: self._guard.abort(end, detail, self._now()))
+        else:
+            closing = self._guard.abort(end, detail, self._now())
         if closing.body:
             await self._send_body(closing.body, is_last=closing.head is not None)
 
@@ -102,6 +134,11 @@ class InterceptedExchange:
         if self._has_left:
             return End.CLIENT_LEFT, ""
         return (End.CUT if self.recorder.has_status else End.RESET), ""
+
+    @property
+    def _is_large(self) -> bool:
+        """True if examining the response may take long enough to delay other exchanges."""
+        return self.recorder.cost >= (LARGE_BYTES if self._guard.is_buffering else LARGE_STREAM_BYTES)
 
     def _now(self) -> float:
         return self._clock() - self._begun
