@@ -112,7 +112,7 @@ def _error(name: str, text: str, attributes: dict[str, object]) -> HarmonyError:
     error = cast("HarmonyError", kind.__new__(kind, text))
     error.__dict__.update(attributes)
     if "problem" in attributes and issubclass(kind, response_schema_errors.ResponseSchemaError):
-        error.__dict__["problem"] = SchemaProblem(attributes["problem"])
+        error.__dict__["problem"] = SchemaProblem(str(attributes["problem"]))
     return error
 
 
