@@ -16,14 +16,14 @@ from harmony_proxy.judging.counters import Gauges
 LARGE_BYTES = 256 * 1024
 """Size of a complete response from which on it is examined in a thread."""
 LARGE_STREAM_BYTES = 2 * 1024 * 1024
-"""The same for streams, of which each event would wait for the thread."""
+"""The same for streams: each of their events waits for the thread."""
 
 _Value = TypeVar("_Value")
 _EXAMINERS = ThreadPoolExecutor(max_workers=1, thread_name_prefix="harmony-guard")  # more would only delay the traffic
 
 
 async def _off_loop(examine: Callable[[], _Value]) -> _Value:
-    """Call a function in a thread. A cancelled caller still waits for its end: nobody else may use the guard meanwhile."""
+    """Call a function in a thread. A cancelled caller still waits for its end: the guard is not used by two callers at once."""
     call = asyncio.get_running_loop().run_in_executor(_EXAMINERS, examine)
     try:
         return await asyncio.shield(call)

@@ -17,7 +17,7 @@ LIMIT = 16 * 1024 * 1024
 """Memory limit for one exchange, in bytes: request and response, with the overhead of each chunk."""
 
 OVER_MEMORY = 0
-"""Stands for the limit of an exchange that is not retained because the memory of all exchanges is used up."""
+"""The limit of an exchange that is not retained because the memory of all exchanges is used up."""
 
 CHUNK_COST = 128
 HEADER_COST = 2048

@@ -1,8 +1,8 @@
 """The stricter reading of blocking: leaks that the checks excuse, because the request quotes markers, and that it does not explain.
 
 A check reports a marker as a variant if the request quotes one, or is about the format. For blocking, that must not suffice:
-the caller writes the request. The answer itself shows a leak if its text is laid out as the model writes its output, and
-that text is not in the request:
+the caller writes the request. The answer itself shows a leak if it is laid out like the output of the model, and its text
+is not in the request:
 
 - it begins with a header, and a message follows;
 - a message and the header of the next one stand before any other marker;
