@@ -26,12 +26,9 @@ def has_comparable_counts(series: Series) -> bool:
     """series of requests that compare prompt_tokens, where the repeated request has the same count"""
     counts = _counts(series)
     again = find_pair(series, BASE_STEP, REPEATED_BASE_STEP)
-    return (
-        again is not None
-        and BASE_STEP in counts
-        and len(counts) > _FEWEST
-        and prompt_count(again[0]) == prompt_count(again[1])
-    )
+    if again is None or prompt_count(again[0]) != prompt_count(again[1]):
+        return False
+    return BASE_STEP in counts and len(counts) > _FEWEST
 
 
 @condition
@@ -121,9 +118,6 @@ def counted_requests(series: Series) -> tuple[RequestSet, Sequence[int]]:
 
 def _counts(series: Series) -> dict[str, int]:
     """Return the prompt count of each step, without the repetition."""
-    counts = (
-        (step, prompt_count(x))
-        for step, x in series.exchanges.items()
-        if step != REPEATED_BASE_STEP and x.turn is not None
-    )
+    answered = ((step, x) for step, x in series.exchanges.items() if x.turn is not None)
+    counts = ((step, prompt_count(x)) for step, x in answered if step != REPEATED_BASE_STEP)
     return {step: count for step, count in counts if count}

@@ -9,15 +9,8 @@ from harmony_conformance.apis.text_fields import FieldKind
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import ExpectedOutput, count_output_tokens, has_texts_in_order
+from harmony_conformance.evidence.leaks import by_text
 from harmony_conformance.evidence.leaks.broken_characters import REPLACEMENT, asks_about_characters
-from harmony_conformance.evidence.leaks.by_text import (
-    Leak,
-    Strength,
-    excerpt_around,
-    marker_leaks,
-    reasoning_leaks,
-    word_leaks,
-)
 from harmony_conformance.evidence.leaks.by_token_ids import parse_completion
 from harmony_conformance.evidence.leaks.repetition import find_doubled_text, find_loop, is_repetition_requested
 from harmony_conformance.evidence.leaks.role_play import find_user_turn, is_dialogue_requested
@@ -46,7 +39,7 @@ def no_marker_leak(x: Exchange) -> Iterator[Finding]:
     marker is enough where parsers leave it, with further signs of a leak. Markers that the request quotes, or is about, are a variant. An error that
     quotes unparsable output also shows the user a thought (llama.cpp did, until it used a separate error text).
     """
-    yield from _report(x, marker_leaks(x, by_ids=not on.asks_for_raw_text.holds(x)))
+    yield from _report(x, by_text.marker_leaks(x, by_ids=not on.asks_for_raw_text.holds(x)))
 
 
 @check(MUST, spec="harmony#analysis", when=(on.api_parses_output, on.was_answered_as_scripted))
@@ -55,7 +48,7 @@ def no_channel_words(x: Exchange) -> Iterator[Finding]:
 
     A server that decodes the output without special tokens shows the chain of thought, glued to the answer (defects T01, M07, M08, M09, M15, P09).
     """
-    yield from _report(x, word_leaks(x, by_ids=not on.asks_for_raw_text.holds(x)))
+    yield from _report(x, by_text.word_leaks(x, by_ids=not on.asks_for_raw_text.holds(x)))
 
 
 @check(MUST, spec="harmony#analysis", when=(on.api_parses_output, on.was_answered_as_scripted))
@@ -65,7 +58,7 @@ def no_reasoning_in_content(x: Exchange) -> Iterator[Finding]:
     A client shows the content to the user, whatever tags surround it. Without the emitted ids, only a thought in `<think>` or `<reasoning>`, or one that
     is word for word in both fields, is a leak.
     """
-    yield from _report(x, reasoning_leaks(x, by_ids=not on.asks_for_raw_text.holds(x)))
+    yield from _report(x, by_text.reasoning_leaks(x, by_ids=not on.asks_for_raw_text.holds(x)))
 
 
 @check(
@@ -78,18 +71,18 @@ def no_suspected_leak(x: Exchange) -> Iterator[Finding]:
 
     One marker, or one word, proves nothing: a model may write about Harmony. It is worth a look.
     """
-    for leaks in (marker_leaks, word_leaks, reasoning_leaks):
+    for leaks in (by_text.marker_leaks, by_text.word_leaks, by_text.reasoning_leaks):
         for leak in leaks(x, by_ids=True):
-            if leak.strength is Strength.SUSPECTED:
+            if leak.strength is by_text.Strength.SUSPECTED:
                 yield Finding(message=leak.message, location=leak.where, excerpt=leak.excerpt)
 
 
-def _report(x: Exchange, leaks: Iterable[Leak]) -> Iterator[Finding]:
+def _report(x: Exchange, leaks: Iterable[by_text.Leak]) -> Iterator[Finding]:
     """Yield a failure for each proven leak, and a variant for one that the request quotes or asks for."""
     for leak in leaks:
-        if leak.strength is Strength.SUSPECTED:
+        if leak.strength is by_text.Strength.SUSPECTED:
             continue
-        if leak.strength is Strength.QUOTED or on.asks_for_raw_text.holds(x):
+        if leak.strength is by_text.Strength.QUOTED or on.asks_for_raw_text.holds(x):
             message = RedactableText("{}, which the request is about or asks for", leak.message)
             yield variant(message, where=leak.where, actual=quote(leak.excerpt))
         else:
@@ -119,7 +112,7 @@ def characters_are_whole(x: Exchange) -> Iterator[Finding]:
         for broken in parse_completion(answer.ids).broken_fields(answer) if answer.ids is not None else ():
             where = Location(broken.field.where)
             message = RedactableText("{} contains U+FFFD, and the tokens are whole characters", where)
-            excerpt = excerpt_around(broken.field.text, broken.text)
+            excerpt = by_text.excerpt_around(broken.field.text, broken.text)
             yield Finding(message=message, location=broken.field.where, excerpt=excerpt)
 
 
@@ -145,7 +138,7 @@ def nobody_else_speaks(x: Exchange) -> Iterator[Finding]:
         for leak in parse_completion(answer.ids).leaked_other_roles(answer) if answer.ids is not None else ():
             where = Location(leak.field.where)
             message = RedactableText("{} continues with text that the model wrote as another role", where)
-            excerpt = excerpt_around(leak.field.text, leak.text.strip()[:40])
+            excerpt = by_text.excerpt_around(leak.field.text, leak.text.strip()[:40])
             yield Finding(message=message, location=leak.field.where, excerpt=excerpt)
 
 
@@ -179,7 +172,7 @@ def no_suspected_broken_character(x: Exchange) -> Iterator[Finding]:
             shown = field.text.rstrip(REPLACEMENT) if was_cut else field.text
             if field.kind is not FieldKind.OTHER and REPLACEMENT in shown:
                 message = RedactableText("{} contains U+FFFD, and the request does not", Location(field.where))
-                yield Finding(message=message, location=field.where, excerpt=excerpt_around(shown, REPLACEMENT))
+                yield Finding(message=message, location=field.where, excerpt=by_text.excerpt_around(shown, REPLACEMENT))
 
 
 @condition
@@ -244,9 +237,9 @@ def answer_is_told_once(x: Exchange) -> Iterator[Finding]:
 @condition
 def has_only_allowed_calls(x: Exchange) -> bool:
     """completions whose calls, if any, are of an offered and allowed function"""
-    return x.expected_output is not None and (
-        not x.expected_output.calls or (on.offered_tools.holds(x) and not _calls_forbidden_function(x))
-    )
+    written = x.expected_output
+    has_allowed_calls = on.offered_tools.holds(x) and not _calls_forbidden_function(x)
+    return written is not None and (not written.calls or has_allowed_calls)
 
 
 def _calls_forbidden_function(x: Exchange) -> bool:
@@ -273,11 +266,8 @@ def content_is_the_answer(x: Exchange) -> Iterator[Finding]:
     unplaced = [call.arguments for call in calls if not x.can_return_call(call)]  # these may be shown as content
     if has_texts_in_order(output.user_texts, content) or has_texts_in_order((*output.user_texts, *unplaced), content):
         return
-    if (
-        output.preambles
-        and has_texts_in_order(output.finals, content)
-        and all(text in (turn.reasoning or "") for text in output.preambles)
-    ):
+    has_moved_preambles = output.preambles and all(text in (turn.reasoning or "") for text in output.preambles)
+    if has_moved_preambles and has_texts_in_order(output.finals, content):
         yield variant("the preamble is shown as reasoning, not as content", where="content")
         return
     leaked = next((text for text in output.reasoning if text.strip() and text in content), None)
@@ -287,11 +277,8 @@ def content_is_the_answer(x: Exchange) -> Iterator[Finding]:
         yield Finding(message=message, location="content", excerpt=shorten(content), expected=wanted)
         return
     expected, actual = text_difference("".join(output.user_texts), content)
-    problem = (
-        "the content is empty although the model wrote an answer"
-        if not content
-        else "the content differs from what the model wrote for the user"
-    )
+    differs = "the content differs from what the model wrote for the user"
+    problem = differs if content else "the content is empty although the model wrote an answer"
     yield Finding(message=problem, location="content", expected=expected, actual=actual)
 
 
@@ -345,11 +332,8 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
     unaccounted = spent - reasoned - _HEADER_TOKENS
     if x.output.ids is not None:
         written = count_output_tokens(x.output.ids)
-        if (
-            written.call_tokens
-            and not written.user_tokens
-            and (_calls_forbidden_function(x) or not on.offered_tools.holds(x))
-        ):
+        is_forbidden = _calls_forbidden_function(x) or not on.offered_tools.holds(x)
+        if written.call_tokens and not written.user_tokens and is_forbidden:
             message = "a call that the request does not allow was dropped, and nothing is shown instead"
             yield variant(message, where="content")
             return
@@ -381,9 +365,8 @@ def _may_be_cut(x: Exchange) -> bool:
     """Return True if all allowed tokens were spent, and nothing shows that the model ended its turn with the last of them."""
     usage = x.turn.usage if x.turn is not None else None
     spent = usage.completion_tokens if usage is not None else None
-    return (
-        x.output.ids is None and x.max_output_tokens is not None and spent is not None and spent >= x.max_output_tokens
-    )
+    limit = x.max_output_tokens
+    return x.output.ids is None and limit is not None and spent is not None and spent >= limit
 
 
 def _has_refusal(x: Exchange) -> bool:

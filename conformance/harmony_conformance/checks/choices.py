@@ -242,10 +242,8 @@ def same_seed_same_answer(series: Series) -> Iterator[Finding]:
     answers = {_content(x) for x in seeded}
     if len(answers) == 1:
         return
-    if (
-        len(answers) < len(SEEDED)
-        or len({dumps(value_at(x.chat_completion, "system_fingerprint")) for x in seeded}) > 1
-    ):
+    fingerprints = {dumps(value_at(x.chat_completion, "system_fingerprint")) for x in seeded}
+    if len(answers) < len(SEEDED) or len(fingerprints) > 1:
         yield variant("the same seed does not always give the same answer", where="/seed")
         return
     message = "three requests with the same seed have three answers"

@@ -91,9 +91,8 @@ def answers_come_back_alone(x: Exchange) -> Iterator[Finding]:
 
     A server drops reasoning from a separate field. It cannot drop it from the content: the model reads its old thoughts as its answer, and imitates that.
     """
-    last_user = max(
-        (index for index, message in enumerate(x.messages) if value_at(message, "role") == "user"), default=0
-    )
+    users = (index for index, message in enumerate(x.messages) if value_at(message, "role") == "user")
+    last_user = max(users, default=0)
     for index, message in enumerate(x.messages):
         if value_at(message, "role") != "assistant":
             continue

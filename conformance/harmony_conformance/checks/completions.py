@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from typing import LiteralString
 
 from harmony_conformance.apis.completions import KIND
@@ -109,9 +109,8 @@ def text_is_what_was_written(x: Exchange) -> Iterator[Finding]:
 
 
 def _echoes(x: Exchange) -> bool:
-    return (
-        value_at(x.request.json, "echo") is True or value_at(x.request.json, "parameters", "return_full_text") is True
-    )
+    sent = x.request.json
+    return value_at(sent, "echo") is True or value_at(sent, "parameters", "return_full_text") is True
 
 
 @condition
@@ -182,14 +181,10 @@ def answer_has_its_members(x: Exchange) -> Iterator[Finding]:
 def _logprobs(x: Exchange) -> dict[str, list[Json]]:
     """Return the lists of the log probabilities of the first choice, joined over a stream."""
     answers = [event.value for event in x.events.events] if x.events is not None else [x.response_json]
-    choices = [
-        one
-        for value in answers
-        for one in items(value_at(value, "choices"))
-        if integer(value_at(one, "index")) in (0, None)
-    ]
+    choices = chain.from_iterable(items(value_at(value, "choices")) for value in answers)
+    first = [choice for choice in choices if integer(value_at(choice, "index")) in (0, None)]
     return {
-        name: [entry for choice in choices for entry in items(value_at(choice, "logprobs", name))]
+        name: [entry for choice in first for entry in items(value_at(choice, "logprobs", name))]
         for name in ("tokens", "token_logprobs", "top_logprobs", "text_offset")
     }
 

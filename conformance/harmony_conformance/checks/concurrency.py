@@ -21,16 +21,19 @@ CONCURRENT_PREFIX, ALONE_PREFIX = "lane ", "alone "
 @condition
 def has_concurrent_requests(series: Series) -> bool:
     """concurrent requests, at least two, each with its own word"""
-    lanes = [x for step, x in series.exchanges.items() if step.startswith(CONCURRENT_PREFIX) and x.turn is not None]
+    lanes = _lanes(series).values()
     return len(lanes) > 1 and all(x.concurrency != 1 for x in lanes)
+
+
+def _lanes(series: Series) -> dict[str, Exchange]:
+    sent = series.exchanges.items()
+    return {step: x for step, x in sent if step.startswith(CONCURRENT_PREFIX) and x.turn is not None}
 
 
 @comparison(MUST, spec="chat#message", when=has_concurrent_requests)
 def answers_do_not_cross(series: Series) -> Iterator[Finding]:
     """No answer contains the word of another, concurrent request; no two answers share an id."""
-    lanes = {
-        step: x for step, x in series.exchanges.items() if step.startswith(CONCURRENT_PREFIX) and x.turn is not None
-    }
+    lanes = _lanes(series)
     words = {step: "canary-" + step.removeprefix(CONCURRENT_PREFIX).partition("+")[0] for step in lanes}
     patterns = {word: re.compile(rf"{re.escape(word)}(?!\w)") for word in words.values()}
     seen: dict[str, str] = {}
@@ -70,12 +73,8 @@ def same_answer_as_alone(series: Series) -> Iterator[Finding]:
 
 
 def _alone_and_concurrent(series: Series) -> Iterator[tuple[Exchange, Exchange]]:
-    for step, lane in series.exchanges.items():
-        alone = (
-            series.exchanges.get(ALONE_PREFIX + step.removeprefix(CONCURRENT_PREFIX))
-            if step.startswith(CONCURRENT_PREFIX)
-            else None
-        )
+    for step, lane in _lanes(series).items():
+        alone = series.exchanges.get(ALONE_PREFIX + step.removeprefix(CONCURRENT_PREFIX))
         if alone is not None and None not in (alone.turn, lane.turn, alone.script) and alone.script == lane.script:
             yield alone, lane
 

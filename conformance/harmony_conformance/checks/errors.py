@@ -37,12 +37,9 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
         return
     if not x.response.is_success:
         blames_the_model = on.blames_the_model(x)
-        if (
-            x.response.status < on.MIN_SERVER_ERROR_STATUS
-            and not blames_the_model
-            and _refused_parameter(x) is not None
-        ):
-            limit = RedactableText("the server declares that it does not support {}", _refused_parameter(x))
+        refused = _refused_parameter(x)
+        if x.response.status < on.MIN_SERVER_ERROR_STATUS and not blames_the_model and refused is not None:
+            limit = RedactableText("the server declares that it does not support {}", refused)
             yield variant(limit, where="status")
         elif x.validity is Validity.VALID or x.response.status >= on.MIN_SERVER_ERROR_STATUS or blames_the_model:
             valid = "valid " if x.validity is Validity.VALID else ""
@@ -80,9 +77,8 @@ def _refused_parameter(x: Exchange) -> str | None:
     reason, param = _reason(x), text(value_at(x.error, "param"))
     optional = [name for name in members(x.chat_request) if name not in _ALWAYS_SUPPORTED]
     for message in x.messages:
-        optional += (
-            kind for part in items(value_at(message, "content")) if (kind := text(value_at(part, "type"))) != "text"
-        )
+        kinds = (text(value_at(part, "type")) for part in items(value_at(message, "content")))
+        optional += (kind for kind in kinds if kind != "text")
     refused = (name for name in optional if name and (name == param or re.search(rf"\b{re.escape(name)}\b", reason)))
     return next(refused, None)
 

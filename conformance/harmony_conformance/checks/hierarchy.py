@@ -200,9 +200,8 @@ def _official_form(content: str, instructions: list[str], tools: str, name: str)
     heading = f"# Response Formats\n\n## {name}\n\n"
     schema = formats[0][len(heading) :].lstrip("\n") if formats and name else ""
     last = heading + schema if schema else formats[0] if formats else ""
-    head = (
-        INSTRUCTIONS_HEADING + "\n\n".join(shown) if shown else "# Instructions" if "# Instructions" in content else ""
-    )
+    bare_heading = "# Instructions" if "# Instructions" in content else ""
+    head = INSTRUCTIONS_HEADING + "\n\n".join(shown) if shown else bare_heading
     return "\n\n".join(part for part in (head, section, last) if part)
 
 

@@ -52,9 +52,8 @@ def loop_reasoning_is_kept(x: Exchange) -> Iterator[Finding]:
         call = place_of_next_call(parts[number:], messages, position)
         holders = [m for m in messages[position:call] if part.text in m.content]
         if not any(message.channel == "analysis" for message in holders):
-            if has_renamed_reasoning_field(x, part.where) and not any(
-                part.text in m.content for m in x.prompt_messages
-            ):
+            is_shown = any(part.text in m.content for m in x.prompt_messages)
+            if not is_shown and has_renamed_reasoning_field(x, part.where):
                 yield variant("reasoning under a name that is not the server's own is not read", where=part.where)
                 continue
             elsewhere = next((message for message in (*holders, *messages) if part.text in message.content), None)
@@ -75,9 +74,9 @@ def loop_reasoning_is_kept(x: Exchange) -> Iterator[Finding]:
 def has_finished_pair(series: Series) -> bool:
     """counted prompts of two requests that differ in the length of a finished turn's reasoning; if it costs nothing, of an open loop's too"""
     finished = _reasoning_growth(series, "finished, short", "finished, long")
-    return finished is not None and (
-        finished[0] != 0 or _reasoning_growth(series, "open, short", "open, long") is not None
-    )
+    if finished is None:
+        return False
+    return finished[0] != 0 or _reasoning_growth(series, "open, short", "open, long") is not None
 
 
 @comparison(MUST, spec="harmony#drop-reasoning", when=has_finished_pair)
@@ -107,11 +106,8 @@ def _reasoning_growth(series: Series, short: str, long: str) -> tuple[int, int, 
     counted = counted_pair(series, short, long)
     if counted is None:
         return None
-    return (
-        counted.prompt_growth,
-        _reasoning_token_count(counted.longer) - _reasoning_token_count(counted.shorter),
-        counted.longer.id,
-    )
+    growth = _reasoning_token_count(counted.longer) - _reasoning_token_count(counted.shorter)
+    return counted.prompt_growth, growth, counted.longer.id
 
 
 def _reasoning_token_count(x: Exchange) -> int:

@@ -178,9 +178,8 @@ def tools_are_declared(x: Exchange) -> Iterator[Finding]:
             yield variant(RedactableText("{} is declared as {}", name, declaration.name), where=where)
         library = by_library.get(name)
         if library is not None:
-            yield from find_missing_descriptions(
-                value_at(tool, "function"), declaration, library, pointer("tools", index, "function")
-            )
+            function, where = value_at(tool, "function"), pointer("tools", index, "function")
+            yield from find_missing_descriptions(function, declaration, library, where)
     if official and not any(official in message.content for message in x.prompt_messages):
         yield variant("the tools are spelled differently than by the official library", where="# Tools")
 
@@ -265,9 +264,9 @@ def markers_in_text_stay_text(x: Exchange) -> Iterator[Finding]:
     Otherwise any user, and any web page that a tool returns, can write system messages (defects J11, L08).
     """
     ids = x.prompt.ids or ()
-    injection = find_injection(ids, on.required_prompt_texts(x)) or find_injection(
-        ids, on.optional_prompt_texts(x), min_context=_MIN_IDENTIFYING_LENGTH
-    )
+    injection = find_injection(ids, on.required_prompt_texts(x))
+    optional = on.optional_prompt_texts(x)
+    injection = injection or find_injection(ids, optional, min_context=_MIN_IDENTIFYING_LENGTH)
     if injection is not None:
         message = "text of the request became special tokens in the prompt"
         yield mismatch(message, "prompt", shorten(injection.text), shorten(injection.prompt_excerpt))
@@ -299,10 +298,8 @@ def is_an_accepted_rendering(x: Exchange) -> Iterator[Finding]:
     if failures:
         first, *others = failures
         more = RedactableText("; and {} more", len(others)) if others else RedactableText("")
-        message, where = (
-            RedactableText("{}{}", first.sentence, more),
-            first.where or f"prompt message {first.message_index}",
-        )
+        message = RedactableText("{}{}", first.sentence, more)
+        where = first.where or f"prompt message {first.message_index}"
         yield mismatch(message, where, first.tokens[0], first.tokens[1])
     elif compared.differences or compared.notes:
         summaries = [*compared.notes, *dict.fromkeys(one.summary for one in compared.differences)]

@@ -107,11 +107,8 @@ def unknown_effort_is_not_swallowed(x: Exchange) -> Iterator[Finding]:
     effort = text(value_at(x.chat_request, "reasoning_effort"))
     line, no_line = _effort_line(x) or "", RedactableText("no line at all")
     level = line.removeprefix("Reasoning:").strip()
-    if (
-        level in _NEAREST.get(effort, ("low", "high"))
-        or (effort in _NEAR_MEDIUM and level == "medium")
-        or (not line and effort == "none")
-    ):
+    is_medium = effort in _NEAR_MEDIUM and level == "medium"
+    if is_medium or level in _NEAREST.get(effort, ("low", "high")) or (not line and effort == "none"):
         mapped = RedactableText("effort {} was mapped to {}", effort, quote(level) or no_line)
         yield variant(mapped, where="system message")
     else:
@@ -135,11 +132,9 @@ _NEAR_MEDIUM = ("auto", "default")
 def has_cut_reasoning(series: Series) -> bool:
     """an answer with reasoning, and the same cut by the token limit"""
     exchanges = find_pair(series, "uncut", "cut")
-    return (
-        exchanges is not None
-        and bool(exchanges[0].turn and exchanges[0].turn.reasoning)
-        and bool(exchanges[1].turn and exchanges[1].turn.finish_reason == "length")
-    )
+    if exchanges is None or exchanges[0].turn is None or exchanges[1].turn is None:
+        return False
+    return bool(exchanges[0].turn.reasoning) and exchanges[1].turn.finish_reason == "length"
 
 
 @comparison(MUST, spec="raw-cot#output", when=has_cut_reasoning)

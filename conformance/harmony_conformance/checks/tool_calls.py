@@ -127,9 +127,8 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
 
 def _is_same_object(x: Exchange, arguments: str, written: str) -> bool:
     """Return True if the API has arguments as an object, and they are what the model wrote."""
-    return not x.api_adapter.has_text_arguments and canonical_json(parse_object(arguments)) == canonical_json(
-        parse_object(written)
-    )
+    is_equal = canonical_json(parse_object(arguments)) == canonical_json(parse_object(written))
+    return is_equal and not x.api_adapter.has_text_arguments
 
 
 @check(MUST, spec="chat#tool-choice", when=(on.is_conversation, on.forbade_tools))
@@ -167,9 +166,8 @@ def demanded_call_is_made(x: Exchange) -> Iterator[Finding]:
 @within_limits
 def accepts_allowed_tools(x: Exchange) -> bool:
     """servers that do not refuse a list of allowed functions"""
-    return not (
-        request_members.has_allowed_tools(x.chat_request) and on.was_refused.holds(x) and not on.is_server_error(x)
-    )
+    is_refused = on.was_refused.holds(x) and not on.is_server_error(x)
+    return not (is_refused and request_members.has_allowed_tools(x.chat_request))
 
 
 @condition
@@ -271,9 +269,8 @@ def arguments_fit_the_schema(x: Exchange) -> Iterator[Finding]:
     written = {call.arguments for call in x.expected_output.calls} if x.expected_output is not None else set[str]()
     calls = x.turn.tool_calls if x.turn is not None else ()
     for index, call in enumerate(calls):
-        declared = next(
-            (value_at(tool, "function") for tool in x.tools if value_at(tool, "function", "name") == call.name), None
-        )
+        functions = (value_at(tool, "function") for tool in x.tools)
+        declared = next((one for one in functions if value_at(one, "name") == call.name), None)
         violation = _violation(call.arguments, value_at(declared, "parameters"))
         is_strict = value_at(declared, "strict") is True
         is_its_own = any(call.arguments == own or _is_same_object(x, call.arguments, own) for own in written)

@@ -63,10 +63,8 @@ def _orphans(x: Exchange) -> Iterator[tuple[int, int, frozenset[str]]]:
     answered: set[str] = set()
     number = 0
     for index, message in enumerate(x.messages):
-        called |= {
-            text(value_at(call, "id")): text(value_at(call, "function", "name"))
-            for call in items(value_at(message, "tool_calls"))
-        }
+        calls = items(value_at(message, "tool_calls"))
+        called |= {text(value_at(call, "id")): text(value_at(call, "function", "name")) for call in calls}
         if value_at(message, "role") != "tool":
             continue
         answers = text(value_at(message, "tool_call_id"))

@@ -36,12 +36,8 @@ def is_conversation(x: Exchange) -> bool:
     Excluded are invalid and questionable requests, and streams that the client left: other checks cover them.
     Also excluded are requests that only load or unload a model, such as one to Ollama without messages, and background Responses.
     """
-    return (
-        x.api in CONVERSATION_APIS
-        and x.validity not in REFUSABLE_VALIDITIES
-        and not client_left(x)
-        and not has_no_answer(x)
-    )
+    is_answerable = x.validity not in REFUSABLE_VALIDITIES and not client_left(x)
+    return x.api in CONVERSATION_APIS and is_answerable and not has_no_answer(x)
 
 
 @only_on(CHAT_COMPLETIONS.name)
@@ -61,9 +57,8 @@ def is_completion(x: Exchange) -> bool:
 @condition
 def is_generation(x: Exchange) -> bool:
     """ordinary exchanges on an API that takes messages, or that continues a prompt"""
-    return is_conversation.holds(x) or (
-        x.api_adapter.is_raw and x.validity not in REFUSABLE_VALIDITIES and not client_left(x)
-    )
+    is_answerable = x.validity not in REFUSABLE_VALIDITIES and not client_left(x)
+    return is_conversation.holds(x) or (x.api_adapter.is_raw and is_answerable)
 
 
 @condition
@@ -108,11 +103,8 @@ def is_server_error(x: Exchange) -> bool:
     if x.response is None or not x.response.is_success:
         return x.response is not None and x.response.status >= MIN_SERVER_ERROR_STATUS
     code = integer(value_at(x.error, "code")) or integer(value_at(x.error, "http_status_code"))
-    return (
-        x.error is not None
-        and x.stream is not None
-        and (code >= MIN_SERVER_ERROR_STATUS if code else x.turn is not None)
-    )
+    is_late = code >= MIN_SERVER_ERROR_STATUS if code else x.turn is not None
+    return x.error is not None and x.stream is not None and is_late
 
 
 @condition
@@ -279,10 +271,8 @@ def output_is_unknown(x: Exchange) -> bool:
 @condition
 def asks_for_raw_text(x: Exchange) -> bool:
     """requests for the model's text with its special tokens, or unparsed"""
-    return value_at(x.chat_request, "skip_special_tokens") is False or value_at(x.chat_request, "reasoning_format") in (
-        "none",
-        "raw",
-    )
+    has_plain_reasoning = value_at(x.chat_request, "reasoning_format") in ("none", "raw")
+    return has_plain_reasoning or value_at(x.chat_request, "skip_special_tokens") is False
 
 
 @condition

@@ -44,9 +44,8 @@ def finished_reasoning(x: Exchange) -> Iterator[PromptPart]:
     parts = x.expected_parts
     for index, part in enumerate(parts):
         is_finished = any(later.kind is PartKind.FINAL for later in parts[index:])
-        if part.kind is PartKind.REASONING and (
-            part.retention is Retention.ABSENT or (part.retention is Retention.EITHER and is_finished)
-        ):
+        is_droppable = part.retention is Retention.ABSENT or (part.retention is Retention.EITHER and is_finished)
+        if is_droppable and part.kind is PartKind.REASONING:
             yield part
 
 

@@ -14,14 +14,7 @@ from typing import NamedTuple
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS
 from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, AnsweredBy, Exchange, Series
 from harmony_conformance.evidence.levels import METRICS_API as METRICS
-from harmony_conformance.judge.applicability import (
-    CONDITION_RAISED,
-    AnyCondition,
-    ConditionIndex,
-    ConditionNode,
-    build_index,
-    unmet_rules,
-)
+from harmony_conformance.judge import applicability
 from harmony_conformance.judge.check import Check, Comparison, Finding, Outcome, Severity, Verdict
 from harmony_conformance.judge.clause import Clause
 from harmony_conformance.judge.condition import UnmetReason
@@ -95,11 +88,9 @@ class ScenarioSeries:
     @cached_property
     def rate_limited_ids(self) -> tuple[str, ...]:
         """The ids of the exchanges that were still rate limited after all retries."""
+        failures = ((x.id, x.failure) for one in self.series for x in one.exchanges.values())
         return tuple(
-            x.id
-            for one in self.series
-            for x in one.exchanges.values()
-            if x.failure is not None and x.failure.kind is FailureKind.RATE_LIMITED
+            name for name, failure in failures if failure is not None and failure.kind is FailureKind.RATE_LIMITED
         )
 
     def ids_and_evidence(self, subjects: tuple[JudgedSubject, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -108,10 +99,8 @@ class ScenarioSeries:
             exchanges = [x for subject in subjects for x in subject.exchanges]
             levels = {f"prompt: {x.prompt.level}" for x in exchanges} | {f"output: {x.output.level}" for x in exchanges}
             levels |= {f"side by side: {x.concurrency}" for x in exchanges if x.concurrency is not None}
-            self._ids_and_evidence_cache[subjects] = (
-                tuple(dict.fromkeys(x.id for x in exchanges)),
-                tuple(sorted(levels)),
-            )
+            ids = tuple(dict.fromkeys(x.id for x in exchanges))
+            self._ids_and_evidence_cache[subjects] = ids, tuple(sorted(levels))
         return self._ids_and_evidence_cache[subjects]
 
     @cached_property
@@ -139,7 +128,7 @@ def judge_scenario_series(
     `exercises`: the ids of the checks that the scenario was made for. If one of them does not apply because the model or the
     endpoint did something else, the outcome is "inconclusive" instead of "not applicable".
     """
-    prepared, applied = _evaluate(build_index(rules), case, exercises)
+    prepared, applied = _evaluate(applicability.build_index(rules), case, exercises)
     results = list(prepared.results)
     for place, result in applied:
         results[place] = result
@@ -151,7 +140,7 @@ def judge_exchange(x: Exchange, checks: Iterable[Check | Comparison]) -> list[Re
     return judge([Series(name=x.scenario, exchanges={x.step: x})], checks)
 
 
-def judge_split(x: Exchange, index: ConditionIndex) -> tuple[tuple[Result, ...], list[Result]]:
+def judge_split(x: Exchange, index: applicability.ConditionIndex) -> tuple[tuple[Result, ...], list[Result]]:
     """Return the results of all checks on one exchange: first those that do not apply, then the others.
 
     Similar exchanges share the first tuple.
@@ -160,7 +149,7 @@ def judge_split(x: Exchange, index: ConditionIndex) -> tuple[tuple[Result, ...],
     return prepared.not_applicable, [result for _, result in applied]
 
 
-_SubjectUnmet = tuple[JudgedSubject, Mapping[int, AnyCondition]]
+_SubjectUnmet = tuple[JudgedSubject, Mapping[int, applicability.AnyCondition]]
 """A subject, and the places of the checks that do not apply to it, each with the unmet condition."""
 
 
@@ -179,7 +168,7 @@ class _PreparedResults(NamedTuple):
 
 
 def _evaluate(
-    index: ConditionIndex, case: ScenarioSeries, exercises: frozenset[str]
+    index: applicability.ConditionIndex, case: ScenarioSeries, exercises: frozenset[str]
 ) -> tuple[_PreparedResults, list[tuple[int, Result]]]:
     """Evaluate checks on a scenario. Return the prepared results, and the place and result of each check that was run."""
     unmet = {
@@ -187,30 +176,31 @@ def _evaluate(
         for kind, subjects in case.subjects.items()
     }
     # after a rate limit, the reason is determined for each check separately
-    prepared = _prepare_results(
-        index, case.name, case.api, len(case.series), tuple(unmet.values()) if not case.rate_limited_ids else ()
-    )
-    pairs = {kind: list(zip(case.subjects[kind], map(unmet_rules, many), strict=True)) for kind, many in unmet.items()}
+    nodes = tuple(unmet.values()) if not case.rate_limited_ids else ()
+    prepared = _prepare_results(index, case.name, case.api, len(case.series), nodes)
+    pairs = {
+        kind: list(zip(case.subjects[kind], map(applicability.unmet_rules, many), strict=True))
+        for kind, many in unmet.items()
+    }
     rules = index.rules
     places: Iterable[int] = prepared.applicable
     if exercises:
         places = sorted({*places, *(place for place, rule in enumerate(rules) if rule.id in exercises)})
-    return prepared, [
-        (place, _run_check(rules[place], place, case, pairs[rules[place].subject], exercises)) for place in places
-    ]
+    run = ((place, rules[place]) for place in places)
+    return prepared, [(place, _run_check(rule, place, case, pairs[rule.subject], exercises)) for place, rule in run]
 
 
 @lru_cache(maxsize=512)  # most exchanges of a log are alike
 def _prepare_results(
-    index: ConditionIndex,
+    index: applicability.ConditionIndex,
     scenario: str,
     api: str,
     tries: int,
-    unmet_nodes: tuple[tuple[tuple[ConditionNode, ...], ...], ...],
+    unmet_nodes: tuple[tuple[tuple[applicability.ConditionNode, ...], ...], ...],
 ) -> _PreparedResults:
     unmet = {
         place: [conditions[place] for conditions in by_subject]
-        for by_subject in [list(map(unmet_rules, of_kind)) for of_kind in unmet_nodes]
+        for by_subject in [list(map(applicability.unmet_rules, of_kind)) for of_kind in unmet_nodes]
         for place in (by_subject[0] if by_subject else ())
         if all(place in conditions for conditions in by_subject)
     }
@@ -226,7 +216,7 @@ def _prepare_results(
     )
 
 
-def _applies_to(unmet: Iterable[AnyCondition]) -> str:
+def _applies_to(unmet: Iterable[applicability.AnyCondition]) -> str:
     return "applies to " + "; ".join(dict.fromkeys(needed.description for needed in unmet))
 
 
@@ -247,7 +237,7 @@ def _run_check(
             continue
         applied.append(subject)
         try:
-            if CONDITION_RAISED in subject.condition_values:
+            if applicability.CONDITION_RAISED in subject.condition_values:
                 rule.first_unmet(subject.exchange_or_series)  # type: ignore[arg-type]  # raises again if it is a condition of this check
             divergences = list(run(subject.exchange_or_series))  # type: ignore[arg-type]  # a check runs on subjects of its kind
         except Exception as error:  # noqa: BLE001 - any exception of a check is reported as an error of that check
@@ -310,9 +300,8 @@ def _explain_unapplied(
     conditions = [unmet[place] for _, unmet in pairs]
     reason = _applies_to(conditions) if pairs else "nothing was sent"
     sent = [x for subject, _ in pairs for x in subject.exchanges]
-    is_of_another_api = all(needed in _API_CONDITIONS for needed in conditions) and all(
-        x.api != CHAT_COMPLETIONS.name for x in sent
-    )
+    has_api_reason = all(needed in _API_CONDITIONS for needed in conditions)
+    is_of_another_api = has_api_reason and all(x.api != CHAT_COMPLETIONS.name for x in sent)
     if not exercised or is_of_another_api:
         return Outcome.NOT_APPLICABLE, reason
     reasons = [_unmet_reason(unmet[place], subject) for subject, unmet in pairs]
@@ -341,7 +330,7 @@ def _explain_unapplied(
     return Outcome.INCONCLUSIVE, "the endpoint did not do what the scenario asks for: " + reason
 
 
-def _unmet_reason(unmet: AnyCondition, subject: JudgedSubject) -> UnmetReason:
+def _unmet_reason(unmet: applicability.AnyCondition, subject: JudgedSubject) -> UnmetReason:
     """Return the reason of an unmet condition: `EVIDENCE` if it would hold for an answer of the API itself."""
     sources = {x.answered_by for x in subject.exchanges}
     if sources <= {AnsweredBy.API}:

@@ -54,9 +54,8 @@ def counted_pair(series: Series, first: str, second: str) -> CountedPair | None:
     fewer, grown = prompt_count(less), prompt_count(more)
     if fewer is None or grown is None:
         return None
-    return CountedPair(
-        shorter=less, longer=more, prompt_growth=grown - fewer, expected_growth=_text_tokens(more) - _text_tokens(less)
-    )
+    growth = _text_tokens(more) - _text_tokens(less)
+    return CountedPair(shorter=less, longer=more, prompt_growth=grown - fewer, expected_growth=growth)
 
 
 def _text_tokens(x: Exchange) -> int:

@@ -73,9 +73,8 @@ def _without_uncertain(schema: Json) -> Json:
     """Return the schema without patterns that could run very long, or differ in meaning between dialects."""
     match schema:
         case dict():
-            return {
-                name: _without_uncertain(member) for name, member in schema.items() if not _is_uncertain(name, member)
-            }
+            certain = ((name, member) for name, member in schema.items() if not _is_uncertain(name, member))
+            return {name: _without_uncertain(member) for name, member in certain}
         case list():
             return [_without_uncertain(member) for member in schema]
         case _:

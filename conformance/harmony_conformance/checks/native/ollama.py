@@ -6,17 +6,7 @@ from collections.abc import Iterator
 
 from harmony_conformance.apis.registry import OLLAMA, OLLAMA_GENERATE, OLLAMA_RAW
 from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, Exchange
-from harmony_conformance.json_value import (
-    InvalidJsonError,
-    Json,
-    dumps,
-    integer,
-    items,
-    members,
-    pointer,
-    text,
-    value_at,
-)
+from harmony_conformance.json_value import InvalidJsonError, Json, dumps, integer, items, members, pointer, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, mismatch, variant
 from harmony_conformance.judge.condition import condition, evidence, only_on
@@ -24,14 +14,7 @@ from harmony_conformance.redactable_text import RedactableText, shorten
 
 _NATIVE = frozenset({OLLAMA.name, OLLAMA_GENERATE.name, OLLAMA_RAW.name})
 _OUTPUT_MEMBERS = ("message", "response")
-_COUNTS = (
-    "total_duration",
-    "load_duration",
-    "prompt_eval_count",
-    "prompt_eval_duration",
-    "eval_count",
-    "eval_duration",
-)
+_STATS = ("total_duration", "load_duration", "prompt_eval_count", "prompt_eval_duration", "eval_count", "eval_duration")
 _ENDINGS = ("stop", "length", "load", "unload")
 
 
@@ -92,7 +75,7 @@ def last_line_is_done(x: Exchange) -> Iterator[Finding]:
     if last.get("done_reason") not in _ENDINGS:
         message = "the last line has no valid done_reason"
         yield mismatch(message, "/done_reason", " or ".join(_ENDINGS), shorten(dumps(last.get("done_reason"))))
-    for name in _COUNTS:
+    for name in _STATS:
         value = last.get(name, 0)
         if (integer(value) or 0) < 0 or integer(value) is None:
             message = f"{name} is not a whole number"
@@ -124,7 +107,8 @@ def arguments_are_objects(x: Exchange) -> Iterator[Finding]:
     for index, call in enumerate(_calls(x)):
         function = value_at(call, "function")
         wrong = "arguments" if not isinstance(value_at(function, "arguments"), dict) else "name"
-        if wrong == "name" and text(value_at(function, "name")):
+        name = value_at(function, "name")
+        if wrong == "name" and isinstance(name, str) and name:
             continue
         where = pointer("tool_calls", index, "function", wrong)
         expected = "an object" if wrong == "arguments" else "a string"

@@ -25,25 +25,24 @@ CHAT_TOKENIZE = "/chat_tokenize"
 @evidence
 def shows_details(x: Exchange) -> bool:
     """answers of TGI's generate with the details of their tokens"""
-    return (
-        x.api == TGI_GENERATE.name and on.is_complete_answer.holds(x) and bool(_tokens(x)) and _details(x) is not None
-    )
+    return _is_complete(x) and bool(_tokens(x)) and _details(x) is not None
 
 
 @only_on(TGI_GENERATE.name)
 @evidence
 def shows_how_it_ended(x: Exchange) -> bool:
     """answers of TGI's generate with the details of their tokens, and streams of tokens that end before their text"""
-    is_broken = (
-        x.api == TGI_GENERATE.name and on.is_complete_answer.holds(x) and bool(_token_events(x)) and not _has_text(x)
-    )
+    is_broken = _is_complete(x) and bool(_token_events(x)) and not _has_text(x)
     return is_broken or shows_details.holds(x)
 
 
+def _is_complete(x: Exchange) -> bool:
+    return x.api == TGI_GENERATE.name and on.is_complete_answer.holds(x)
+
+
 def _has_text(x: Exchange) -> bool:
-    return x.events is not None and any(
-        isinstance(value_at(one.value, "generated_text"), str) for one in x.events.events
-    )
+    events = x.events.events if x.events is not None else ()
+    return any(isinstance(value_at(one.value, "generated_text"), str) for one in events)
 
 
 def _tokens(x: Exchange) -> list[Json]:
@@ -53,11 +52,8 @@ def _tokens(x: Exchange) -> list[Json]:
 
 
 def _token_events(x: Exchange) -> list[Event]:
-    return (
-        [event for event in x.events.events if value_at(event.value, "token") is not None]
-        if x.events is not None
-        else []
-    )
+    events = x.events.events if x.events is not None else ()
+    return [event for event in events if value_at(event.value, "token") is not None]
 
 
 def _details(x: Exchange) -> Json:
@@ -85,9 +81,8 @@ def tokens_are_all_told(x: Exchange) -> Iterator[Finding]:
     """
     entries = _tokens(x)
     count = integer(value_at(_details(x), "generated_tokens"))
-    ids = [
-        token for entry in entries if (token := integer(value_at(entry, "id"))) is not None and tokens.is_known(token)
-    ]
+    numbers = (integer(value_at(entry, "id")) for entry in entries)
+    ids = [token for token in numbers if token is not None and tokens.is_known(token)]
     if count != len(entries) or len(ids) != len(entries):
         message = "the number of listed tokens differs from the reported count"
         actual = RedactableText("{} tokens", len(ids))
@@ -104,11 +99,8 @@ def tokens_are_all_told(x: Exchange) -> Iterator[Finding]:
         message = "the tokens are out of order"
         yield mismatch(message, "/index", RedactableText("1 to {}, in order", len(order)), shorten(dumps([*order])))
     spelled = decode([one for one in ids if not tokens.is_special(one)])
-    prompt = (
-        text(value_at(x.request.json, "inputs"))
-        if value_at(x.request.json, "parameters", "return_full_text") is True
-        else ""
-    )
+    is_echoed = value_at(x.request.json, "parameters", "return_full_text") is True
+    prompt = text(value_at(x.request.json, "inputs")) if is_echoed else ""
     if _generated_text(x) not in (prompt + spelled, prompt + decode(ids)):
         message = "the tokens do not spell the generated text"
         yield mismatch(message, "/generated_text", shorten(prompt + spelled), shorten(_generated_text(x)))

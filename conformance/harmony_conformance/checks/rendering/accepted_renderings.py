@@ -116,10 +116,7 @@ def _is_predictable_message(message: Json) -> bool:
 
 
 def library_prompts(request: Json, date: str | None) -> frozenset[tuple[int, ...]]:
-    """Return the token ids of the official library's prompts for a request, used by most servers.
-
-    Empty if the library cannot render the request.
-    """
+    """Return the token ids of the official library's prompts for a request, used by most servers. Empty if it cannot render the request."""
     key = cache_key(request)
     return _library_prompts(request, date) if key is None else _cached_library_prompts(key, date)
 
@@ -131,10 +128,8 @@ def _cached_library_prompts(key: str, date: str | None) -> frozenset[tuple[int, 
 
 def _library_prompts(request: Json, date: str | None) -> frozenset[tuple[int, ...]]:
     try:
-        least, most = (
-            conversation_of(request, ConversationOptions(retentions=keeps), date=date)
-            for keeps in (REQUIRED_RETENTIONS, ALLOWED_RETENTIONS)
-        )
+        options = (ConversationOptions(retentions=keeps) for keeps in (REQUIRED_RETENTIONS, ALLOWED_RETENTIONS))
+        least, most = (conversation_of(request, one, date=date) for one in options)
         return frozenset(
             (
                 *chain.from_iterable(rendered.ids for rendered in rendered_messages(messages, HARMONY_0_0_8)),

@@ -101,9 +101,8 @@ def kind_of(message: PromptMessage) -> PartKind | None:
         case "assistant" if message.recipient is not None:
             return PartKind.CALL
         case "assistant":
-            return {"analysis": PartKind.REASONING, "commentary": PartKind.PREAMBLE}.get(
-                message.channel or "", PartKind.FINAL
-            )
+            by_channel = {"analysis": PartKind.REASONING, "commentary": PartKind.PREAMBLE}
+            return by_channel.get(message.channel or "", PartKind.FINAL)
         case _:
             return None
 
@@ -174,13 +173,9 @@ def _declared_late_or_twice(parts: Sequence[PromptPart], messages: Sequence[Prom
     """Yield findings if functions are declared twice or late. Declarations in a client's own instructions do not count."""
     own = [part.text for part in parts if part.kind is PartKind.INSTRUCTIONS and declares_functions(part.text)]
     start = next((place for place, message in enumerate(messages) if kind_of(message) is not None), len(messages))
-    declaring = [
-        place
-        for place, message in enumerate(messages)
-        if kind_of(message) is None
-        and declares_functions(message.content)
-        and not any(text in message.content for text in own)
-    ]
+    unknown = ((place, message) for place, message in enumerate(messages) if kind_of(message) is None)
+    contents = [(place, message.content) for place, message in unknown if declares_functions(message.content)]
+    declaring = [place for place, content in contents if not any(text in content for text in own)]
     for place in declaring[1:] or [place for place in declaring if place > start]:
         problem = "the functions are declared twice, or after the conversation began"
         expected = "once, in the developer message before the conversation"

@@ -77,15 +77,9 @@ class PromptDifference:
     @property
     def sentence(self) -> RedactableText:
         """The place, the defect class, and the difference."""
-        difference = self.difference
-        return RedactableText(
-            "message {} ({}), {}, {}: {}",
-            self.message_index,
-            self.label,
-            difference.part,
-            difference.problem,
-            difference.description,
-        )
+        one = self.difference
+        template = "message {} ({}), {}, {}: {}"
+        return RedactableText(template, self.message_index, self.label, one.part, one.problem, one.description)
 
     @property
     def summary(self) -> str:
@@ -255,9 +249,8 @@ def _differences(
         difference = difference_of_contents(expected.content, shown.content, expected.role)
         is_form = _is_joined_in(one, shown) or shown.content == _joined_by_line_ends(one, request)
         is_form = is_form or (one.kind is PartKind.CALL and equal_json(shown.content, expected.content))
-        yield (variant_difference if is_form else failing_difference)(
-            difference.part, difference.problem, difference.description
-        )
+        judged = variant_difference if is_form else failing_difference
+        yield judged(difference.part, difference.problem, difference.description)
     if shown.end != expected.end and not (shown.end is None and is_last):
         is_form = one.kind is PartKind.CALL and shown.end_name == "⟦end⟧"
         words = f"the message ends in {shown.end_name or 'nothing'} where {expected.end_name} was expected"
@@ -273,21 +266,16 @@ def _header_differences(one: ExpectedMessage, shown: PromptMessage) -> Iterator[
     elif function is not None and shown.function != function:
         part = Part.RECIPIENT if one.kind is PartKind.CALL else Part.NAME
         words = f"the function is {shown.function or shown.name or 'missing'} where {function} was expected"
-        yield (variant_difference if is_same_function(function, shown.function) else failing_difference)(
-            part, Problem.DIFFERENT, words
-        )
+        judged = variant_difference if is_same_function(function, shown.function) else failing_difference
+        yield judged(part, Problem.DIFFERENT, words)
     is_on_analysis = one.kind in (PartKind.CALL, PartKind.PREAMBLE, PartKind.RESULT) and shown.channel == "analysis"
     for difference in header_differences(one.message, shown):
         is_form = difference.problem is Problem.MISPLACED or difference.part is Part.CONTENT_TYPE
         is_form = is_form or (difference.part is Part.CHANNEL and is_on_analysis)
-        if (
-            is_form
-            or difference.part is Part.CHANNEL
-            or (difference.part is Part.RECIPIENT and one.kind is PartKind.RESULT)
-        ):
-            yield (variant_difference if is_form else failing_difference)(
-                difference.part, difference.problem, difference.description
-            )
+        is_result_name = difference.part is Part.RECIPIENT and one.kind is PartKind.RESULT
+        if is_form or is_result_name or difference.part is Part.CHANNEL:
+            judged = variant_difference if is_form else failing_difference
+            yield judged(difference.part, difference.problem, difference.description)
 
 
 def _joined_by_line_ends(one: ExpectedMessage, request: Json) -> str | None:
@@ -382,9 +370,6 @@ def _differing_tokens(ids: tuple[int, ...], other: tuple[int, ...]) -> ReportTex
 
 
 def has_renamed_reasoning_field(x: Exchange, where: str) -> bool:
-    """Return True if reasoning at a place of the request has another field name than in the answer.
-
-    Clients send back the message that they received.
-    """
+    """Return True if reasoning at a place of the request has another field name than in the answer. Clients send back what they received."""
     own = x.turn.reasoning_field if x.turn is not None and x.turn.reasoning else None
     return own is not None and where.rpartition("/")[2] in REASONING_FIELDS and not where.endswith(f"/{own}")

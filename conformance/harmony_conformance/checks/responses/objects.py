@@ -6,14 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import LiteralString
 
-from harmony_conformance.checks.responses.views import (
-    STATUS_BY_FINAL_EVENT,
-    has_response_object,
-    is_responses,
-    json_events,
-    output,
-    response,
-)
+from harmony_conformance.checks.responses import views
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, pointer, text, value_at
 from harmony_conformance.judge import conditions as on
@@ -21,7 +14,7 @@ from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, mismat
 from harmony_conformance.judge.condition import evidence
 from harmony_conformance.redactable_text import Location, RedactableText, ReportText, quote, shorten
 
-_ANSWERED = (is_responses, on.was_answered, has_response_object)
+_ANSWERED = (views.is_responses, on.was_answered, views.has_response_object)
 
 
 def _is_filled(value: Json) -> bool:
@@ -82,7 +75,7 @@ def response_has_its_members(x: Exchange) -> Iterator[Finding]:
 
     Clients with typed objects omit the missing members, or reject the whole answer.
     """
-    yield from _faults(response(x), _RESPONSE, "")
+    yield from _faults(views.response(x), _RESPONSE, "")
 
 
 @check(MUST, spec="responses#output", when=_ANSWERED)
@@ -91,7 +84,7 @@ def items_have_their_members(x: Exchange) -> Iterator[Finding]:
 
     Clients find the answer by these types. Otherwise they do not show a text, or show reasoning as the answer (defects P07, V35).
     """
-    for place, item in enumerate(output(x)):
+    for place, item in enumerate(views.output(x)):
         where = pointer("output", place)
         kind = text(value_at(item, "type"))
         if not kind:
@@ -131,7 +124,7 @@ def status_says_how_it_ended(x: Exchange) -> Iterator[Finding]:
     With a wrong `completed`, a client takes half an answer, or half a call, for a complete one. Without knowledge of the real end, the check
     compares the status, its details, the status of the last item, and the last event.
     """
-    body = response(x)
+    body = views.response(x)
     status, reason = text(body.get("status")), value_at(body.get("incomplete_details"), "reason")
     actual = RedactableText("{}, {}", status, reason or RedactableText("no reason"))
     if x.hit_token_limit and (status, reason) != ("incomplete", "max_output_tokens"):
@@ -141,11 +134,8 @@ def status_says_how_it_ended(x: Exchange) -> Iterator[Finding]:
         yield mismatch("the model ended its turn, and the status does not report it", "/status", "completed", actual)
     elif (contradiction := _contradiction(body)) is not None:
         yield mismatch("the status contradicts other members", "/status", quote(status), contradiction)
-    kinds = [
-        STATUS_BY_FINAL_EVENT[kind]
-        for event in json_events(x)
-        if (kind := text(event.get("type"))) in STATUS_BY_FINAL_EVENT
-    ]
+    types = (text(event.get("type")) for event in views.json_events(x))
+    kinds = [views.STATUS_BY_FINAL_EVENT[kind] for kind in types if kind in views.STATUS_BY_FINAL_EVENT]
     if kinds and kinds[-1] != status:
         message = "the last event and the status of its response differ"
         yield mismatch(message, "/status", quote(kinds[-1]), quote(status) or "nothing")
@@ -178,11 +168,13 @@ def counted_thought_has_an_item(x: Exchange) -> Iterator[Finding]:
 
     If the limit cuts the reasoning, servers return `incomplete` without output: the client pays, gets nothing, and cannot continue (defect V39).
     """
-    is_announced = any(text(event.get("type")).startswith("response.output_item.") for event in json_events(x))
-    if not output(x) and not is_announced:
+    is_announced = any(text(event.get("type")).startswith("response.output_item.") for event in views.json_events(x))
+    if not views.output(x) and not is_announced:
         count = x.turn.usage.reasoning_tokens if x.turn is not None and x.turn.usage is not None else 0
         message = RedactableText("{} reasoning tokens are counted, and the output has no item", count)
-        actual = RedactableText("status {}, no item", text(response(x).get("status")) or RedactableText("missing"))
+        actual = RedactableText(
+            "status {}, no item", text(views.response(x).get("status")) or RedactableText("missing")
+        )
         yield mismatch(message, "/output", "a reasoning item", actual)
 
 
@@ -193,7 +185,7 @@ def ids_are_unique(x: Exchange) -> Iterator[Finding]:
     A client sends results by `call_id`, and stores items by their id: of two items with the same id one is lost.
     """
     for member, kind in (("id", None), ("call_id", "function_call")):
-        names = [text(value_at(item, member)) for item in output(x) if kind in (None, value_at(item, "type"))]
+        names = [text(value_at(item, member)) for item in views.output(x) if kind in (None, value_at(item, "type"))]
         for name, count in Counter(filter(None, names)).items():
             if count > 1:
                 message = RedactableText("{} items have the same `{}`", count, Location(member))

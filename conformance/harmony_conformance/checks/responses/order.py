@@ -6,22 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import LiteralString
 
-from harmony_conformance.checks.responses.views import (
-    ITEM_ADDED,
-    ITEM_DONE,
-    STATUS_BY_FINAL_EVENT,
-    STREAM_CONDITIONS,
-    VISIBLE_TEXT_KINDS,
-    events_by_item,
-    has_response_object,
-    is_responses,
-    json_events,
-    output,
-    output_messages,
-    part_of,
-    text_kind,
-    texts_of,
-)
+from harmony_conformance.checks.responses import views
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import JsonObject, dumps, pointer, text, value_at
 from harmony_conformance.judge import conditions as on
@@ -34,20 +19,20 @@ _BEGINNINGS = ("response.created", "response.queued", "response.in_progress")
 _PARTS = {"response.content_part": "content", "response.reasoning_summary_part": "summary"}
 
 
-@check(SHOULD, spec="responses#sequence-number", when=STREAM_CONDITIONS)
+@check(SHOULD, spec="responses#sequence-number", when=views.STREAM_CONDITIONS)
 def events_are_numbered(x: Exchange) -> Iterator[Finding]:
     """The events of a stream are numbered from 0 without a gap (`sequence_number`).
 
     A client that lost its connection requests the events after the last number received.
     """
-    for place, event in enumerate(json_events(x)):
+    for place, event in enumerate(views.json_events(x)):
         if event.get("sequence_number") != place:
             message = "an event has a sequence_number other than its position"
             yield mismatch(message, f"event {place}", quote(place), quote(dumps(event.get("sequence_number"))))
             return
 
 
-@check(MUST, spec="responses#events", when=STREAM_CONDITIONS)
+@check(MUST, spec="responses#events", when=views.STREAM_CONDITIONS)
 def events_follow_the_grammar(x: Exchange) -> Iterator[Finding]:
     """A stream begins with `response.created`, announces each item and message part before its events, finishes each item, and ends once.
 
@@ -55,7 +40,7 @@ def events_follow_the_grammar(x: Exchange) -> Iterator[Finding]:
     end (defects V11, V35).
     """
     machine = _Machine()
-    for place, (event, item) in enumerate(events_by_item(x)):
+    for place, (event, item) in enumerate(views.events_by_item(x)):
         for problem, expected in machine.process_event(event, item):
             actual = shorten(text(event.get("type")) or dumps(event))
             yield mismatch(problem, f"event {place}", expected, actual)
@@ -94,10 +79,10 @@ class _Machine:
             yield "the stream does not begin with `response.created`", "response.created"
             self._begun.append(_BEGINNINGS[0])
         self._begun.append(kind)
-        if kind in STATUS_BY_FINAL_EVENT:
+        if kind in views.STATUS_BY_FINAL_EVENT:
             self._end = kind
             if any(not item.is_done for item in self._items.values()) and kind != "response.failed":
-                yield "the response ends with an item that is not done", f"{ITEM_DONE} for each item"
+                yield "the response ends with an item that is not done", f"{views.ITEM_DONE} for each item"
         else:
             yield from self._about_item(event, place, kind)
 
@@ -105,25 +90,25 @@ class _Machine:
         if place is None:
             return
         item = self._items.get(place)
-        if kind == ITEM_ADDED:
+        if kind == views.ITEM_ADDED:
             if item is not None:
-                yield "an item is announced twice", f"one {ITEM_ADDED} for each item"
+                yield "an item is announced twice", f"one {views.ITEM_ADDED} for each item"
             self._items[place] = _ItemState()
         elif item is None:
-            yield "an event is about an item that was not announced", ITEM_ADDED
-            self._items[place] = _ItemState(open_parts={part_of(event)})
+            yield "an event is about an item that was not announced", views.ITEM_ADDED
+            self._items[place] = _ItemState(open_parts={views.part_of(event)})
         elif item.is_done:
-            yield "an event is about an item that is done", f"nothing after {ITEM_DONE}"
-        elif kind == ITEM_DONE:
+            yield "an event is about an item that is done", f"nothing after {views.ITEM_DONE}"
+        elif kind == views.ITEM_DONE:
             item.is_done = True
         else:
             yield from self._about_part(item, event, kind)
 
     def _about_part(self, item: _ItemState, event: JsonObject, kind: str) -> _Faults:
-        part = part_of(event)
+        part = views.part_of(event)
         if kind == "response.content_part.added":
             item.open_parts.add(part)
-        elif text_kind(event, ".delta") in VISIBLE_TEXT_KINDS and part not in item.open_parts:
+        elif views.text_kind(event, ".delta") in views.VISIBLE_TEXT_KINDS and part not in item.open_parts:
             yield "a text delta is about a part that was not announced", "response.content_part.added"
             item.open_parts.add(part)
 
@@ -133,7 +118,7 @@ class _Machine:
             yield "no event ends the stream", "response.completed, response.incomplete or response.failed"
 
 
-@check(SHOULD, spec="responses#text-done", when=STREAM_CONDITIONS)
+@check(SHOULD, spec="responses#text-done", when=views.STREAM_CONDITIONS)
 def texts_begin_and_end(x: Exchange) -> Iterator[Finding]:
     """Each text, including reasoning and arguments, comes between the event that adds its part and the events that end text and part.
 
@@ -143,17 +128,17 @@ def texts_begin_and_end(x: Exchange) -> Iterator[Finding]:
     done: set[tuple[_Place, str, int]] = set()
     ended: set[tuple[_Place, str, int]] = set()
     begun: dict[tuple[_Place, LiteralString, int], int] = {}
-    for number, (event, place) in enumerate(events_by_item(x)):
+    for number, (event, place) in enumerate(views.events_by_item(x)):
         kind = text(event.get("type"))
         stem, _, ending = kind.rpartition(".")
         if place is None:
             continue
         if stem in _PARTS:
-            (added if ending == "added" else done).add((place, _PARTS[stem], part_of(event)))
-        elif (content := text_kind(event, ".delta")) is not None:
-            begun.setdefault((place, content, part_of(event)), number)
-        elif (content := text_kind(event, ".done")) is not None:
-            ended.add((place, content, part_of(event)))
+            (added if ending == "added" else done).add((place, _PARTS[stem], views.part_of(event)))
+        elif (content := views.text_kind(event, ".delta")) is not None:
+            begun.setdefault((place, content, views.part_of(event)), number)
+        elif (content := views.text_kind(event, ".done")) is not None:
+            ended.add((place, content, views.part_of(event)))
     for (place, content, part), number in begun.items():
         key = (place, "summary" if content == "summary_text" else "content", part)
         missing: list[LiteralString] = [] if (place, content, part) in ended else [f"the event that ends its {content}"]
@@ -172,7 +157,7 @@ _KIND_BY_ITEM_TYPE = {"reasoning": "analysis", "message": "shown", "function_cal
 @evidence
 def order_is_known(x: Exchange) -> bool:
     """answers whose output tokens are known and well-formed"""
-    return x.expected_output is not None and bool(output_messages(x))
+    return x.expected_output is not None and bool(views.output_messages(x))
 
 
 def _kinds_and_texts(x: Exchange) -> list[tuple[str, str]]:
@@ -182,11 +167,15 @@ def _kinds_and_texts(x: Exchange) -> list[tuple[str, str]]:
             "called" if message.recipient is not None else "analysis" if message.channel == "analysis" else "shown",
             text_of(message).strip(),
         )
-        for message in output_messages(x)
+        for message in views.output_messages(x)
     ]
 
 
-@check(MUST, spec="responses#output", when=(is_responses, on.is_complete_answer, has_response_object, order_is_known))
+@check(
+    MUST,
+    spec="responses#output",
+    when=(views.is_responses, on.is_complete_answer, views.has_response_object, order_is_known),
+)
 def items_stand_in_order(x: Exchange) -> Iterator[Finding]:
     """The items of the output are in the order in which the model wrote them: reasoning before its result.
 
@@ -194,17 +183,17 @@ def items_stand_in_order(x: Exchange) -> Iterator[Finding]:
     """
     messages = _kinds_and_texts(x)
     last = 0
-    for place, item in enumerate(output(x)):
+    for place, item in enumerate(views.output(x)):
         kind = _KIND_BY_ITEM_TYPE.get(text(value_at(item, "type")), "")
         # if one item joins several messages, the first text represents all
-        content = next((one.strip() for _, _, one in texts_of(item) if one.strip()), "")
+        content = next((one.strip() for _, _, one in views.texts_of(item) if one.strip()), "")
         matches = [index for index, (of, one) in enumerate(messages) if of == kind and content and content in one]
         if not matches:
             continue
         after = [index for index in matches if index >= last]
         if not after:
             message = "an item comes after one that the model wrote later"
-            actual = quote(", ".join(text(value_at(one, "type")) or "no type" for one in output(x)))
+            actual = quote(", ".join(text(value_at(one, "type")) or "no type" for one in views.output(x)))
             yield mismatch(message, pointer("output", place), quote(", ".join(kind for kind, _ in messages)), actual)
             return
         last = after[0]

@@ -7,22 +7,7 @@ from collections.abc import Iterator
 from typing import LiteralString
 
 from harmony_conformance.checks.helpers.value_diff import text_difference
-from harmony_conformance.checks.responses.views import (
-    ITEM_ADDED,
-    ITEM_DONE,
-    STREAM_CONDITIONS,
-    TEXT_KIND_BY_EVENT,
-    TEXT_MEMBER_BY_KIND,
-    VISIBLE_TEXT_KINDS,
-    events_by_item,
-    has_response_object,
-    id_of,
-    json_events,
-    output,
-    part_of,
-    text_kind,
-    texts_of,
-)
+from harmony_conformance.checks.responses import views
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, dumps, integer, members, text, value_at
 from harmony_conformance.judge.check import MUST, Finding, check, mismatch
@@ -32,26 +17,25 @@ _KIND_OF_PART = frozenset({"output_text", "refusal", "reasoning_text", "summary_
 _Key = tuple[int | str, str, int]
 
 
-@check(MUST, spec="responses#output-index", when=STREAM_CONDITIONS)
+@check(MUST, spec="responses#output-index", when=views.STREAM_CONDITIONS)
 def events_name_their_item(x: Exchange) -> Iterator[Finding]:
     """Each event about an item has its announced `output_index` and id, and each text delta its `content_index`.
 
     The official client adds a delta to `output[output_index].content[content_index]`, and raises without them.
     """
     announced: dict[int, str] = {}
-    for place, (event, announced_at) in enumerate(events_by_item(x)):
+    for place, (event, announced_at) in enumerate(views.events_by_item(x)):
         kind = text(event.get("type"))
-        is_item = kind in (ITEM_ADDED, ITEM_DONE)
-        is_text = kind.removesuffix(".delta").removesuffix(".done") in TEXT_KIND_BY_EVENT or kind.startswith(
-            "response.content_part."
-        )
+        is_item = kind in (views.ITEM_ADDED, views.ITEM_DONE)
+        stem = kind.removesuffix(".delta").removesuffix(".done")
+        is_text = stem in views.TEXT_KIND_BY_EVENT or kind.startswith("response.content_part.")
         if not is_item and not is_text:
             continue
-        index, name = integer(event.get("output_index")), id_of(event)
+        index, name = integer(event.get("output_index")), views.id_of(event)
         missing: list[LiteralString] = [] if index is not None else ["output_index"]
         if not is_item and not text(event.get("item_id")):
             missing.append("item_id")
-        if text_kind(event, ".delta") == "output_text" and integer(event.get("content_index")) is None:
+        if views.text_kind(event, ".delta") == "output_text" and integer(event.get("content_index")) is None:
             missing.append("content_index")
         if missing:
             message = f"an event about an item has no {' and no '.join(missing)}"
@@ -72,7 +56,7 @@ _CONSTANT: tuple[LiteralString, ...] = ("type", "id", "call_id", "name", "role")
 """The members of an item that must not change after its announcement. A missing or empty one may come later."""
 
 
-@check(MUST, spec="responses#events", when=STREAM_CONDITIONS)
+@check(MUST, spec="responses#events", when=views.STREAM_CONDITIONS)
 def items_stay_as_announced(x: Exchange) -> Iterator[Finding]:
     """A finished item has its announced type, id, `call_id`, name and role, and parts of the announced types; the response id is constant.
 
@@ -80,7 +64,7 @@ def items_stay_as_announced(x: Exchange) -> Iterator[Finding]:
     under an id that the server does not know. A part whose type changes is an error.
     """
     announced: dict[tuple[int | str, int | None, LiteralString], str] = {}
-    for place, (event, item) in enumerate(events_by_item(x)):
+    for place, (event, item) in enumerate(views.events_by_item(x)):
         for key, value in _identifiers(event, item):
             if value and announced.setdefault(key, value) != value:
                 message = RedactableText("the {} is not the one that was announced", RedactableText(key[2]))
@@ -97,41 +81,36 @@ def _identifiers(
         yield ("", None, "id of the response"), text(value_at(event["response"], "id"))
     if place is None:
         return
-    if kind in (ITEM_ADDED, ITEM_DONE):
+    if kind in (views.ITEM_ADDED, views.ITEM_DONE):
         for member in _CONSTANT:
             yield (place, None, f"{member} of the item"), text(value_at(event.get("item"), member))
     elif kind in ("response.content_part.added", "response.content_part.done"):
-        yield (place, part_of(event), "type of the part"), text(value_at(event.get("part"), "type"))
+        yield (place, views.part_of(event), "type of the part"), text(value_at(event.get("part"), "type"))
     elif kind == "response.function_call_arguments.done":
         yield (place, None, "name of the item"), text(event.get("name"))
-    elif (delta_kind := text_kind(event, ".delta") or "") in _KIND_OF_PART:
-        yield (place, part_of(event), "type of the part"), delta_kind if delta_kind != "summary_text" else ""
+    elif (delta_kind := views.text_kind(event, ".delta") or "") in _KIND_OF_PART:
+        yield (place, views.part_of(event), "type of the part"), delta_kind if delta_kind != "summary_text" else ""
 
 
-@check(MUST, spec="responses#text-done", when=STREAM_CONDITIONS)
+@check(MUST, spec="responses#text-done", when=views.STREAM_CONDITIONS)
 def texts_are_told_alike(x: Exchange) -> Iterator[Finding]:
     """The joined deltas of a text equal the text in its `done` events, its part and its item.
 
     One client shows the deltas, another the finished item: their users get different answers.
     """
     deltas: dict[_Key, list[str]] = defaultdict(list)
-    for event, place in events_by_item(x):
-        kind = text_kind(event, ".delta")
+    for event, place in views.events_by_item(x):
+        kind = views.text_kind(event, ".delta")
         if place is not None and kind is not None:
-            deltas[place, kind, part_of(event)].append(text(event.get("delta")))
-    for index, (event, item) in enumerate(events_by_item(x)):
+            deltas[place, kind, views.part_of(event)].append(text(event.get("delta")))
+    for index, (event, item) in enumerate(views.events_by_item(x)):
         for key, whole in _whole_texts(event, item):
-            pieces = deltas.get(key, [] if key[1] in VISIBLE_TEXT_KINDS else None)
+            pieces = deltas.get(key, [] if key[1] in views.VISIBLE_TEXT_KINDS else None)
             if pieces is not None and "".join(pieces) != whole:
                 expected, actual = text_difference("".join(pieces), whole)
-                yield Finding(
-                    message=RedactableText(
-                        "the {} of `{}` differs from the joined deltas", Location(key[1]), text(event.get("type"))
-                    ),
-                    location=f"event {index}",
-                    expected=expected,
-                    actual=actual,
-                )
+                template = "the {} of `{}` differs from the joined deltas"
+                message = RedactableText(template, Location(key[1]), text(event.get("type")))
+                yield mismatch(message, f"event {index}", expected, actual)
                 return
 
 
@@ -139,27 +118,30 @@ def _whole_texts(event: JsonObject, place: int | str | None) -> Iterator[tuple[_
     kind = text(event.get("type"))
     if place is None:
         return
-    if (done := text_kind(event, ".done")) is not None:
-        yield (place, done, part_of(event)), text(event.get(TEXT_MEMBER_BY_KIND.get(done, "text")))
+    if (done := views.text_kind(event, ".done")) is not None:
+        yield (place, done, views.part_of(event)), text(event.get(views.TEXT_MEMBER_BY_KIND.get(done, "text")))
     elif kind in ("response.content_part.done", "response.reasoning_summary_part.done"):
         part = members(event.get("part"))
         if (part_kind := text(part.get("type"))) in _KIND_OF_PART:
-            yield (place, part_kind, part_of(event)), text(part.get(TEXT_MEMBER_BY_KIND.get(part_kind, "text")))
-    elif kind == ITEM_DONE:
-        yield from (((place, of_item, part), whole) for of_item, part, whole in texts_of(event.get("item")))
+            yield (
+                (place, part_kind, views.part_of(event)),
+                text(part.get(views.TEXT_MEMBER_BY_KIND.get(part_kind, "text"))),
+            )
+    elif kind == views.ITEM_DONE:
+        yield from (((place, of_item, part), whole) for of_item, part, whole in views.texts_of(event.get("item")))
 
 
-@check(MUST, spec="responses#completed", when=(*STREAM_CONDITIONS, has_response_object))
+@check(MUST, spec="responses#completed", when=(*views.STREAM_CONDITIONS, views.has_response_object))
 def last_event_has_the_items(x: Exchange) -> Iterator[Finding]:
     """The output of the last event's response has the finished items, in order: the same types, ids, names and texts.
 
     Clients that wait for the end read the answer there, and send those items back.
     """
-    events = [event for event in json_events(x) if text(event.get("type")) == ITEM_DONE]
+    events = [event for event in views.json_events(x) if text(event.get("type")) == views.ITEM_DONE]
     indexes = [integer(event.get("output_index")) for event in events]
     if None not in indexes:
         events = [event for _, event in sorted(zip(indexes, events, strict=True), key=lambda one: one[0] or 0)]
-    done, last = [event.get("item") for event in events], output(x)
+    done, last = [event.get("item") for event in events], views.output(x)
     if len(done) != len(last):
         message = "the last response has another number of items than were finished"
         yield mismatch(message, "/response/output", quote(_types(done)), quote(_types(last)))
@@ -177,5 +159,5 @@ def _types(items_: list[Json]) -> str:
 
 def _identity(item: Json) -> list[Json]:
     """Return the values that two copies of an item have to share."""
-    texts: list[Json] = [[kind, place, content] for kind, place, content in texts_of(item)]
+    texts: list[Json] = [[kind, place, content] for kind, place, content in views.texts_of(item)]
     return [*(value_at(item, member) for member in ("type", "id", "call_id", "name", "action")), texts]

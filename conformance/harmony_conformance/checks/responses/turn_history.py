@@ -6,13 +6,7 @@ from collections.abc import Iterator
 from typing import LiteralString
 
 from harmony_conformance.checks.helpers.value_diff import text_difference
-from harmony_conformance.checks.responses.views import (
-    has_response_object,
-    is_responses,
-    output,
-    output_messages,
-    response,
-)
+from harmony_conformance.checks.responses import views
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, canonical_json, items, text, value_at
 from harmony_conformance.judge import conditions as on
@@ -27,13 +21,13 @@ _Pair = tuple[Exchange, Exchange]
 
 def _pairs(series: Series) -> Iterator[_Pair]:
     """Yield pairs of equal requests: one with `previous_response_id`, the other with the whole conversation."""
-    answered = [x for x in series.exchanges.values() if is_responses.holds(x) and x.turn is not None]
-    by_id = {name: x for x in answered if (name := text(response(x).get("id")))}
+    answered = [x for x in series.exchanges.values() if views.is_responses.holds(x) and x.turn is not None]
+    by_id = {name: x for x in answered if (name := text(views.response(x).get("id")))}
     for stored in answered:
         before = by_id.get(text(value_at(stored.request.json, "previous_response_id")))
         if before is None:
             continue
-        whole = [*map(canonical_json, (*_input(before), *output(before), *_input(stored)))]
+        whole = [*map(canonical_json, (*_input(before), *views.output(before), *_input(stored)))]
         for passed_back in answered:
             is_whole = value_at(passed_back.request.json, "previous_response_id") is None
             if is_whole and [*map(canonical_json, _input(passed_back))] == whole:
@@ -85,20 +79,20 @@ def _calls(x: Exchange) -> list[Message]:
     declared = [text(name) for name in items(value_at(x.chat_request, "chat_template_kwargs", "builtin_tools"))]
     if not declared or not x.reached_stop:
         return []
-    return [message for message in output_messages(x) if (message.recipient or "").partition(".")[0] in declared]
+    return [message for message in views.output_messages(x) if (message.recipient or "").partition(".")[0] in declared]
 
 
 @check(
     SHOULD,
     spec="responses#built-in",
-    when=(is_responses, on.is_complete_answer, has_response_object, called_a_built_in_tool),
+    when=(views.is_responses, on.is_complete_answer, views.has_response_object, called_a_built_in_tool),
 )
 def built_in_calls_are_items(x: Exchange) -> Iterator[Finding]:
     """A call of the browser or of Python is returned as an item of that tool.
 
     A function call item requests a function that does not exist. If the call is dropped, the answer ends empty and without a reason.
     """
-    types = [text(value_at(item, "type")) for item in output(x)]
+    types = [text(value_at(item, "type")) for item in views.output(x)]
     for call in _calls(x):
         expected = _BUILT_IN.get((call.recipient or "").partition(".")[0], "")
         if expected in types:

@@ -111,9 +111,8 @@ def id_of(event: JsonObject) -> str:
 
 def part_of(event: JsonObject) -> int:
     """Return the index of the item's part that an event is about."""
-    return next(
-        (one for name in ("content_index", "summary_index") if (one := integer(event.get(name))) is not None), 0
-    )
+    indexes = (integer(event.get(name)) for name in ("content_index", "summary_index"))
+    return next((index for index in indexes if index is not None), 0)
 
 
 def text_kind(event: JsonObject, ending: str) -> LiteralString | None:

@@ -17,11 +17,8 @@ from harmony_conformance.redactable_text import RedactableText, quote, shorten
 def one_identity(x: Exchange) -> Iterator[Finding]:
     """All chunks of a stream have the same id, model and time of creation; a changing fingerprint is a variant."""
     chunks = [*map(members, x.chunks)]
-    filled = [
-        chunk
-        for chunk in chunks
-        if (items(chunk.get("choices")) or chunk.get("usage") is not None) and not is_content_filter_event(chunk)
-    ]
+    shown = (chunk for chunk in chunks if not is_content_filter_event(chunk))
+    filled = [chunk for chunk in shown if items(chunk.get("choices")) or chunk.get("usage") is not None]
     for member in ("id", "model", "created"):
         values = [chunk.get(member) for chunk in filled]
         if values and values.count(values[0]) < len(values):

@@ -40,9 +40,8 @@ def order_is_kept(x: Exchange) -> Iterator[Finding]:
     written, streamed = _output_kinds(x.output.ids or ()), _delta_kinds(x)
     if _BOTH not in streamed and set(streamed) != {_REASONING, _CONTENT}:
         return
-    orders = [
-        _without_repeats(shown if kind == _PREAMBLE else kind for kind in written) for shown in (_CONTENT, _REASONING)
-    ]
+    shown_as = (_CONTENT, _REASONING)
+    orders = [_without_repeats(shown if kind == _PREAMBLE else kind for kind in written) for shown in shown_as]
     if _has_lost_text(x) and any(_is_subsequence(streamed, order) for order in orders):
         return
     pattern = "".join(_PATTERNS[kind] for kind in streamed)

@@ -58,9 +58,8 @@ def calls_equal_whole(series: Series) -> Iterator[Finding]:
     """
     for whole, streamed, streamed_id in _whole_and_streamed(series):
         if _calls(whole) != _calls(streamed) and has_same_calls(whole, streamed):
-            finding = variant(
-                "streamed, the arguments of a call differ as text and are equal as JSON", where="tool_calls"
-            )
+            message = "streamed, the arguments of a call differ as text and are equal as JSON"
+            finding = variant(message, where="tool_calls")
             yield replace(finding, exchange=streamed_id)
         else:
             yield from _difference_findings(_calls(whole), _calls(streamed), streamed_id)
@@ -86,11 +85,8 @@ def usage_equals_whole(series: Series) -> Iterator[Finding]:
             names = ("completion_tokens", "reasoning_tokens")
             counts = {name: (getattr(whole.usage, name), getattr(streamed.usage, name)) for name in names}
             both = {f"usage.{name}": pair for name, pair in counts.items() if None not in pair}
-            yield from _difference_findings(
-                {name: pair[0] for name, pair in both.items()},
-                {name: pair[1] for name, pair in both.items()},
-                streamed_id,
-            )
+            one, other = ({name: pair[side] for name, pair in both.items()} for side in (0, 1))
+            yield from _difference_findings(one, other, streamed_id)
 
 
 def _part_findings(series: Series, part: Callable[[Turn], Json]) -> Iterator[Finding]:

@@ -30,6 +30,5 @@ def is_content_filter_event(value: Json) -> bool:
     is_unnamed = event.get("object") == "" and event.get("id") == "" and isinstance(event.get("choices"), list)
     if not is_unnamed or event.get("usage") is not None:  # fast path for nearly all events
         return False
-    return not any(
-        has_output(value_at(one, "delta")) or value_at(one, "finish_reason") for one in items(event.get("choices"))
-    )
+    choices = items(event.get("choices"))
+    return not any(has_output(value_at(one, "delta")) or value_at(one, "finish_reason") for one in choices)
