@@ -65,8 +65,9 @@ def send_plan(
             recording.end()
             return finished, judge.renderer(finished.series)
     except EndpointUnusableError as problem:
-        is_key = isinstance(problem, KeyRefusedError)
-        reason = problem.message_with_variable(key_env if options.key else None) if is_key else str(problem)
+        reason = str(problem)
+        if isinstance(problem, KeyRefusedError):
+            reason = problem.message_with_variable(key_env if options.key else None)
         raise UsageError(f"{target}: {reason}") from None
     except KeyboardInterrupt:
         if recording.is_empty:

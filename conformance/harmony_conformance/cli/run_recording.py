@@ -31,7 +31,7 @@ _PART = ".exchanges.part"
 class RunRecording:
     """Recording of a run. State: the header, and the file once it has an exchange.
 
-    The file is written beside an earlier one and replaces it with the first exchange, so that an earlier run survives if the endpoint is down.
+    The first exchange replaces the file of an earlier run. So an earlier run survives if the endpoint is down.
     """
 
     def __init__(self, out: Path, facts: JsonObject, earlier: Recording | None) -> None:

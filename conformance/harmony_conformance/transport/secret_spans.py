@@ -63,7 +63,7 @@ class SecretFinder:
     def find(self, body: bytes) -> list[Hit]:
         """Return the occurrences in a body, each in one piece, plain or escaped."""
         lowered = body.lower()
-        hits = [(span,) for word in self._words if word in lowered for span in _occurrences(lowered, word)]
+        hits: list[Hit] = [(span,) for word in self._words if word in lowered for span in _occurrences(lowered, word)]
         if any(sign in lowered for sign in self._signs):
             hits += self._find_escaped(lowered, [(0, len(lowered))])
         return hits

@@ -120,7 +120,7 @@ def test_a_run_ends_at_its_time_limit_whatever_the_server_does(endpoint, later):
 
 def test_the_pause_of_a_rate_ends_at_the_time_limit(endpoint):
     server, chats = endpoint(silent, count=1000)
-    with pytest.raises(EndpointUnusableError, match="stopped before the first scenario: the time limit of 0[.]5 s"):
+    with pytest.raises(EndpointUnusableError, match=r"stopped before the first scenario: the time limit of 0[.]5 s"):
         finished(server.url, max_rps=0.001, max_time=0.5)
     assert len(chats) <= 1
 
