@@ -53,9 +53,8 @@ class ApiSupport:
         if self.unsupported_reason:
             return {"offered": False if self.is_known else None, "reason": self.unsupported_reason}
         endpoint = self.prompt_endpoint.name if self.prompt_endpoint is not None else None
-        source = (
-            self.ids_field or endpoint or ("usage" if self.has_steady_prompt_count else None) or self.count_endpoint
-        )
+        counted_in = "usage" if self.has_steady_prompt_count else self.count_endpoint
+        source = self.ids_field or endpoint or counted_in
         return {"offered": True, "path": self.path, "prompt_source": source, "script": self.script_method.value}
 
 
@@ -80,15 +79,11 @@ async def probe_api(send: SendRequest, api: Api, engine: Engine, plain: JsonObje
         ids_field = engine.ids_field if turn is not None and turn.prompt_ids else None
     script_method = ScriptMethod.NONE
     if way.method not in (ScriptMethod.NONE, ScriptMethod.DERENDER):
-        probes.append(
-            await probe.ask("script", with_script({**plain, "max_tokens": 64}, PROBE_SCRIPT, way), PROBE_SCRIPT)
-        )
+        body = with_script({**plain, "max_tokens": 64}, PROBE_SCRIPT, way)
+        probes.append(await probe.ask("script", body, PROBE_SCRIPT))
         script_method = way.method if response_contains(probes[-1], PROBE_WORD) else ScriptMethod.NONE
-    side = (
-        render_endpoint(path)
-        if engine.prompt_endpoint is RENDER_ENDPOINT and ids_field is None and not api.is_raw
-        else None
-    )
+    is_rendered = engine.prompt_endpoint is RENDER_ENDPOINT and ids_field is None and not api.is_raw
+    side = render_endpoint(path) if is_rendered else None
     counter = replace(first.request, path=path + engine.count_endpoint) if engine.count_endpoint is not None else None
     return ApiSupport(
         api=api,
@@ -111,9 +106,8 @@ async def probe_prompts(send: SendRequest, api: Api, engine: Engine, plain: Json
         return ApiSupport(api=api, path=path, unsupported_reason=f"the API has no {problem}")
     side = render_endpoint(path)
     if api.is_raw or not await probe_prompt_endpoint(send, side, request):
-        return ApiSupport(
-            api=api, path=path, unsupported_reason=f"the server generates no output and shows no prompt at {side.path}"
-        )
+        reason = f"the server generates no output and shows no prompt at {side.path}"
+        return ApiSupport(api=api, path=path, unsupported_reason=reason)
     return ApiSupport(api=api, path=path, prompt_endpoint=side)
 
 
@@ -121,11 +115,9 @@ async def probe_prompt_endpoint(send: SendRequest, side: PromptEndpoint, request
     """Return True if a prompt endpoint shows the prompt of a request."""
     prompt_request = build_prompt_request(side, request)
     sent = await send(prompt_request) if prompt_request is not None else None
-    return (
-        sent is not None
-        and sent.response is not None
-        and read_rendered_prompt(side, json_of(sent.response)) is not None
-    )
+    if sent is None or sent.response is None:
+        return False
+    return read_rendered_prompt(side, json_of(sent.response)) is not None
 
 
 async def probe_count_endpoint(send: SendRequest, request: Request) -> str | None:

@@ -27,9 +27,8 @@ class KeyRefusedError(EndpointUnusableError):
     """The endpoint rejected the API key, or its absence, with HTTP `status`."""
 
     def __init__(self, status: int) -> None:
-        super().__init__(
-            f"invalid API key (HTTP {status}): expected a valid key in the variable named by --api-key-env"
-        )
+        problem = f"invalid API key (HTTP {status})"
+        super().__init__(f"{problem}: expected a valid key in the variable named by --api-key-env")
         self.status = status
 
     def message_with_variable(self, variable: str | None) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS, Api
+from harmony_conformance.engines import diagnosis
 from harmony_conformance.engines.api_discovery import (
     PROBE_SCRIPT,
     PROBE_WORD,
@@ -16,14 +17,6 @@ from harmony_conformance.engines.api_discovery import (
     probe_prompt_endpoint,
     probe_prompts,
     response_contains,
-)
-from harmony_conformance.engines.diagnosis import (
-    REFUSED_KEY_STATUSES,
-    EndpointUnusableError,
-    KeyRefusedError,
-    RateLimitedProbes,
-    describe_rate_limit,
-    describe_refusal,
 )
 from harmony_conformance.engines.identification import identify
 from harmony_conformance.engines.profiles import (
@@ -91,10 +84,8 @@ class Capabilities:
     @property
     def judged_apis(self) -> Mapping[str, ScriptMethod]:
         """Script methods by the name of the API, for APIs that are offered or could not be probed."""
-        unknown = {
-            one.api.name: self.script_method for one in self.api_support if one.api.name in self.incomplete_probes
-        }
-        return {**unknown, **self.script_methods}
+        incomplete = (one.api.name for one in self.api_support if one.api.name in self.incomplete_probes)
+        return {**dict.fromkeys(incomplete, self.script_method), **self.script_methods}
 
     @property
     def script_methods(self) -> Mapping[str, ScriptMethod]:
@@ -169,10 +160,9 @@ async def discover(send: SendRequest, question: ProbeOptions) -> Capabilities:
         EndpointUnusableError: The endpoint cannot be tested; the message has the reason.
     """
     engine, script = question.engine, question.script
-    limits = RateLimitedProbes(send)
-    identity = await identify(
-        limits.sender_for(CHAT_COMPLETIONS.name), question.model, engine, is_open=question.detect_engine
-    )
+    limits = diagnosis.RateLimitedProbes(send)
+    send_chat = limits.sender_for(CHAT_COMPLETIONS.name)
+    identity = await identify(send_chat, question.model, engine, is_open=question.detect_engine)
     engine, models, version = identity.engine or engine, identity.models, identity.version
     model = question.model or models[0]
     plain: JsonObject = {
@@ -197,9 +187,8 @@ async def discover(send: SendRequest, question: ProbeOptions) -> Capabilities:
     echo = await _probe_echo(send, engine, limited, probes) if ids_field is None else None
     is_shown = (ids_field is not None and engine.ids_in_streams) or echo is not None
     side = None if is_shown else await _probe_prompt_endpoint(send, engine, limited)
-    counter = (
-        replace(_chat(limited), path=CHAT_PATH + engine.count_endpoint) if engine.count_endpoint is not None else None
-    )
+    endpoint = engine.count_endpoint
+    counter = replace(_chat(limited), path=CHAT_PATH + endpoint) if endpoint is not None else None
     count_path = await probe_count_endpoint(send, counter) if counter is not None else None
     method = _choose_script_method(script, engine, identified=identity.is_reference)
     way = Scripting(method=method)
@@ -231,7 +220,9 @@ async def discover(send: SendRequest, question: ProbeOptions) -> Capabilities:
     )
 
 
-async def _without_chat(limits: RateLimitedProbes, question: ProbeOptions, plain: JsonObject) -> Capabilities | None:
+async def _without_chat(
+    limits: diagnosis.RateLimitedProbes, question: ProbeOptions, plain: JsonObject
+) -> Capabilities | None:
     """Return the capabilities of a server without a path for chat requests; None if no other API of the run responds.
 
     Raises:
@@ -281,17 +272,16 @@ async def _without_generation(
     body = members(first.chat_request)
     side = await _probe_prompt_endpoint(send, engine, body) if engine.prompt_endpoint is RENDER_ENDPOINT else None
     if side is None:
-        raise EndpointUnusableError(describe_refusal(first, models))
+        raise diagnosis.EndpointUnusableError(diagnosis.describe_refusal(first, models))
     if script not in ("auto", "none", ScriptMethod.DERENDER):
-        raise EndpointUnusableError(
-            f"invalid --script: expected {ScriptMethod.DERENDER}, as the server generates no output, got {script}"
-        )
+        expected = f"{ScriptMethod.DERENDER}, as the server generates no output"
+        raise diagnosis.EndpointUnusableError(f"invalid --script: expected {expected}, got {script}")
     probes, method = [first], ScriptMethod.NONE
     if script != "none":
         try:
             probes.append(await _probe_script(send, body, ScriptMethod.DERENDER))
             method = ScriptMethod.DERENDER
-        except EndpointUnusableError:
+        except diagnosis.EndpointUnusableError:
             if script == ScriptMethod.DERENDER:
                 raise
     return Capabilities(
@@ -315,16 +305,14 @@ async def _probe_script(send: SendRequest, plain: JsonObject, method: ScriptMeth
     is_derendered = method is ScriptMethod.DERENDER
     answered = await render_and_derender(send, x, 1) if is_derendered else with_response(x, await send(x.request))
     if answered is None or not response_contains(answered, PROBE_WORD):
-        raise _script_error(
-            method, describe_rate_limit(answered.failure, answered.response) if answered is not None else ""
-        )
+        limit = diagnosis.describe_rate_limit(answered.failure, answered.response) if answered is not None else ""
+        raise _script_error(method, limit)
     return answered
 
 
-def _script_error(method: ScriptMethod, limited: str) -> EndpointUnusableError:
-    return EndpointUnusableError(
-        limited or f"--script {method}: the server did not play the script; set it up for scripts, or use --script none"
-    )
+def _script_error(method: ScriptMethod, limited: str) -> diagnosis.EndpointUnusableError:
+    not_played = "the server did not play the script; set it up for scripts, or use --script none"
+    return diagnosis.EndpointUnusableError(limited or f"--script {method}: {not_played}")
 
 
 async def _first_answer(send: SendRequest, plain: JsonObject, models: list[str]) -> tuple[Exchange, JsonObject]:
@@ -336,14 +324,14 @@ async def _first_answer(send: SendRequest, plain: JsonObject, models: list[str])
         x = _exchange("plain", body, sent)
         if x.turn is not None:
             return x, body
-        if x.response is not None and x.response.status in REFUSED_KEY_STATUSES:
-            raise KeyRefusedError(x.response.status)
+        if x.response is not None and x.response.status in diagnosis.REFUSED_KEY_STATUSES:
+            raise diagnosis.KeyRefusedError(x.response.status)
         if x.response is not None and x.response.status in _NO_PATH:
             return x, body
-        problem = describe_refusal(x, models)
-        if describe_rate_limit(sent.failure, sent.response):
+        problem = diagnosis.describe_refusal(x, models)
+        if diagnosis.describe_rate_limit(sent.failure, sent.response):
             break
-    raise EndpointUnusableError(problem)
+    raise diagnosis.EndpointUnusableError(problem)
 
 
 async def _probe_ids(send: SendRequest, engine: Engine, plain: JsonObject, probes: list[Exchange]) -> str | None:
@@ -365,9 +353,8 @@ async def _probe_echo(
 
 
 async def _probe_prompt_endpoint(send: SendRequest, engine: Engine, plain: JsonObject) -> PromptEndpoint | None:
-    is_shown = engine.prompt_endpoint is not None and await probe_prompt_endpoint(
-        send, engine.prompt_endpoint, _chat(plain)
-    )
+    prompt_endpoint = engine.prompt_endpoint
+    is_shown = prompt_endpoint is not None and await probe_prompt_endpoint(send, prompt_endpoint, _chat(plain))
     return engine.prompt_endpoint if is_shown else None
 
 

@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from harmony_conformance.engines.diagnosis import (
-    MODELS_PATH,
-    REFUSED_KEY_STATUSES,
-    EndpointUnusableError,
-    KeyRefusedError,
-    describe_missing_models,
-    describe_rate_limit,
-    describe_redirect,
-    is_redirect,
-    json_of,
-)
+from harmony_conformance.engines import diagnosis
 from harmony_conformance.engines.profiles import ENGINES, Engine
 from harmony_conformance.json_value import Json, items, text, value_at
 from harmony_conformance.transport.client import SendRequest
@@ -53,11 +43,11 @@ def _has(*names: str) -> Callable[[Response, Json], bool]:
 
 
 SIGNATURES: tuple[EngineSignature, ...] = (
-    EngineSignature("reference", MODELS_PATH, _server("harmony-conformance"), "the header `server`"),
-    EngineSignature("llamacpp", MODELS_PATH, _server("llama.cpp"), "the header `server`"),
-    EngineSignature("vllm", MODELS_PATH, _owned_by("vllm"), "`owned_by`"),
-    EngineSignature("sglang", MODELS_PATH, _owned_by("sglang"), "`owned_by`"),
-    EngineSignature("llamacpp", MODELS_PATH, _owned_by("llamacpp"), "`owned_by`"),
+    EngineSignature("reference", diagnosis.MODELS_PATH, _server("harmony-conformance"), "the header `server`"),
+    EngineSignature("llamacpp", diagnosis.MODELS_PATH, _server("llama.cpp"), "the header `server`"),
+    EngineSignature("vllm", diagnosis.MODELS_PATH, _owned_by("vllm"), "`owned_by`"),
+    EngineSignature("sglang", diagnosis.MODELS_PATH, _owned_by("sglang"), "`owned_by`"),
+    EngineSignature("llamacpp", diagnosis.MODELS_PATH, _owned_by("llamacpp"), "`owned_by`"),
     EngineSignature(
         "tgi", "/info", lambda _, body: value_at(body, "router") == "text-generation-router", "`router`", ("version",)
     ),
@@ -99,23 +89,25 @@ async def identify(send: SendRequest, named: str | None, engine: Engine, *, is_o
         EndpointUnusableError: No HTTP response, a redirect, a rate limit, or neither a listed nor a named model.
         KeyRefusedError: The server rejected the API key.
     """
-    listed = await send(Request(method="GET", path=MODELS_PATH, body=b""))
+    listed = await send(Request(method="GET", path=diagnosis.MODELS_PATH, body=b""))
     if listed.response is None:
         detail = listed.failure.detail if listed.failure else "nothing was received"
-        raise EndpointUnusableError(f"no HTTP response: {detail}")
-    if listed.response.status in REFUSED_KEY_STATUSES:
-        raise KeyRefusedError(listed.response.status)
-    if is_redirect(listed.response):
-        raise EndpointUnusableError(describe_redirect(listed.response))
-    if limited := describe_rate_limit(listed.failure, listed.response):
-        raise EndpointUnusableError(limited)
-    ids = (text(value_at(model, "id")) for model in items(value_at(json_of(listed.response), "data")))
+        raise diagnosis.EndpointUnusableError(f"no HTTP response: {detail}")
+    if listed.response.status in diagnosis.REFUSED_KEY_STATUSES:
+        raise diagnosis.KeyRefusedError(listed.response.status)
+    if diagnosis.is_redirect(listed.response):
+        raise diagnosis.EndpointUnusableError(diagnosis.describe_redirect(listed.response))
+    if limited := diagnosis.describe_rate_limit(listed.failure, listed.response):
+        raise diagnosis.EndpointUnusableError(limited)
+    ids = (text(value_at(model, "id")) for model in items(value_at(diagnosis.json_of(listed.response), "data")))
     models = [name for name in ids if name]
     if not models and not named and listed.failure is not None:
-        raise EndpointUnusableError(f"the response to GET {MODELS_PATH} was truncated: {listed.failure.detail}")
+        raise diagnosis.EndpointUnusableError(
+            f"the response to GET {diagnosis.MODELS_PATH} was truncated: {listed.failure.detail}"
+        )
     if not models and not named:
-        raise EndpointUnusableError(describe_missing_models(listed.response))
-    answers = {MODELS_PATH: listed.response}
+        raise diagnosis.EndpointUnusableError(diagnosis.describe_missing_models(listed.response))
+    answers = {diagnosis.MODELS_PATH: listed.response}
     signature = await _detect_engine(send, answers) if is_open else None
     detected = ENGINES[signature.engine] if signature is not None else None
     return Identity(
@@ -130,7 +122,7 @@ async def identify(send: SendRequest, named: str | None, engine: Engine, *, is_o
 async def _detect_engine(send: SendRequest, answers: dict[str, Response]) -> EngineSignature | None:
     for signature in SIGNATURES:
         response = await _get(send, signature.path, answers)
-        if response is not None and signature.matches(response, json_of(response)):
+        if response is not None and signature.matches(response, diagnosis.json_of(response)):
             return signature
     return None
 
@@ -138,13 +130,11 @@ async def _detect_engine(send: SendRequest, answers: dict[str, Response]) -> Eng
 async def _get_version(send: SendRequest, engine: Engine, answers: dict[str, Response]) -> str | None:
     for path in dict.fromkeys((VERSION_PATHS.get(engine.name, _VERSION), _VERSION)):
         response = await _get(send, path, answers)
-        body = json_of(response) if response is not None else None
-        places = [
-            signature.version_path for signature in SIGNATURES if signature.path == path and signature.version_path
-        ]
-        if version := next(
-            (text(value_at(body, *place)) for place in [*places, ("version",)] if text(value_at(body, *place))), ""
-        ):
+        body = diagnosis.json_of(response) if response is not None else None
+        matching = (one for one in SIGNATURES if one.path == path)
+        places = [one.version_path for one in matching if one.version_path]
+        versions = (text(value_at(body, *place)) for place in [*places, ("version",)])
+        if version := next(filter(None, versions), ""):
             return version
     return None
 

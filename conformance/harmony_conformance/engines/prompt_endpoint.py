@@ -29,11 +29,8 @@ def build_prompt_request(side: PromptEndpoint, request: Request) -> Request | No
 
 def read_rendered_prompt(side: PromptEndpoint, answer: Json) -> RenderedPrompt | None:
     """Return the prompt in a response, None if it is missing."""
-    ids = (
-        _ids(value_at(answer, *side.ids_path))
-        if side.ids_path
-        else encode_with_special_tokens(text(value_at(answer, *side.text_path)))
-    )
+    shown = value_at(answer, *(side.ids_path or side.text_path))
+    ids = _ids(shown) if side.ids_path else encode_with_special_tokens(text(shown))
     return RenderedPrompt(source=side.name, ids=tuple(ids)) if ids else None
 
 

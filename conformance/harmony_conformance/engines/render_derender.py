@@ -96,10 +96,8 @@ def render_request(x: Exchange) -> Request:
 
 def whole_request(x: Exchange, request_id: str = _ID) -> Request:
     """Return the request for the client's response to the whole output."""
-    choices: list[Json] = [
-        TokenEvent(index=index, ids=x.output.ids or (), finish=_finish_reason(x)).to_json()
-        for index in range(_choices(x))
-    ]
+    ids, finish = x.output.ids or (), _finish_reason(x)
+    choices: list[Json] = [TokenEvent(index=index, ids=ids, finish=finish).to_json() for index in range(_choices(x))]
     response: JsonObject = {"request_id": request_id, "choices": choices}
     return _request(x, {"generate_response": response, "prompt_tokens": len(_prompt(x))})
 

@@ -56,7 +56,8 @@ def with_script(body: JsonObject, script: Sequence[int], way: Scripting) -> Json
         case ScriptMethod.NONE | ScriptMethod.DERENDER:
             return body  # the ids are sent to the derender endpoint
         case ScriptMethod.VLLM:
-            return {**body, "vllm_xargs": {"harmony_script": _as_text(script)}}
+            # a text is what every vLLM accepts: 0.11.0 takes no lists here, later versions only in Chat Completions
+            return {**body, "vllm_xargs": {"harmony_script": " ".join(map(str, script))}}
         case ScriptMethod.REFERENCE:
             return {**body, "harmony_script": list(script)}
         case ScriptMethod.TELEPROMPTER:
@@ -93,11 +94,6 @@ def with_forced_prefix(body: JsonObject, begins: Sequence[int], way: Scripting) 
             return {**scripted, "harmony_script_then": "model"}
         case _:
             return scripted
-
-
-def _as_text(script: Sequence[int]) -> str:
-    """Return the form that every vLLM accepts: 0.11.0 takes no lists in `vllm_xargs`, later versions only in Chat Completions."""
-    return " ".join(map(str, script))
 
 
 def _messages_with_script(messages: Sequence[Json], script: Sequence[int], suffixes: Mapping[str, int]) -> list[Json]:

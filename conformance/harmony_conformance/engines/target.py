@@ -78,16 +78,14 @@ def parse_target(text: str) -> Target:
             raise InvalidTargetError(f"invalid target {text!r}: expected a file, for example replay:exchanges.jsonl")
         return Target(engine=ENGINES["openai"], replay=PurePath(rest))
     if name not in ENGINES:
-        raise InvalidTargetError(
-            f"invalid target {text!r}: expected reference, a URL, or ENGINE:URL with ENGINE one of {', '.join(ENGINES)}"
-        )
+        forms = f"reference, a URL, or ENGINE:URL with ENGINE one of {', '.join(ENGINES)}"
+        raise InvalidTargetError(f"invalid target {text!r}: expected {forms}")
     if name == "reference" and (not rest or rest.startswith("defect=")):
         defects = tuple(part.removeprefix("defect=") for part in rest.split(":") if part)
         return Target(engine=ENGINES[name], defects=tuple(defect for part in defects for defect in part.split(",")))
     if not rest:
-        raise InvalidTargetError(
-            f"invalid target {text!r}: expected a URL, for example {name}:http://127.0.0.1:8000/v1"
-        )
+        example = f"{name}:http://127.0.0.1:8000/v1"
+        raise InvalidTargetError(f"invalid target {text!r}: expected a URL, for example {example}")
     return Target(engine=ENGINES[name], base_url=_base(rest))
 
 
@@ -104,12 +102,8 @@ def _base(url: str) -> str:
         host, port = split.hostname or "", split.port
     except ValueError:
         raise InvalidTargetError(f"invalid URL: expected {_RIGHT_URL}, got {url!r}") from None
-    if (
-        split.scheme not in ("http", "https")
-        or not _HOST.fullmatch(host)
-        or port == 0
-        or not _PATH.fullmatch(split.path)
-    ):
+    is_http = split.scheme in ("http", "https")
+    if not is_http or not _HOST.fullmatch(host) or port == 0 or not _PATH.fullmatch(split.path):
         raise InvalidTargetError(f"invalid URL: expected {_RIGHT_URL}, got {url!r}")
     if split.query or split.fragment:
         raise InvalidTargetError(f"invalid URL: expected {_RIGHT_URL}, got a query or a fragment")

@@ -9,24 +9,9 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 
+from harmony_conformance.engines.teleprompter import weights
 from harmony_conformance.engines.teleprompter.attention import HEAD, STRETCH, THETA, Floats
 from harmony_conformance.engines.teleprompter.script import SPECIALS
-from harmony_conformance.engines.teleprompter.weights import (
-    CONTEXT,
-    EPSILON,
-    EXPERTS,
-    EXPERTS_USED,
-    FEED_FORWARD,
-    HEADS,
-    HIDDEN,
-    KEY_HEADS,
-    LAYERS,
-    ORIGINAL_CONTEXT,
-    SLIDING_WINDOW,
-    VOCABULARY,
-    bfloat16,
-    tensors,
-)
 from harmony_ref import tokens
 from harmony_ref.tokenizer import vocabulary
 
@@ -68,25 +53,25 @@ def _write_shape(writer: gguf.GGUFWriter) -> None:
     writer.add_type("model")
     writer.add_name("teleprompter")
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_MXFP4_MOE)
-    writer.add_block_count(LAYERS)
-    writer.add_context_length(CONTEXT)
-    writer.add_embedding_length(HIDDEN)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(KEY_HEADS)
+    writer.add_block_count(weights.LAYERS)
+    writer.add_context_length(weights.CONTEXT)
+    writer.add_embedding_length(weights.HIDDEN)
+    writer.add_head_count(weights.HEADS)
+    writer.add_head_count_kv(weights.KEY_HEADS)
     writer.add_key_length(HEAD)
     writer.add_value_length(HEAD)
     writer.add_rope_dimension_count(HEAD)
     writer.add_rope_freq_base(THETA)
-    writer.add_layer_norm_rms_eps(EPSILON)
-    writer.add_expert_count(EXPERTS)
-    writer.add_expert_used_count(EXPERTS_USED)
-    writer.add_expert_feed_forward_length(FEED_FORWARD)
-    writer.add_feed_forward_length(FEED_FORWARD)
-    writer.add_sliding_window(SLIDING_WINDOW)
-    writer.add_vocab_size(VOCABULARY)
+    writer.add_layer_norm_rms_eps(weights.EPSILON)
+    writer.add_expert_count(weights.EXPERTS)
+    writer.add_expert_used_count(weights.EXPERTS_USED)
+    writer.add_expert_feed_forward_length(weights.FEED_FORWARD)
+    writer.add_feed_forward_length(weights.FEED_FORWARD)
+    writer.add_sliding_window(weights.SLIDING_WINDOW)
+    writer.add_vocab_size(weights.VOCABULARY)
     writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
     writer.add_rope_scaling_factor(STRETCH)
-    writer.add_rope_scaling_orig_ctx_len(ORIGINAL_CONTEXT)
+    writer.add_rope_scaling_orig_ctx_len(weights.ORIGINAL_CONTEXT)
     writer.add_float32(f"{_ARCHITECTURE}.rope.scaling.yarn_beta_fast", 32.0)
     writer.add_float32(f"{_ARCHITECTURE}.rope.scaling.yarn_beta_slow", 1.0)
 
@@ -99,8 +84,8 @@ def _write_vocabulary(writer: gguf.GGUFWriter) -> None:
     texts = {token: text for text, token in tokens.SPECIAL_TOKENS.items()} | {SPECIALS[-1]: "<|endofprompt|>"}
     names += [texts[token] for token in SPECIALS]
     kinds += [gguf.TokenType.CONTROL] * len(SPECIALS)
-    names += [f"[PAD{token}]" for token in range(len(names), VOCABULARY)]
-    kinds += [gguf.TokenType.UNUSED] * (VOCABULARY - len(kinds))
+    names += [f"[PAD{token}]" for token in range(len(names), weights.VOCABULARY)]
+    kinds += [gguf.TokenType.UNUSED] * (weights.VOCABULARY - len(kinds))
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-4o")
     writer.add_token_list(names)
@@ -136,11 +121,11 @@ def _spelled(token: bytes) -> str:
 
 
 def _write_tensors(writer: gguf.GGUFWriter) -> None:
-    published = tensors()
+    published = weights.tensors()
     _add(writer, "token_embd.weight", published["model.embed_tokens.weight"])
     _add(writer, "output.weight", published["lm_head.weight"])
     _add(writer, "output_norm.weight", published["model.norm.weight"])
-    for layer in range(LAYERS):
+    for layer in range(weights.LAYERS):
         target, source = f"blk.{layer}.", f"model.layers.{layer}."
         for name, other in _IN_LAYERS.items():
             _add(writer, target + name, published[source + other])
@@ -153,16 +138,20 @@ def _add(writer: gguf.GGUFWriter, name: str, tensor: Floats) -> None:
     if tensor.ndim == 1:
         writer.add_tensor(name, tensor)
         return
-    halves = bfloat16(tensor)
+    halves = weights.bfloat16(tensor)
     as_bytes: npt.NDArray[np.uint8] = halves.view(np.uint8).reshape(*halves.shape[:-1], halves.shape[-1] * 2)
     writer.add_tensor(name, as_bytes, raw_dtype=gguf.GGMLQuantizationType.BF16)
 
 
 def _add_experts(writer: gguf.GGUFWriter, prefix: str) -> None:
     """Add the experts, all zero, in the type of the published file, MXFP4."""
-    shapes = (("gate", FEED_FORWARD, HIDDEN), ("up", FEED_FORWARD, HIDDEN), ("down", HIDDEN, FEED_FORWARD))
+    shapes = (
+        ("gate", weights.FEED_FORWARD, weights.HIDDEN),
+        ("up", weights.FEED_FORWARD, weights.HIDDEN),
+        ("down", weights.HIDDEN, weights.FEED_FORWARD),
+    )
     for name, rows, columns in shapes:
-        blocks = np.zeros((EXPERTS, rows, columns // _BLOCK * _BLOCK_BYTES), np.uint8)
+        blocks = np.zeros((weights.EXPERTS, rows, columns // _BLOCK * _BLOCK_BYTES), np.uint8)
         blocks[:, :, ::_BLOCK_BYTES] = _ONE
         writer.add_tensor(f"{prefix}ffn_{name}_exps.weight", blocks, raw_dtype=gguf.GGMLQuantizationType.MXFP4)
-        writer.add_tensor(f"{prefix}ffn_{name}_exps.bias", np.zeros((EXPERTS, rows), np.float32))
+        writer.add_tensor(f"{prefix}ffn_{name}_exps.bias", np.zeros((weights.EXPERTS, rows), np.float32))

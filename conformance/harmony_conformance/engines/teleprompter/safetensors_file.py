@@ -34,11 +34,8 @@ def write_safetensors(folder: Path) -> list[Path]:
     header_json += b" " * (-len(header_json) % _ALIGNED)
     model = folder / "model.safetensors"
     model.write_bytes(b"".join([len(header_json).to_bytes(8, "little"), header_json, *contents]))
-    return [
-        _write_json(folder / "config.json", CONFIGURATION),
-        _write_json(folder / "generation_config.json", _GENERATION),
-        model,
-    ]
+    configuration = _write_json(folder / "config.json", CONFIGURATION)
+    return [configuration, _write_json(folder / "generation_config.json", _GENERATION), model]
 
 
 def _write_json(file: Path, value: object) -> Path:

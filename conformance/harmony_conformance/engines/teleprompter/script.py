@@ -83,9 +83,8 @@ def code_by_token() -> Mapping[int, str]:
     numbers = range(_FIRST_PAIR, _LAST_CODE + 1)
     # the rarest capitalised words that are one token without a space before them; they cannot be generated themselves
     words = [token.decode() for token in ranks if _WORD.fullmatch(token) and b" " + token not in ranks]
-    return by_code | {
-        ranks[b"%03d" % number]: word for number, word in zip(numbers, words[-len(numbers) :], strict=True)
-    }
+    numbered = zip(numbers, words[-len(numbers) :], strict=True)
+    return by_code | {ranks[b"%03d" % number]: word for number, word in numbered}
 
 
 @cache
@@ -126,7 +125,7 @@ def write_script(ids: Sequence[int], trailer: int = TRAILER_LENGTH) -> str:
         raise ScriptTooLongError(len(ids), max_script_length(trailer))
     # the first token separates the script from the text before it
     wanted = [tokens.RETURN, *ids, *[tokens.RETURN] * filling]
-    in_code = [_must_be_coded(token) for token in wanted]
+    in_code = [token >= tokens.FIRST_SPECIAL or token in _marker_characters() for token in wanted]
     while True:
         text, broken = _spell(wanted, in_code)
         place = broken if text is None else _first_difference(wanted, read_back(text))
@@ -138,10 +137,6 @@ def write_script(ids: Sequence[int], trailer: int = TRAILER_LENGTH) -> str:
         if codable is None:
             raise UnencodableTokenError(place - 1, wanted[place] if place < len(wanted) else tokens.RETURN)
         in_code[codable] = True
-
-
-def _must_be_coded(token: int) -> bool:
-    return token >= tokens.FIRST_SPECIAL or token in _marker_characters()
 
 
 @cache
