@@ -163,7 +163,12 @@ CASES = (
     ),
     *(
         case(
-            f"template: {name}", "F10", "a documented error or an answer", functools.partial(template, text), seconds=40
+            f"template: {name}",
+            "F10",
+            "a documented error or an answer",
+            functools.partial(template, text),
+            memory=560,
+            seconds=40,
         )
         for name, text in TEMPLATES.items()
     ),
@@ -173,6 +178,7 @@ CASES = (
             "F10",
             "a documented error or an answer",
             functools.partial(schema, *parts),
+            memory=560,
             seconds=40,
         )
         for name, parts in SCHEMAS.items()

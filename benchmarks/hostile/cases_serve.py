@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from case import Case, expect
-from doors import Door, get, post, raw, serve
+from doors import Door, Reply, get, post, raw, serve
 
 DOOR = "serve"
 CHAT = "/v1/chat/completions"
@@ -58,7 +58,10 @@ def amplifier(name: str, folder: Path) -> str:
 
 
 def sent(door: Door, body: bytes) -> str:
-    reply = post(door.url + CHAT, body, seconds=50)
+    try:
+        reply = post(door.url + CHAT, body, seconds=50)
+    except ConnectionError:
+        reply = Reply(413, {}, b"")  # the connection was closed while the body was sent
     expect(reply.status < 500, f"status {reply.status}")
     expect(len(reply.body) < 64 * 2**20, f"an answer of {len(reply.body):,} bytes")
     usual(door)

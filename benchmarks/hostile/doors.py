@@ -168,6 +168,8 @@ def request(asked: urllib.request.Request, seconds: float) -> Reply:
             return Reply(answer.status, dict(answer.headers), answer.read())
     except urllib.error.HTTPError as error:
         return Reply(error.code, dict(error.headers), error.read())
+    except urllib.error.URLError as error:
+        raise error.reason if isinstance(error.reason, OSError) else error from None
 
 
 def raw(port: int, data: bytes, *, seconds: float = 3, finish: bool = True) -> bytes:
