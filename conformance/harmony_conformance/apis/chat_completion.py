@@ -10,17 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from harmony_conformance.json_value import (
-    Json,
-    JsonObject,
-    equal_json,
-    integer,
-    integers,
-    items,
-    members,
-    text,
-    value_at,
-)
+from harmony_conformance.json_value import Json, equal_json, integer, integers, items, members, text, value_at
 from harmony_conformance.prompts.request_members import REASONING_FIELDS, content_text
 
 ABORTED = "abort"
@@ -103,10 +93,10 @@ class Turn:
 
 def has_same_calls(one: Turn, other: Turn) -> bool:
     """Return True if both turns have the same calls in the same order. Arguments are compared as JSON values, ids are ignored."""
-    return len(one.tool_calls) == len(other.tool_calls) and all(
-        a.name == b.name and equal_json(a.arguments, b.arguments)
-        for a, b in zip(one.tool_calls, other.tool_calls, strict=True)
-    )
+    if len(one.tool_calls) != len(other.tool_calls):
+        return False
+    pairs = zip(one.tool_calls, other.tool_calls, strict=True)
+    return all(a.name == b.name and equal_json(a.arguments, b.arguments) for a, b in pairs)
 
 
 def read_usage(value: Json) -> Usage | None:
@@ -241,7 +231,7 @@ def _read_call(call: Json) -> ToolCall:
     )
 
 
-def _reasoning_field(message: JsonObject) -> str | None:
+def _reasoning_field(message: dict[str, Json]) -> str | None:
     """Return the first reasoning field with text, else the first that is an empty text."""
     names = [name for name in REASONING_FIELDS if isinstance(message.get(name), str)]
     return next((name for name in names if message[name]), names[0] if names else None)

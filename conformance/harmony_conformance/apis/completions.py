@@ -31,9 +31,8 @@ def _read_request(request: Json) -> Json:
 def _read_response(body: Json) -> Json:
     if not items(value_at(body, "choices")):
         return body
-    return _translate(
-        members(body), "chat.completion", lambda text: {"message": {"role": "assistant", "content": text}}
-    )
+    kind = "chat.completion"
+    return _translate(members(body), kind, lambda text: {"message": {"role": "assistant", "content": text}})
 
 
 def _read_events(values: Iterable[Json]) -> Iterator[Json]:

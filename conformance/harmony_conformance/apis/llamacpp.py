@@ -63,11 +63,8 @@ def _read_events(values: Iterable[Json]) -> Iterator[Json]:
             continue
         event = members(value)
         is_last = event.get("stop") is True
-        choice: JsonObject = {
-            "index": 0,
-            "delta": {"content": event["content"]},
-            "finish_reason": _finish_reason(event) if is_last else None,
-        }
+        finish = _finish_reason(event) if is_last else None
+        choice: JsonObject = {"index": 0, "delta": {"content": event["content"]}, "finish_reason": finish}
         yield {"object": "chat.completion.chunk", "choices": [choice], **(_usage(event) if is_last else {})}
 
 

@@ -8,13 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from harmony_conformance.apis.adapter_helpers import (
-    neutral_values,
-    omit_members,
-    reject_unsupported,
-    token_counts,
-    translate_error,
-)
+from harmony_conformance.apis import adapter_helpers
 from harmony_conformance.apis.api import Api
 from harmony_conformance.apis.chat_completion import ABORTED
 from harmony_conformance.apis.harmony_prompt import generation_settings, prompt_ids
@@ -29,17 +23,17 @@ _SAMPLING: Mapping[str, str] = {
 }
 """Members of a chat request that become sampling parameters. The server rejects unknown ones."""
 _FROM_SAMPLING = {"max_new_tokens": "max_tokens", "sampling_seed": "seed"}
-_UNSUPPORTED = neutral_values("logprobs", "top_logprobs")
+_UNSUPPORTED = adapter_helpers.neutral_values("logprobs", "top_logprobs")
 """Members that the API defines otherwise, with the values without effect."""
 _PROMPT = frozenset({"text", "input_ids", "sampling_params", "return_prompt_token_ids"})
 
 
 def _write_request(request: JsonObject) -> JsonObject:
-    reject_unsupported(request, _UNSUPPORTED)
+    adapter_helpers.reject_unsupported(request, _UNSUPPORTED)
     sampling: JsonObject = {here: request[name] for name, here in _SAMPLING.items() if request.get(name) is not None}
     shown: JsonObject = {"return_prompt_token_ids": True} if request.get("return_token_ids") is True else {}
     moved = {*_SAMPLING, *_UNSUPPORTED, "stream_options", "response_format", "return_token_ids"}
-    others = generation_settings(omit_members(request, moved))
+    others = generation_settings(adapter_helpers.omit_members(request, moved))
     return {**others, "input_ids": [*prompt_ids(request)], "sampling_params": sampling, **shown}
 
 
@@ -48,17 +42,15 @@ def _read_request(request: Json) -> Json:
     if not isinstance(request, dict):
         return request
     sampling = members(request.get("sampling_params"))
-    return {
-        **omit_members(request, _PROMPT),
-        **{_FROM_SAMPLING.get(name, name): value for name, value in sampling.items()},
-    }
+    settings = {_FROM_SAMPLING.get(name, name): value for name, value in sampling.items()}
+    return {**adapter_helpers.omit_members(request, _PROMPT), **settings}
 
 
 def _read_response(body: Json) -> Json:
     """Translate a response, which is a list if `n` or the number of prompts is above 1."""
     answers: list[Json] = items(body) if isinstance(body, list) else [body]
     if not answers or not all(isinstance(value_at(one, "meta_info"), dict) for one in answers):
-        return translate_error(body)
+        return adapter_helpers.translate_error(body)
     last = members(answers[-1])
     choices: list[Json] = [
         {
@@ -96,7 +88,7 @@ def _read_events(values: Iterable[Json]) -> Iterator[Json]:
     for value in values:
         event = members(value)
         if not isinstance(event.get("meta_info"), dict):
-            yield translate_error(value)
+            yield adapter_helpers.translate_error(value)
             continue
         index = integer(event.get("index")) or 0
         is_first, before = index not in progress, progress.get(index, _Progress())
@@ -135,7 +127,7 @@ def _usage(answers: list[Json]) -> JsonObject:
         return {}
     output = sum(filter(None, counts))
     details: JsonObject = {} if cached is None else {"prompt_tokens_details": {"cached_tokens": cached}}
-    return {"usage": {**token_counts(prompt, output), **details}}
+    return {"usage": {**adapter_helpers.token_counts(prompt, output), **details}}
 
 
 SGLANG_GENERATE = Api(

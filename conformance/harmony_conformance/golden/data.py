@@ -76,9 +76,8 @@ def root() -> Path | Traversable:
     checkout = Path(__file__).resolve().parents[3] / "golden"
     if checkout.is_dir():
         return checkout
-    raise MissingGoldenDataError(
-        "the golden data is missing: found neither harmony_conformance/_golden nor the golden/ folder of a checkout"
-    )
+    places = "neither harmony_conformance/_golden nor the golden/ folder of a checkout"
+    raise MissingGoldenDataError(f"the golden data is missing: found {places}")
 
 
 def golden_file_ids() -> Iterator[str]:

@@ -127,12 +127,8 @@ def for_api(scenario: Scenario, api: Api) -> Scenario | None:
 
 def _is_chat_only(step: Step) -> bool:
     is_plain = step.raw_body is None and step.path == CHAT_PATH and step.method == "POST" and not step.headers
-    return (
-        not is_plain
-        or step.validity in REFUSABLE_VALIDITIES
-        or step.wait_until_idle is not None
-        or step.disconnect_after_events is not None
-    )
+    is_plain = is_plain and step.validity not in REFUSABLE_VALIDITIES
+    return not is_plain or step.wait_until_idle is not None or step.disconnect_after_events is not None
 
 
 def has_only_rows(scenario: Scenario) -> bool:
@@ -225,9 +221,8 @@ def _read_step(value: Json, name: str) -> Step:
     if not step_name:
         raise InvalidScenarioError(f"{name}: a step has no name (member `as`)")
     try:
-        script, prefix = (
-            None if one is None else read_script(one) for one in (value_at(value, "script"), value_at(value, "begins"))
-        )
+        texts = value_at(value, "script"), value_at(value, "begins")
+        script, prefix = (None if one is None else read_script(one) for one in texts)
         send = SendMode(text(value_at(value, "send")) or "both")
         validity = Validity(text(value_at(value, "validity")) or "valid")
     except ValueError as problem:
@@ -262,15 +257,11 @@ def expand(scenario: Scenario) -> Iterator[Step]:
         if step.send_mode in (SendMode.BOTH, SendMode.WHOLE):
             yield replace(step, send_mode=SendMode.WHOLE)
         if step.send_mode in (SendMode.BOTH, SendMode.STREAM):
-            yield replace(
-                step,
-                name=step.name + (STREAM_SUFFIX if step.send_mode is SendMode.BOTH else ""),
-                send_mode=SendMode.STREAM,
-            )
+            name = step.name + (STREAM_SUFFIX if step.send_mode is SendMode.BOTH else "")
+            yield replace(step, name=name, send_mode=SendMode.STREAM)
         for count in step.stream_chunk_sizes:
-            yield replace(
-                step, name=f"{step.name}{STREAM_SUFFIX} by {count}", send_mode=SendMode.STREAM, stream_chunk_size=count
-            )
+            name = f"{step.name}{STREAM_SUFFIX} by {count}"
+            yield replace(step, name=name, send_mode=SendMode.STREAM, stream_chunk_size=count)
 
 
 def group_parallel_steps(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:

@@ -100,19 +100,16 @@ def _parts_of(message: Json, index: int, names: dict[str, str], keep: Retention)
             calls = items(value_at(message, "tool_calls"))
             if field := next((name for name in REASONING_FIELDS if text(value_at(message, name))), None):
                 at_field = f"/messages/{index}/{field}"
-                yield PromptPart(
-                    kind=PartKind.REASONING, text=text(value_at(message, field)), where=at_field, retention=keep
-                )
+                written = text(value_at(message, field))
+                yield PromptPart(kind=PartKind.REASONING, text=written, where=at_field, retention=keep)
             if content:
                 is_preamble = bool(calls) or _is_commentary(message)
                 yield PromptPart(kind=PartKind.PREAMBLE if is_preamble else PartKind.FINAL, text=content, where=where)
             for number, call in enumerate(calls):
                 name = text(value_at(call, "function", "name"))
                 names[text(value_at(call, "id"))] = name
-                at_call, arguments = (
-                    f"/messages/{index}/tool_calls/{number}",
-                    text(value_at(call, "function", "arguments")),
-                )
+                at_call = f"/messages/{index}/tool_calls/{number}"
+                arguments = text(value_at(call, "function", "arguments"))
                 yield PromptPart(kind=PartKind.CALL, text=arguments, where=at_call, function=name)
         case "tool":
             caller = names.get(text(value_at(message, "tool_call_id")))

@@ -20,9 +20,8 @@ def chosen_functions(request: Json) -> frozenset[str]:
     """
     choice = value_at(request, "tool_choice")
     listed = [choice, *items(value_at(choice, ALLOWED_TOOLS, "tools")), *items(value_at(choice, "tools"))]
-    return frozenset(
-        name for one in listed if (name := text(value_at(one, "function", "name")) or text(value_at(one, "name")))
-    )
+    names = (text(value_at(one, "function", "name")) or text(value_at(one, "name")) for one in listed)
+    return frozenset(filter(None, names))
 
 
 def can_be_called(request: Json, function: str) -> bool:

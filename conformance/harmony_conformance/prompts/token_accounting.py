@@ -18,16 +18,8 @@ from itertools import chain, combinations, product
 from operator import sub
 
 from harmony_conformance.json_value import loads
+from harmony_conformance.prompts import known_mistakes
 from harmony_conformance.prompts.conversation import ALLOWED_RETENTIONS, REQUIRED_RETENTIONS, ConversationOptions
-from harmony_conformance.prompts.known_mistakes import (
-    GROWTHS,
-    MISTAKES,
-    Growth,
-    Messages,
-    Mistake,
-    is_call,
-    reference_conversation,
-)
 from harmony_conformance.runtime.caching import cached_property
 from harmony_ref import DeveloperContent, Role, developer_text
 from harmony_ref.styles import HARMONY_0_0_8, HF_TEMPLATE, STYLES, ContentTypeForm, JsonForm, Style
@@ -56,7 +48,7 @@ class PromptForm:
 class MistakeGroup:
     """Mistakes that change all counts equally. `changes` has the tokens per request, relative to the base request."""
 
-    mistakes: tuple[Mistake, ...]
+    mistakes: tuple[known_mistakes.Mistake, ...]
     changes: tuple[int, ...]
 
 
@@ -91,8 +83,8 @@ class PromptCostTable:
     def groups(self) -> tuple[MistakeGroup, ...]:
         """The mistakes that change a count, grouped by their changes. Needed only for wrong counts."""
         requests = self.requests
-        by_changes: dict[tuple[int, ...], list[Mistake]] = {}
-        for mistake in MISTAKES:
+        by_changes: dict[tuple[int, ...], list[known_mistakes.Mistake]] = {}
+        for mistake in known_mistakes.MISTAKES:
             wrong = tuple(count_in_form(body, self.form, mistake) for _, body in requests.bodies)
             changes = tuple(map(sub, requests.relative(wrong), requests.relative(self.expected_counts)))
             if any(changes):
@@ -100,11 +92,12 @@ class PromptCostTable:
         return tuple(MistakeGroup(mistakes=tuple(group), changes=changes) for changes, group in by_changes.items())
 
     @cached_property
-    def growths(self) -> tuple[tuple[Growth, tuple[int, ...]], ...]:
+    def growths(self) -> tuple[tuple[known_mistakes.Growth, tuple[int, ...]], ...]:
         """The occurrences of each growth in each request, relative to the base request."""
         conversations = [_correct_conversation(body, self.form.options) for _, body in self.requests.bodies]
         return tuple(
-            (growth, self.requests.relative(list(map(growth.count_occurrences, conversations)))) for growth in GROWTHS
+            (growth, self.requests.relative(list(map(growth.count_occurrences, conversations))))
+            for growth in known_mistakes.GROWTHS
         )
 
 
@@ -120,7 +113,7 @@ class CountExplanation:
 
     form_names: tuple[str, ...]
     extra_tokens: int
-    mistakes: tuple[tuple[Mistake, ...], ...] = ()
+    mistakes: tuple[tuple[known_mistakes.Mistake, ...], ...] = ()
     growth: str = ""
 
     @property
@@ -207,7 +200,7 @@ def cost_tables(requests: RequestSet) -> tuple[PromptCostTable, ...]:
     )
 
 
-def count_in_form(body: bytes, form: PromptForm, mistake: Mistake | None = None) -> int:
+def count_in_form(body: bytes, form: PromptForm, mistake: known_mistakes.Mistake | None = None) -> int:
     """Return the number of prompt tokens of a request in a form, optionally with a mistake."""
     reading = form.options
     messages = (
@@ -216,7 +209,9 @@ def count_in_form(body: bytes, form: PromptForm, mistake: Mistake | None = None)
         else mistake.build_conversation(loads(body.decode()), reading)
     )
     if not form.has_call_types:
-        messages = tuple(replace(message, content_type=None) if is_call(message) else message for message in messages)
+        messages = tuple(
+            replace(message, content_type=None) if known_mistakes.is_call(message) else message for message in messages
+        )
     ids = list(chain.from_iterable(rendered.ids for rendered in rendered_messages(messages, form.style)))
     return len(ids if mistake is None else mistake.change_tokens(ids)) + _GENERATION_PROMPT
 
@@ -226,8 +221,8 @@ def _expected(requests: RequestSet, form: PromptForm) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=512)
-def _correct_conversation(body: bytes, reading: ConversationOptions) -> Messages:
-    return reference_conversation(loads(body.decode()), reading)
+def _correct_conversation(body: bytes, reading: ConversationOptions) -> known_mistakes.Messages:
+    return known_mistakes.reference_conversation(loads(body.decode()), reading)
 
 
 def _gap(requests: RequestSet, counts: Sequence[int], table: PromptCostTable) -> tuple[int, ...]:
@@ -237,9 +232,8 @@ def _gap(requests: RequestSet, counts: Sequence[int], table: PromptCostTable) ->
 def _by_mistakes(table: PromptCostTable, gap: Sequence[int], size: int) -> Iterator[CountExplanation]:
     for groups in combinations(table.groups if size else (), size):
         if not any(_remainder(gap, groups)):
-            yield CountExplanation(
-                form_names=table.form_names, extra_tokens=0, mistakes=tuple(one.mistakes for one in groups)
-            )
+            mistakes = tuple(one.mistakes for one in groups)
+            yield CountExplanation(form_names=table.form_names, extra_tokens=0, mistakes=mistakes)
 
 
 def _by_growth(table: PromptCostTable, gap: Sequence[int], size: int) -> Iterator[CountExplanation]:
@@ -255,13 +249,10 @@ def _remainder(gap: Sequence[int], groups: Sequence[MistakeGroup]) -> tuple[int,
     return tuple(value - sum(explained) for value, *explained in zip(gap, *changes, strict=True))
 
 
-def _describe_growth(remainder: Sequence[int], growth: Growth, numbers: Sequence[int]) -> str:
+def _describe_growth(remainder: Sequence[int], growth: known_mistakes.Growth, numbers: Sequence[int]) -> str:
     """Return a sentence about the growth if one whole number of tokens per occurrence explains the remainder, else an empty text."""
-    rates = {
-        Fraction(value, number) if number else None
-        for value, number in zip(remainder, numbers, strict=True)
-        if value or number
-    }
+    pairs = (pair for pair in zip(remainder, numbers, strict=True) if any(pair))
+    rates = {Fraction(value, number) if number else None for value, number in pairs}
     rate = rates.pop() if len(rates) == 1 else None
     if not rate or rate.denominator != 1:
         return ""

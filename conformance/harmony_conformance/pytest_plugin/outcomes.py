@@ -74,11 +74,7 @@ def skip_text(result: Result) -> str:
 def _finding_lines(finding: Finding) -> Iterator[str]:
     yield visible(finding.message)
     place = f"{finding.exchange} at {finding.location}" if finding.location else finding.exchange
-    for name, value in (
-        ("exchange", place),
-        ("expected", finding.expected),
-        ("actual", finding.actual),
-        ("excerpt", finding.excerpt),
-    ):
+    values = (place, finding.expected, finding.actual, finding.excerpt)
+    for name, value in zip(("exchange", "expected", "actual", "excerpt"), values, strict=True):
         if value is not None:
             yield f"  {name:8} {visible(value)}"

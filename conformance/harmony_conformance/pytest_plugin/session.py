@@ -19,16 +19,8 @@ from harmony_conformance.evidence.exchange import ALL_APIS, Series
 from harmony_conformance.golden.scenario import Scenario
 from harmony_conformance.judge.check import Check, Comparison
 from harmony_conformance.judge.judge import ScenarioSeries
+from harmony_conformance.pytest_plugin import outcomes
 from harmony_conformance.pytest_plugin.items import MODULE, ConformanceItem, ConformanceModule, ItemResult
-from harmony_conformance.pytest_plugin.outcomes import (
-    APPLIED,
-    SEVERITY,
-    ItemStatus,
-    failure_text,
-    item_status,
-    properties,
-    skip_text,
-)
 from harmony_conformance.runner.access_loss import INCOMPLETE_RUN_KINDS, early_stop_reason
 from harmony_conformance.runner.judge_run import Plan, explain_incomplete_probes, join_apis, judge_pair
 from harmony_conformance.runner.options import (
@@ -144,11 +136,9 @@ class HarmonySession:
 
     def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """Collect the items in place of the module `conformance_test`."""
-        return (
-            ConformanceModule.create(parent, module_path, self.pytest_options.plan, self._judge)
-            if module_path == _MODULE
-            else None
-        )
+        if module_path != _MODULE:
+            return None
+        return ConformanceModule.create(parent, module_path, self.pytest_options.plan, self._judge)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -180,19 +170,18 @@ class HarmonySession:
             limit = asked.options.max_requests if not series else None
             result = judge_pair(rule, scenario, ScenarioSeries(series), found.judged_apis, limit)
             (result,) = explain_incomplete_probes([result], found.script_methods, found.incomplete_probes)
-        end = item_status(result, FAIL_ON[asked.fail_on])
+        end = outcomes.item_status(result, FAIL_ON[asked.fail_on])
         text = ""
-        if end in (ItemStatus.FAILED, ItemStatus.ERROR):
+        if end in (outcomes.ItemStatus.FAILED, outcomes.ItemStatus.ERROR):
             by_id = {x.id: x for one in series for x in one.exchanges.values()}
-            command = reproduce_result(
-                asked.target, result, by_id, asked.key_env, reproduction_arguments(asked.options)
-            )
-            text = failure_text(rule, result, command)
-        elif end is ItemStatus.SKIPPED:
-            text = skip_text(result)
+            options = reproduction_arguments(asked.options)
+            command = reproduce_result(asked.target, result, by_id, asked.key_env, options)
+            text = outcomes.failure_text(rule, result, command)
+        elif end is outcomes.ItemStatus.SKIPPED:
+            text = outcomes.skip_text(result)
         cut = early_stop_reason(series)
         refused = ((_REFUSED, cut.detail),) if cut is not None and cut.kind in INCOMPLETE_RUN_KINDS else ()
-        masked = tuple((name, self._mask.mask_text(value)) for name, value in (*properties(result), *refused))
+        masked = tuple((name, self._mask.mask_text(value)) for name, value in (*outcomes.properties(result), *refused))
         return ItemResult(status=end, text=self._mask.mask_text(text), properties=masked)
 
     def _run(self) -> SharedRun:
@@ -226,10 +215,10 @@ class HarmonySession:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count the reports of items from all processes."""
         values = dict(report.user_properties)
-        if report.when != "setup" or SEVERITY not in values or APPLIED not in values:
+        if report.when != "setup" or outcomes.SEVERITY not in values or outcomes.APPLIED not in values:
             return
         self._items += 1
-        self._applied_must += values[SEVERITY] == "must" and values[APPLIED] != "0"
+        self._applied_must += values[outcomes.SEVERITY] == "must" and values[outcomes.APPLIED] != "0"
         self._refused = str(values.get(_REFUSED, self._refused))
 
     @pytest.hookimpl(tryfirst=True)
@@ -241,10 +230,8 @@ class HarmonySession:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the reasons of a failed session and the place of the recording."""
         if self._nothing_checked():
-            terminalreporter.write_line(
-                f"harmony-conformance: no MUST check was applicable in {self._items} items; nothing was verified",
-                red=True,
-            )
+            message = f"no MUST check was applicable in {self._items} items; nothing was verified"
+            terminalreporter.write_line(f"harmony-conformance: {message}", red=True)
         if self._refused:
             terminalreporter.write_line(f"harmony-conformance: the run was stopped: {self._refused}", red=True)
         if self.pytest_options.out is not None and self._items:

@@ -108,11 +108,8 @@ def _lines(name: str, rows: Mapping[str, Json], shown: Mapping[str, DefectEviden
 
 
 def _cells(begin: Sequence[str], shown: DefectEvidence) -> Sequence[str]:
-    return (
-        *begin,
-        ", ".join(shown.checks_by_ids) or "not detected",
-        ", ".join(shown.checks_by_counts) or f"not detected: {shown.no_count_reason}",
-    )
+    by_ids, by_counts = ", ".join(shown.checks_by_ids), ", ".join(shown.checks_by_counts)
+    return *begin, by_ids or "not detected", by_counts or f"not detected: {shown.no_count_reason}"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

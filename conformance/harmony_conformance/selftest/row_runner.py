@@ -58,7 +58,6 @@ def _respond(request: Request, changes: Changes, serial: int) -> Response:
 
 
 def _response(status: int, kind: str, pieces: Iterator[str]) -> Response:
-    chunks = tuple(
-        Chunk(arrival_time=place / 1000, data=data.encode("utf-8", "replace")) for place, data in enumerate(pieces)
-    )
+    encoded = (data.encode("utf-8", "replace") for data in pieces)
+    chunks = tuple(Chunk(arrival_time=place / 1000, data=data) for place, data in enumerate(encoded))
     return Response(status=status, chunks=chunks, headers={"content-type": kind})

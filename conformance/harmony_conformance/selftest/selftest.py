@@ -28,14 +28,8 @@ from harmony_conformance.reference_server.defects.stages import API_STAGES, OUTP
 from harmony_conformance.runner.judge_run import Plan, judge_all
 from harmony_conformance.runner.run import Options, Run, make_plan, run, run_with_client
 from harmony_conformance.runtime.processes import process_context
+from harmony_conformance.selftest import prompt_evidence
 from harmony_conformance.selftest.in_memory_transport import reference_client, run_with_simulated_clock
-from harmony_conformance.selftest.prompt_evidence import (
-    DefectEvidence,
-    compute_evidence,
-    disagreements,
-    prompt_counts,
-    read_evidence,
-)
 from harmony_conformance.selftest.row_runner import send_scenario
 from harmony_conformance.selftest.unchanged_answers import Digests, changed_series, digests
 from harmony_conformance.transport.client import run_async
@@ -167,16 +161,13 @@ class SelfTest:
     correct_run_problems: tuple[str, ...]
     defects: tuple[DefectResult, ...]
     never_triggered: tuple[str, ...]
-    evidence: Mapping[str, DefectEvidence]
+    evidence: Mapping[str, prompt_evidence.DefectEvidence]
 
     @property
     def passed(self) -> bool:
         """True if every defect was caught without a false alarm and the correct server passed."""
-        return (
-            not self.correct_run_problems
-            and not self.never_triggered
-            and all(result.is_as_expected for result in self.defects)
-        )
+        is_correct = not self.correct_run_problems and not self.never_triggered
+        return is_correct and all(result.is_as_expected for result in self.defects)
 
 
 def run_selftest(defects: Iterable[str], on_result: Callable[[DefectResult], None], workers: int) -> SelfTest:
@@ -190,16 +181,18 @@ def run_selftest(defects: Iterable[str], on_result: Callable[[DefectResult], Non
     right = digests((*in_memory, *_run_rows(plan, Changes())), arrivals=True)
     ids = tuple(defects)
     results: list[DefectResult] = []
-    shown: dict[str, DefectEvidence] = {}
+    shown: dict[str, prompt_evidence.DefectEvidence] = {}
     with ProcessPoolExecutor(workers, process_context(), initializer=_inherit, initargs=(right,)) as pool:
-        run_defect = partial(_run_defect, right=prompt_counts(correct.series))
+        run_defect = partial(_run_defect, right=prompt_evidence.prompt_counts(correct.series))
         for defect, (failed, evidence) in zip(ids, pool.map(run_defect, ids), strict=True):
             results.append(judge_defect(defect, failed, switches.get(defect, ExpectedDetections())))
             on_result(results[-1])
             shown |= {defect: evidence} if evidence is not None else {}
     triggered = {check for result in results for check in result.caught_by}
     golden_file = golden_evidence()
-    differences = [one for switch, new in shown.items() for one in disagreements(switch, golden_file[switch], new)]
+    differences = [
+        one for switch, new in shown.items() for one in prompt_evidence.disagreements(switch, golden_file[switch], new)
+    ]
     return SelfTest(
         correct_run=correct,
         correct_run_problems=(
@@ -254,9 +247,8 @@ def _without_rows(plan: Plan) -> Plan:
 
 
 def _run_rows(plan: Plan, changes: Changes) -> tuple[Series, ...]:
-    rows = (
-        scenario for scenario in plan.scenarios if has_only_rows(scenario) and scenario.api == CHAT_COMPLETIONS.name
-    )
+    chats = (scenario for scenario in plan.scenarios if scenario.api == CHAT_COMPLETIONS.name)
+    rows = filter(has_only_rows, chats)
     return tuple(send_scenario(one_of_each_row(scenario), changes) for scenario in rows)
 
 
@@ -277,18 +269,18 @@ def _transport_differences(over_http: Iterable[Series], in_memory: Iterable[Seri
             yield f"the correct server: responses to {name} over {api} differ between HTTP and the in-memory transport"
 
 
-def _run_defect(defect: str, right: Mapping[str, int]) -> tuple[frozenset[str], DefectEvidence | None]:
+def _run_defect(defect: str, right: Mapping[str, int]) -> tuple[frozenset[str], prompt_evidence.DefectEvidence | None]:
     """Return the ids of the checks that fail on a defect and, for a defect of the prompt, its evidence."""
     series, plan, failed = _judge(defect)
     if defect not in golden_evidence():
         return failed, None
     expected = read_switches().get(defect, ExpectedDetections())
-    return failed, compute_evidence(series, plan, failed, expected.caught_by, right)
+    return failed, prompt_evidence.compute_evidence(series, plan, failed, expected.caught_by, right)
 
 
-def golden_evidence() -> Mapping[str, DefectEvidence]:
+def golden_evidence() -> Mapping[str, prompt_evidence.DefectEvidence]:
     """Read the evidence for each defect of prompt construction from `golden/evidence.json`."""
-    return read_evidence(loads((golden.root() / "evidence.json").read_text(encoding="utf-8")))
+    return prompt_evidence.read_evidence(loads((golden.root() / "evidence.json").read_text(encoding="utf-8")))
 
 
 _PROMPT_FAMILIES = frozenset({"accounting", "client", "hierarchy", "multi_turn", "prompt", "tools"})

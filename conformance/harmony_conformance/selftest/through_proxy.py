@@ -158,13 +158,9 @@ def run_proxy_selftest(
         for one in pool.map(watch, defects):
             watched.append(one)
             on_result(one)
-    return ProxySelfTest(
-        exchange_count=len(recorded),
-        correct_run_problems=tuple(
-            f"the correct server: {check} fails on the recorded traffic" for check in sorted(failed)
-        ),
-        defect_results=tuple(watched),
-    )
+    problems = (f"the correct server: {check} fails on the recorded traffic" for check in sorted(failed))
+    results = tuple(watched)
+    return ProxySelfTest(exchange_count=len(recorded), correct_run_problems=tuple(problems), defect_results=results)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,11 +210,8 @@ def _watch(defect: str, *, through: ProxyFactory, part: ScenarioSubset | None) -
     series, recorded = _run(defect, through, part or ScenarioSubset(scenarios=(), apis=apis_of(defect)))
     failed = _failing(x for x in recorded if _digest(x) not in correct.recorded)
     different = [x for one in changed_series(series, correct.sent) for x in one.exchanges.values()]
-    unseen = {
-        rule.id: reasons
-        for rule in CHECKS
-        if rule.id in expected.caught_by - failed and (reasons := tuple(_why_not(rule, different)))
-    }
+    missed = (rule for rule in CHECKS if rule.id in expected.caught_by - failed)
+    unseen = {rule.id: reasons for rule in missed if (reasons := tuple(_why_not(rule, different)))}
     seen = failed & expected.caught_by
     unrelated = failed - expected.caught_by - expected.also - expected.by_wire - _FORCED
     if not seen and not unseen:
@@ -247,9 +240,8 @@ def _why_not(rule: Check | Comparison, exchanges: Sequence[Exchange]) -> Iterato
     if is_comparison(rule):
         yield _COMPARES
         return
-    yield from dict.fromkeys(
-        fact for x in exchanges if fails(rule, x) for fact in required_facts(rule, x) or (_MISSED,)
-    )
+    failing = (x for x in exchanges if fails(rule, x))
+    yield from dict.fromkeys(fact for x in failing for fact in required_facts(rule, x) or (_MISSED,))
 
 
 def _digest(x: Exchange) -> bytes:

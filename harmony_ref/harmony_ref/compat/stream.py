@@ -104,10 +104,8 @@ class StreamableParser(StreamMachine):
     @property
     def state_data(self) -> dict[str, object]:
         """The state and its data, in new lists; see `harmony_ref.StreamParser.state_data`."""
-        return {
-            name: list(value) if isinstance(value, Snapshot) else value
-            for name, value in self._describe_state().items()
-        }
+        state = self._describe_state().items()
+        return {name: list(value) if isinstance(value, Snapshot) else value for name, value in state}
 
     @property
     def state(self) -> StreamState:

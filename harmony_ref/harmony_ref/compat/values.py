@@ -177,10 +177,8 @@ def _tools_key(tools: dict[str, ToolNamespaceConfig] | None) -> tuple[object, ..
         return None
     if type(tools) is not dict or any(type(namespace) is not ToolNamespaceConfig for namespace in tools.values()):
         raise _NotPlainError
-    return tuple(
-        (key, namespace.name, namespace.description, *map(_tool_key, namespace.tools))
-        for key, namespace in tools.items()
-    )
+    spaces = tools.items()
+    return tuple((key, one.name, one.description, *map(_tool_key, one.tools)) for key, one in spaces)
 
 
 def _tool_key(tool: ToolDescription) -> tuple[object, ...]:

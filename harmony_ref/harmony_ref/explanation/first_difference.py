@@ -136,9 +136,8 @@ class _DifferenceContext:
 def _empty(place: _DifferenceContext) -> LocatedDifference | None:
     if place.prompt:
         return None
-    return replace(
-        place.locate(Problem.EMPTY, "the prompt is empty", part=Part.PROMPT, rest=(0, 0)), message_index=None
-    )
+    found = place.locate(Problem.EMPTY, "the prompt is empty", part=Part.PROMPT, rest=(0, 0))
+    return replace(found, message_index=None)
 
 
 def _detect_unknown_token(place: _DifferenceContext) -> LocatedDifference | None:
@@ -149,9 +148,8 @@ def _detect_unknown_token(place: _DifferenceContext) -> LocatedDifference | None
         f"token {place.actual[0]} {where if place.token_index else 'before the first message'} is not in the vocabulary"
     )
     is_inserted = place.actual[1:] == place.expected
-    return place.locate(
-        Problem.UNKNOWN_TOKEN, words, rest=(place.token_index + (not is_inserted), place.token_index + 1)
-    )
+    rest = (place.token_index + (not is_inserted), place.token_index + 1)
+    return place.locate(Problem.UNKNOWN_TOKEN, words, rest=rest)
 
 
 def _detect_missing_last_messages(place: _DifferenceContext) -> LocatedDifference | None:
@@ -215,9 +213,8 @@ def _detect_tokens_between_messages(place: _DifferenceContext) -> LocatedDiffere
     where = where if place.token_index or not place.expected_messages else "before the first message"
     more = " (one more end marker)" if place.actual[0] in tokens.STOP_TOKENS else ""
     words = f"unexpected {quote_shortened(format_ids(place.actual[:following]))}{more} {where}"
-    return place.locate(
-        Problem.EXTRA, words, part=Part.BETWEEN, rest=(place.token_index, place.token_index + following)
-    )
+    rest = (place.token_index, place.token_index + following)
+    return place.locate(Problem.EXTRA, words, part=Part.BETWEEN, rest=rest)
 
 
 def _detect_misaligned_messages(place: _DifferenceContext) -> LocatedDifference | None:
@@ -226,22 +223,14 @@ def _detect_misaligned_messages(place: _DifferenceContext) -> LocatedDifference 
         return None
     actual = list(prompt_messages(place.prompt, place.start))
     first = actual[0].ids
-    later = next(
-        (number for number, message in enumerate(place.expected_messages) if number and message.ids == first), None
-    )
-    own = next(
-        (
-            n
-            for n, message in enumerate(actual)
-            if n and place.expected_messages and message.ids == place.expected_messages[0].ids
-        ),
-        None,
-    )
+    same = (number for number, message in enumerate(place.expected_messages) if number and message.ids == first)
+    later = next(same, None)
+    next_ids = place.expected_messages[0].ids if place.expected_messages else None
+    own = next((number for number, message in enumerate(actual) if number and message.ids == next_ids), None)
     dropped = next((message for message in place.rendering.dropped_messages if message.ids == first), None)
     if later is not None and own is not None:
-        return place.locate(
-            Problem.MOVED, f"message {place.expected_messages[later].index} comes before it", part=Part.MESSAGE
-        )
+        words = f"message {place.expected_messages[later].index} comes before it"
+        return place.locate(Problem.MOVED, words, part=Part.MESSAGE)
     if later is None and dropped is not None:
         is_disputed = dropped.index in place.rendering.disputed_indices
         settled = "reasoning before an answer has to be dropped, and is retained"
@@ -267,9 +256,8 @@ def _later_header(place: _DifferenceContext, first: PromptMessage) -> int | None
 def _missing_messages(place: _DifferenceContext, number: int) -> LocatedDifference:
     missing = place.expected_messages[:number]
     count = "this message is" if number == 1 else f"this message and the {number - 1} after it are"
-    follower = (
-        f"message {place.expected_messages[number].index}" if number < len(place.expected_messages) else "the next turn"
-    )
+    following = place.expected_messages[number:]
+    follower = f"message {following[0].index}" if following else "the next turn"
     problem, words = Problem.MISSING, f"{count} missing; {follower} is in its place"
     if all(read_message(message.ids).channel == "analysis" for message in missing):
         problem = Problem.REASONING_DROPPED

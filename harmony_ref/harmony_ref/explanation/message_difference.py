@@ -42,9 +42,8 @@ _ROLES: Final = frozenset(role.value for role in Role)
 def difference_of_messages(expected: PromptMessage, actual: PromptMessage) -> Difference:
     """Return the first difference between a message of the prompt and the expected one, which has all its parts."""
     if actual.content_ids is None:
-        return Difference(
-            Part.HEADER, Problem.MISSING, f"the message marker is missing after {quote_shortened(actual.header)}"
-        )
+        words = f"the message marker is missing after {quote_shortened(actual.header)}"
+        return Difference(Part.HEADER, Problem.MISSING, words)
     if expected.header_ids != actual.header_ids:
         words = f"the header has another spelling: {quote_shortened(actual.header)} instead of {quote_shortened(expected.header)}"
         return next(header_differences(expected, actual), Difference(Part.HEADER, Problem.OTHER_SPELLING, words))
@@ -63,10 +62,8 @@ def header_differences(expected: PromptMessage, actual: PromptMessage) -> Iterat
     author = Part.ROLE if len(roles) > 1 and roles & _ROLES else Part.NAME
     yield from _difference_of_fields(author, expected.author, actual.author)
     yield from _difference_of_fields(Part.RECIPIENT, expected.recipient, actual.recipient)
-    if expected.recipient_position is not actual.recipient_position and RecipientPosition.NONE not in (
-        expected.recipient_position,
-        actual.recipient_position,
-    ):
+    positions = {expected.recipient_position, actual.recipient_position}
+    if len(positions) > 1 and RecipientPosition.NONE not in positions:
         words = f"the {actual.recipient_position.replace('recipient', 'recipient is')}"
         yield Difference(Part.RECIPIENT, Problem.MISPLACED, words)
     yield from _difference_of_fields(Part.CHANNEL, expected.channel, actual.channel)

@@ -51,18 +51,11 @@ from dataclasses import dataclass
 from operator import index
 from typing import Final
 
+from harmony_ref.lenient import token_text
 from harmony_ref.lenient.errors import JUNK_WORD_RULES, RULES, RecoveredError, RecoveryRule
 from harmony_ref.lenient.header import Fault, HeaderReading
 from harmony_ref.lenient.header_words import CHANNELS
 from harmony_ref.lenient.result import LenientParse, Remainder, Segment, SegmentKind
-from harmony_ref.lenient.token_text import (
-    TracedText,
-    find_recipient,
-    read_header_and_text,
-    read_header_tokens,
-    replace_invalid,
-    text_of_tokens,
-)
 from harmony_ref.messages.header import Header
 from harmony_ref.messages.message_types import Author, Message, Role
 from harmony_ref.messages.unchecked_construction import message_of
@@ -127,12 +120,8 @@ class _Reader:
         while at < len(self._ids):
             at = self._read_next_message(at)
         self._errors.sort(key=lambda error: error.position)
-        return LenientParse(
-            messages=tuple(self._messages),
-            remainder=self._remainder,
-            errors=tuple(self._errors),
-            segments=tuple(self._segments),
-        )
+        messages, errors, segments = tuple(self._messages), tuple(self._errors), tuple(self._segments)
+        return LenientParse(messages=messages, remainder=self._remainder, errors=errors, segments=segments)
 
     def _next_non_text(self, at: int) -> int:
         place = bisect_left(self._non_text, at)
@@ -151,7 +140,7 @@ class _Reader:
         head = self._ids[:end]
         if self._token(end) in {tokens.START, tokens.MESSAGE} or tokens.CHANNEL in head or tokens.CONSTRAIN in head:
             return False
-        return bool(text_of_tokens([token for token in head if 0 <= token < tokens.FIRST_SPECIAL]).strip())
+        return bool(token_text.text_of_tokens([token for token in head if 0 <= token < tokens.FIRST_SPECIAL]).strip())
 
     def _read_next_message(self, begin: int) -> int:
         """Read up to and including the next message; return the index after it."""
@@ -181,13 +170,13 @@ class _Reader:
     def _header_start(self, first: int, end: int) -> int:
         """Return where the header in the text before a marker begins: at the last role, else channel, else `to=`."""
         run = self._ids[first:end]
-        words = [text_of_tokens((token,)).strip() for token in run]
+        words = [token_text.text_of_tokens((token,)).strip() for token in run]
         for known in (_ROLES, CHANNELS | {"comment"}):
             for place in reversed(range(len(words))):
                 # After `=` it is a recipient.
                 if words[place] in known and not (place and words[place - 1].endswith("=")):
                     return first + place
-        return first + find_recipient(run)
+        return first + token_text.find_recipient(run)
 
     def _read_header(self, opening: _Opening) -> int:
         """Read a header and its message; return the index after it."""
@@ -195,7 +184,7 @@ class _Reader:
         end = self._next_frame(start)
         if self._token(end) != tokens.MESSAGE:
             return self._read_without_marker(opening)
-        read = read_header_tokens(self._ids[start:end], role=opening.role, fallback=self._fallback)
+        read = token_text.read_header_tokens(self._ids[start:end], role=opening.role, fallback=self._fallback)
         self._header_errors(read.faults, opening)
         self._segment(SegmentKind.START, begin, start)
         self._header_segments(read, start)
@@ -208,9 +197,8 @@ class _Reader:
         text = self._content_text(start, end)
         self._segment(SegmentKind.CONTENT, start, end)
         if token is None:
-            self._remainder = Remainder(
-                state=StreamState.CONTENT, header=header, text=text, tokens=self._ids[begin:], start=begin
-            )
+            state, rest = StreamState.CONTENT, self._ids[begin:]
+            self._remainder = Remainder(state=state, header=header, text=text, tokens=rest, start=begin)
             return end
         if token not in tokens.STOP_TOKENS:
             self._error(RecoveryRule.MISSING_END, end, end)
@@ -230,7 +218,7 @@ class _Reader:
             if token in tokens.STOP_TOKENS or token == tokens.START:
                 return at
             if token == tokens.CHANNEL and self._is_next_header(at):
-                has_role = text_of_tokens((self._ids[at - 1],)) == Role.ASSISTANT
+                has_role = token_text.text_of_tokens((self._ids[at - 1],)) == Role.ASSISTANT
                 return at - 1 if has_role else at
         return len(self._ids)
 
@@ -239,7 +227,7 @@ class _Reader:
         end = self._next_frame(at)
         if self._token(end) != tokens.MESSAGE or end - at > _HEADER_LIMIT:
             return False
-        read = read_header_tokens(self._ids[at:end], role=Role.ASSISTANT, fallback=self._fallback)
+        read = token_text.read_header_tokens(self._ids[at:end], role=Role.ASSISTANT, fallback=self._fallback)
         return read.header.channel in CHANNELS and not read.faults
 
     def _content_text(self, start: int, end: int) -> str:
@@ -250,17 +238,19 @@ class _Reader:
             rule = RecoveryRule.STRAY_IN_CONTENT if known else RecoveryRule.UNKNOWN_ID
             for first, after in _runs([place for place in faulty if tokens.is_special(self._ids[place]) is known]):
                 self._error(rule, first, after)
-        traced = TracedText(run)
+        traced = token_text.TracedText(run)
         for first, after in traced.invalid_runs(is_cut=end == len(self._ids)):
             self._error(RecoveryRule.INVALID_UTF8, start + first, start + after)
-        return replace_invalid(traced.text)
+        return token_text.replace_invalid(traced.text)
 
     def _read_without_marker(self, opening: _Opening) -> int:
         """Read a header that a stop token, `<|start|>` or the end of the input ended."""
         end = self._next_frame(opening.start)
         token = self._token(end)
         run = self._ids[opening.start : end]
-        read, text = read_header_and_text(run, role=opening.role, fallback=self._fallback, is_cut=token is None)
+        read, text = token_text.read_header_and_text(
+            run, role=opening.role, fallback=self._fallback, is_cut=token is None
+        )
         if token is None:
             self._finish_cut_header(opening, read, text)
             return end
@@ -280,7 +270,7 @@ class _Reader:
         if self._token(end) in tokens.STOP_TOKENS:
             self._junk(RecoveryRule.ABANDONED_HEADER, begin, end + 1)
             return end + 1
-        if text_of_tokens(self._ids[opening.start : end]).strip():
+        if token_text.text_of_tokens(self._ids[opening.start : end]).strip():
             self._junk(RecoveryRule.ABANDONED_HEADER, begin, end)
         elif begin == end:
             self._error(RecoveryRule.DOUBLED_START, end, end + 1)
@@ -293,17 +283,15 @@ class _Reader:
 
     def _finish_cut_header(self, opening: _Opening, read: HeaderReading, text: str) -> None:
         begin, start, end = opening.begin, opening.start, len(self._ids)
-        words = text_of_tokens(self._ids[start:]).strip()
+        words = token_text.text_of_tokens(self._ids[start:]).strip()
         is_open_turn = words in _ROLES if opening.role is None else words in {"", opening.role.value}
         if not is_open_turn:
             # Faults that further words could have corrected are not reported.
-            faults = [
-                fault for fault in read.faults if fault.end < read.length and fault.rule is not RecoveryRule.TOOL_ALONE
-            ]
+            inside = (fault for fault in read.faults if fault.end < read.length)
+            faults = [fault for fault in inside if fault.rule is not RecoveryRule.TOOL_ALONE]
             self._header_errors(faults, opening)
-            self._errors.append(
-                RULES[RecoveryRule.CUT_HEADER].kind(rule=RecoveryRule.CUT_HEADER, span=(begin, end), position=end)
-            )
+            rule = RecoveryRule.CUT_HEADER
+            self._errors.append(RULES[rule].kind(rule=rule, span=(begin, end), position=end))
         self._content_text(start + read.length, end)
         self._segment(SegmentKind.START, begin, start)
         self._segment(SegmentKind.HEADER, start, start + read.length)
@@ -342,12 +330,11 @@ class _Reader:
         if start < end:
             run = self._ids[start:end]
             message = None if kind is SegmentKind.JUNK else len(self._messages)
-            self._segments.append(
-                Segment(kind=kind, start=start, tokens=run, text=text_of_tokens(run), message=message)
-            )
+            segment = Segment(kind=kind, start=start, tokens=run, text=token_text.text_of_tokens(run), message=message)
+            self._segments.append(segment)
 
     def _error(self, rule: RecoveryRule, start: int, end: int) -> None:
-        text = text_of_tokens(self._ids[start : min(end, start + _QUOTED)])
+        text = token_text.text_of_tokens(self._ids[start : min(end, start + _QUOTED)])
         quoted = text if len(text) <= _QUOTED and end - start <= _QUOTED else f"{text[:_QUOTED]}…"
         self._errors.append(RULES[rule].kind(rule=rule, span=(start, end), quotation=quoted and repr(quoted)))
 

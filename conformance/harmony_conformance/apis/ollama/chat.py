@@ -98,9 +98,7 @@ def _write_messages(messages: Json) -> Json:
     return [_write_message(message, functions) if isinstance(message, dict) else message for message in messages]
 
 
-_MESSAGE_MEMBERS = frozenset(
-    {"role", "content", "tool_calls", "name", "tool_call_id", "refusal", "annotations", "audio"}
-)
+_MEMBERS = frozenset({"role", "content", "tool_calls", "name", "tool_call_id", "refusal", "annotations", "audio"})
 
 
 def _write_message(message: JsonObject, functions: dict[str, str]) -> JsonObject:
@@ -110,7 +108,7 @@ def _write_message(message: JsonObject, functions: dict[str, str]) -> JsonObject
     thinking = [thought for name in REASONING_FIELDS if isinstance(thought := message.get(name), str)]
     calls = message.get("tool_calls")
     return {
-        **omit_members(message, {*_MESSAGE_MEMBERS, *REASONING_FIELDS}),
+        **omit_members(message, {*_MEMBERS, *REASONING_FIELDS}),
         "role": message.get("role"),
         "content": join_text_parts(message.get("content")),
         **({"thinking": thinking[0]} if thinking else {}),
@@ -234,9 +232,8 @@ def read_events(values: Iterable[Json]) -> Iterator[Json]:
     for value in values:
         message = value_at(value, "message")
         if isinstance(message, dict):
-            yield reader.chunk(
-                members(value), message_texts(message), read_calls(message, reader.call_count), message.get("role")
-            )
+            calls = read_calls(message, reader.call_count)
+            yield reader.chunk(members(value), message_texts(message), calls, message.get("role"))
         else:
             yield read_other_line(value)
 
@@ -303,10 +300,8 @@ def _finish_reason(body: JsonObject, calls: list[Json]) -> JsonObject:
 
 def _tokens(body: JsonObject) -> JsonObject:
     entries = body.get("logprobs")
-    return {
-        **({"logprobs": {"content": entries}} if isinstance(entries, list) else {}),
-        **({"token_ids": body["token_ids"]} if "token_ids" in body else {}),
-    }
+    logprobs: JsonObject = {"logprobs": {"content": entries}} if isinstance(entries, list) else {}
+    return {**logprobs, **({"token_ids": body["token_ids"]} if "token_ids" in body else {})}
 
 
 def _envelope(body: JsonObject, kind: str) -> JsonObject:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from harmony_conformance.apis.adapter_helpers import omit_members
 from harmony_conformance.apis.api import UnsupportedByApiError
 from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
 from harmony_conformance.prompts.request_members import REASONING_FIELDS
@@ -51,11 +52,8 @@ def write_request(request: JsonObject) -> JsonObject:
     for name, neutral in _UNSUPPORTED.items():
         if request.get(name) not in neutral:
             raise UnsupportedByApiError(f"`{name}`")
-    others: JsonObject = {
-        _RENAMED.get(name, name): value
-        for name, value in request.items()
-        if name not in _TRANSLATED and name not in _UNSUPPORTED
-    }
+    others = omit_members(request, {*_TRANSLATED, *_UNSUPPORTED})
+    others = {_RENAMED.get(name, name): value for name, value in others.items()}
     translated = {**_input(request), **_tools(request), **_text(request), **_logprobs(request)}
     body = {**others, **translated, "store": request.get("store") is True}
     if "tool_choice" in request:

@@ -86,20 +86,13 @@ def response_error(response: JsonObject) -> Json:
 
 
 def _message(output: list[Json]) -> JsonObject:
-    thoughts = [
-        thought
-        for item in output
-        if value_at(item, "type") == "reasoning"
-        if (thought := reasoning_text(members(item)))
-    ]
+    written = (reasoning_text(members(item)) for item in output if value_at(item, "type") == "reasoning")
+    thoughts = [thought for thought in written if thought]
     parts = [items(value_at(item, "content")) for item in output if value_at(item, "type") == "message"]
     texts = ["".join(text(value_at(part, "text")) for part in content) for content in parts]
     refusals = [refusal for content in parts for part in content if (refusal := text(value_at(part, "refusal")))]
-    calls: list[Json] = [
-        translate_call(members(item), text(value_at(item, "arguments")))
-        for item in output
-        if value_at(item, "type") == _FUNCTION_CALL
-    ]
+    made = (members(item) for item in output if value_at(item, "type") == _FUNCTION_CALL)
+    calls: list[Json] = [translate_call(item, text(item.get("arguments"))) for item in made]
     message: JsonObject = {"role": "assistant", "content": ITEM_SEPARATOR.join(filter(None, texts)) if parts else None}
     if thoughts:
         message["reasoning"] = ITEM_SEPARATOR.join(thoughts)

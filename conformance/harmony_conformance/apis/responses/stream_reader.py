@@ -68,9 +68,8 @@ class _Item:
 
     def emitted_text(self, kind: str, part: int | None = None) -> str:
         """Return the emitted text of this kind; with `part`, of this part."""
-        parts = [
-            pieces for (one, place), pieces in sorted(self.pieces.items()) if one == kind and part in (None, place)
-        ]
+        found = sorted(self.pieces.items())
+        parts = [pieces for (one, place), pieces in found if one == kind and part in (None, place)]
         return "".join(piece for pieces in parts for piece in pieces)
 
 
@@ -165,12 +164,9 @@ class _Stream:
 
     def _differing_copy(self, item: _Item, what: str, whole: str, part: int | None = None) -> JsonObject:
         """Return a delta with the complete text if that is for the user and differs from the emitted deltas."""
-        if (
-            what not in _SHOWN
-            or not whole
-            or not item.has_emitted(what, part)
-            or whole in (item.emitted_text(what, part), *self._differing_copies)
-        ):
+        if what not in _SHOWN or not whole or not item.has_emitted(what, part):
+            return {}
+        if whole in (item.emitted_text(what, part), *self._differing_copies):
             return {}
         self._differing_copies.append(whole)
         return {f"retold_{len(self._differing_copies)}": whole}
@@ -195,9 +191,8 @@ class _Stream:
         item.value = {**item.value, **value}
         delta: JsonObject = {}
         if value.get("type") == _FUNCTION_CALL and not (item.is_described and item.is_named):
-            head: JsonObject = (
-                {"function": {"name": value.get("name")}} if item.is_described else translate_call(value, "")
-            )
+            described: JsonObject = {"function": {"name": value.get("name")}}
+            head = described if item.is_described else translate_call(value, "")
             item.is_named = bool(text(value.get("name")))
             delta = {"tool_calls": [{"index": self._call_index(item), **head}]}
         if not item.is_described:
@@ -248,11 +243,8 @@ class _Stream:
         error = response_error(response)
         more = usage_and_prompt_ids(response)
         reason = finish_reason(response)
-        return (
-            delta,
-            "tool_calls" if reason == "stop" and self._calls else reason,
-            more if error is None else {**more, "error": error},
-        )
+        reason = "tool_calls" if reason == "stop" and self._calls else reason
+        return delta, reason, more if error is None else {**more, "error": error}
 
 
 def _name(item: Json) -> str:

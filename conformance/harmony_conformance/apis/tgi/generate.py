@@ -22,9 +22,8 @@ def _write_request(request: JsonObject) -> JsonObject:
     """Write a request. A temperature of 0 is omitted: TGI rejects it, and decodes greedily without one."""
     if request.get("stream") is True:
         raise UnsupportedByApiError("`stream` on this path")
-    parameters: JsonObject = {
-        here: request[name] for name, here in _PARAMETERS.items() if request.get(name) is not None
-    }
+    sent = ((here, request.get(name)) for name, here in _PARAMETERS.items())
+    parameters: JsonObject = {here: value for here, value in sent if value is not None}
     if request.get("temperature"):
         parameters["temperature"] = request["temperature"]
     if isinstance(parameters.get("stop"), str):
@@ -33,11 +32,8 @@ def _write_request(request: JsonObject) -> JsonObject:
     if request.get("return_token_ids") is True:
         parameters["decoder_input_details"] = True
     moved = {*_PARAMETERS, "temperature", "stream", "stream_options", "return_token_ids"}
-    return {
-        **generation_settings(omit_members(request, moved)),
-        "inputs": prompt_text(request),
-        "parameters": parameters,
-    }
+    settings = generation_settings(omit_members(request, moved))
+    return {**settings, "inputs": prompt_text(request), "parameters": parameters}
 
 
 def _read_request(request: Json) -> Json:

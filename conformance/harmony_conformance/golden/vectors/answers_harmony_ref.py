@@ -7,17 +7,8 @@ from importlib.metadata import version
 from typing import TypeAlias
 
 import harmony_ref
+from harmony_conformance.golden.vectors import input_reader
 from harmony_conformance.golden.vectors.implementation import Implementation, error_answer, stream_answer
-from harmony_conformance.golden.vectors.input_reader import (
-    Mode,
-    ParseInput,
-    RenderInput,
-    Strictness,
-    read_parse,
-    read_render,
-    read_schema,
-    read_stream,
-)
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_ref import Conversation, HarmonyError, Header, Message, MessageError, ParseError, StreamParser
 from harmony_ref.lenient.parse import parse_leniently
@@ -49,7 +40,7 @@ def implementation() -> Implementation:
 
 def render(vector_input: JsonObject) -> JsonObject:
     """Return `{text, tokens}` of a render vector."""
-    parsed = read_render(vector_input)
+    parsed = input_reader.read_render(vector_input)
     try:
         ids = _render(parsed)
     except MessageError as problem:
@@ -60,12 +51,9 @@ def render(vector_input: JsonObject) -> JsonObject:
 
 
 def parse(vector_input: JsonObject) -> JsonObject:
-    """Return `{messages}` of a parse vector.
-
-    After an error these are the messages that were complete. Lenient parsing adds `{remainder, faults}`.
-    """
-    parsed = read_parse(vector_input)
-    if parsed.strictness is Strictness.LENIENT:
+    """Return `{messages}` of a parse vector; after an error, the messages that were complete. Lenient parsing adds `{remainder, faults}`."""
+    parsed = input_reader.read_parse(vector_input)
+    if parsed.strictness is input_reader.Strictness.LENIENT:
         return _parse_leniently(parsed)
     parser = StreamParser(parsed.role, strict=parsed.strict)
     try:
@@ -78,7 +66,7 @@ def parse(vector_input: JsonObject) -> JsonObject:
 
 def stream(vector_input: JsonObject) -> JsonObject:
     """Return `{before, steps, end, messages}` of a stream vector, with the first `error` if there is one."""
-    parsed = read_stream(vector_input)
+    parsed = input_reader.read_stream(vector_input)
     parser = StreamParser(parsed.role, strict=parsed.strict)
 
     def observe(problem: JsonObject) -> JsonObject:
@@ -92,25 +80,25 @@ def stream(vector_input: JsonObject) -> JsonObject:
 def typescript(vector_input: JsonObject) -> JsonObject:
     """Return `{typescript}` of a typescript vector."""
     try:
-        return {"typescript": harmony_ref.json_schema_to_typescript(read_schema(vector_input))}
+        return {"typescript": harmony_ref.json_schema_to_typescript(input_reader.read_schema(vector_input))}
     except MessageError as problem:
         return error_answer("message", str(problem))
 
 
-def _render(parsed: RenderInput) -> list[int]:
-    if parsed.mode is Mode.MESSAGE:
+def _render(parsed: input_reader.RenderInput) -> list[int]:
+    if parsed.mode is input_reader.Mode.MESSAGE:
         message = Message.from_dict(parsed.messages[0])
         return harmony_ref.render(message, conversation_has_function_tools=parsed.conversation_has_function_tools)
     conversation = Conversation.from_dict({"messages": parsed.messages})
     drop = parsed.auto_drop_analysis
-    if parsed.mode is Mode.COMPLETION:
+    if parsed.mode is input_reader.Mode.COMPLETION:
         return harmony_ref.render_conversation_for_completion(conversation, parsed.next_role, auto_drop_analysis=drop)
-    if parsed.mode is Mode.TRAINING:
+    if parsed.mode is input_reader.Mode.TRAINING:
         return harmony_ref.render_conversation_for_training(conversation, auto_drop_analysis=drop)
     return harmony_ref.render_conversation(conversation, auto_drop_analysis=drop)
 
 
-def _parse_leniently(parsed: ParseInput) -> JsonObject:
+def _parse_leniently(parsed: input_reader.ParseInput) -> JsonObject:
     result = parse_leniently(parsed.tokens, parsed.role)
     remainder: Json = None
     if (rest := result.remainder) is not None:

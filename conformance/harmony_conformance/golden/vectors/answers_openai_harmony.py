@@ -17,19 +17,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Protocol
 
+from harmony_conformance.golden.vectors import input_reader
 from harmony_conformance.golden.vectors.implementation import (
     Implementation,
     UnavailableImplementation,
     error_answer,
     stream_answer,
-)
-from harmony_conformance.golden.vectors.input_reader import (
-    Mode,
-    RenderInput,
-    read_parse,
-    read_render,
-    read_schema,
-    read_stream,
 )
 from harmony_conformance.json_value import Json, JsonObject, items, loads, members
 from harmony_ref.tokenizer import vocabulary
@@ -80,9 +73,8 @@ def implementation() -> Implementation | UnavailableImplementation:
     except PackageNotFoundError:
         return UnavailableImplementation(name=NAME, reason="not installed")
     if installed != VERSION:
-        return UnavailableImplementation(
-            name=NAME, reason=f"{installed} is installed, the vectors are those of {VERSION}"
-        )
+        reason = f"{installed} is installed, the vectors are those of {VERSION}"
+        return UnavailableImplementation(name=NAME, reason=reason)
     # The bindings are used directly because the library's Python classes lose members.
     names = vars(importlib.import_module("openai_harmony"))
     load: Callable[[str], _Encoding] = names["_load_harmony_encoding"]
@@ -106,7 +98,7 @@ class _Official:
         self._new_parser = new_parser
 
     def render(self, vector_input: JsonObject) -> JsonObject:
-        parsed = read_render(vector_input)
+        parsed = input_reader.read_render(vector_input)
         try:
             ids = self._render(parsed)
         except (ValueError, RuntimeError) as problem:
@@ -114,7 +106,7 @@ class _Official:
         return {"text": self._encoding.decode_utf8(ids), "tokens": [*ids]}
 
     def parse(self, vector_input: JsonObject) -> JsonObject:
-        parsed = read_parse(vector_input)
+        parsed = input_reader.read_parse(vector_input)
         role = None if parsed.role is None else parsed.role.value
         try:
             messages = self._encoding.parse_messages_from_completion_tokens([*parsed.tokens], role, parsed.strict)
@@ -128,7 +120,7 @@ class _Official:
         return {"messages": loads(messages)}
 
     def stream(self, vector_input: JsonObject) -> JsonObject:
-        parsed = read_stream(vector_input)
+        parsed = input_reader.read_stream(vector_input)
         role = None if parsed.role is None else parsed.role.value
         parser = self._new_parser(self._encoding, role, parsed.strict)
 
@@ -143,7 +135,7 @@ class _Official:
         return stream_answer(before, steps, observe(len(steps), _run_step(parser, None)), loads(parser.messages))
 
     def typescript(self, vector_input: JsonObject) -> JsonObject:
-        tool: JsonObject = {"name": "f", "description": "", "parameters": read_schema(vector_input)}
+        tool: JsonObject = {"name": "f", "description": "", "parameters": input_reader.read_schema(vector_input)}
         tools: JsonObject = {"n": {"name": "n", "tools": [tool]}}
         message = {"role": "developer", "content": [{"type": "developer_content", "tools": tools}]}
         try:
@@ -153,16 +145,16 @@ class _Official:
         before, after = _TYPE
         return {"typescript": prompt[prompt.index(before) + len(before) : prompt.rindex(after)]}
 
-    def _render(self, parsed: RenderInput) -> list[int]:
+    def _render(self, parsed: input_reader.RenderInput) -> list[int]:
         messages = parsed.messages if parsed.spelled_out is None else parsed.spelled_out
-        if parsed.mode is Mode.MESSAGE:
+        if parsed.mode is input_reader.Mode.MESSAGE:
             options = {"conversation_has_function_tools": parsed.conversation_has_function_tools}
             return self._encoding.render(json.dumps(messages[0]), options)
         conversation = json.dumps({"messages": messages})
         config = {"auto_drop_analysis": parsed.auto_drop_analysis}
-        if parsed.mode is Mode.COMPLETION:
+        if parsed.mode is input_reader.Mode.COMPLETION:
             return self._encoding.render_conversation_for_completion(conversation, parsed.next_role.value, config)
-        if parsed.mode is Mode.TRAINING:
+        if parsed.mode is input_reader.Mode.TRAINING:
             return self._encoding.render_conversation_for_training(conversation, config)
         return self._encoding.render_conversation(conversation, config)
 

@@ -124,10 +124,7 @@ def read_file(data: bytes, *, kind: str, name: str) -> VectorFile:
 
 
 def format_document(document: Json) -> str:
-    """Format the document canonically.
-
-    Two spaces of indentation; values that fit stay on one line; lists of numbers fill lines.
-    """
+    """Format the document canonically: two spaces of indentation; values that fit stay on one line; lists of numbers fill lines."""
     return _format(document, "") + "\n"
 
 
@@ -209,9 +206,8 @@ def _format(value: Json, indent: str) -> str:
         return line
     deeper = indent + "  "
     if isinstance(value, dict):
-        parts = [
-            f"{deeper}{json.dumps(name, ensure_ascii=False)}: {_format(one, deeper)}" for name, one in value.items()
-        ]
+        names = (json.dumps(name, ensure_ascii=False) for name in value)
+        parts = [f"{deeper}{name}: {_format(one, deeper)}" for name, one in zip(names, value.values(), strict=True)]
         return "{\n" + ",\n".join(parts) + f"\n{indent}}}"
     if all(isinstance(item, int) for item in value):
         return "[\n" + "\n".join(_fill_lines([json.dumps(item) for item in value], deeper)) + f"\n{indent}]"
