@@ -13,7 +13,7 @@ PAGE = """# Hostile cases
 
 {count} attacks, {failed}. The threat model is in [security.md](security.md).
 
-- Each case is a process of its own, in an empty temporary folder, and on the loopback interface. It is stopped after its limit of time.
+- Each case runs in a separate process and an empty temporary folder, on the loopback interface. It is stopped after its limit of time.
 - No process may map more than {space} GiB. `memory` is the largest resident set of one process of the attacked part, with its limit.
 - The attacker's own memory is not counted. Its time is: `time` includes the making of the payload and the start of the processes.
 - Times and memory are of {python}, {cores} cores.
