@@ -16,7 +16,7 @@ PAGE = """# Hostile cases
 - Each case runs in a separate process and an empty temporary folder, on the loopback interface. It is stopped after its limit of time.
 - No process may map more than {space} GiB. `memory` is the largest resident set of one process of the attacked part, with its limit.
 - The attacker's own memory is not counted. Its time is: `time` includes the making of the payload and the start of the processes.
-- Times and memory are of {python}, {cores} cores.
+- Times and memory are of {python}, {cores} cores.{note}
 
 {tables}"""
 COLUMNS = "| case | expected | outcome | memory (limit), MiB | time (limit), s |\n| --- | --- | --- | --- | --- |\n"
@@ -48,6 +48,7 @@ def main() -> None:
         space=machine["address_space"] // 2**30,
         python=f"Python {machine['python']}",
         cores=machine["cores"],
+        note=f" {machine['note']}" if machine.get("note") else "",
         tables="\n".join(tables),
     )
     Path(sys.argv[2]).write_text(page, "utf-8")
