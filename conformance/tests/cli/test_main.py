@@ -193,8 +193,10 @@ def test_the_run_directory_holds_all_files_and_they_are_valid(reference):
     validator = Draft202012Validator(schema)
     for line in (folder / "report.jsonl").read_text(encoding="utf-8").splitlines():
         validator.validate(json.loads(line))
-    for line in (folder / "exchanges.jsonl").read_bytes().splitlines(keepends=True):
-        assert exchange_line(read_exchange(json.loads(line))) == line
+    first, *exchanges, last = (folder / "exchanges.jsonl").read_bytes().splitlines(keepends=True)
+    assert (json.loads(first)["kind"], json.loads(last)["kind"]) == ("run", "end")
+    for line in exchanges:
+        assert json.loads(line)["kind"] == "sent" or exchange_line(read_exchange(json.loads(line))) == line
 
 
 def test_a_recorded_run_is_judged_again_to_the_same_result_lines(reference, capsys, tmp_path):
@@ -479,8 +481,8 @@ def answers(raw_server, chat, before=2, model="m"):
 def test_what_a_server_calls_itself_does_not_steer_the_terminal(raw_server, capsys):
     server = answers(raw_server, lambda connection, request: None, model="m\x1b[2Jn\x07")
     _, out, err = run(capsys, f"openai:{server.url}", *QUICK)
-    assert r"openai m\x1b[2Jn\x07 at " in err
-    assert r", model m\x1b[2Jn\x07; prompt evidence" in err
+    assert r"openai m\u001b[2Jn\u0007 at " in err
+    assert r", model m\u001b[2Jn\u0007; prompt evidence" in err
     assert not {"\x1b", "\x07"} & {*out, *err}
 
 
