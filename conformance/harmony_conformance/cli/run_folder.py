@@ -92,7 +92,7 @@ def announce_replacement(out: Path) -> None:
 
 
 def remove_run(out: Path, keep: str) -> None:
-    """Delete the files of an earlier run except `keep`, so that no report of it remains beside exchanges of another run."""
+    """Delete the files of an earlier run except `keep`, so that no report of it remains next to exchanges of another run."""
     for name in _MARKS.keys() - {keep}:
         (out / name).unlink(missing_ok=True)
 

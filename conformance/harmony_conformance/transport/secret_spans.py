@@ -27,6 +27,8 @@ _VALUE_OR_PLACE = re.compile(
 )
 """A member of a JSON object with a string, an index, or the end of a line."""
 _ASCII = 0x80
+_MOST_NESTED = 3
+"""The most escapes within each other that are undone."""
 
 
 def write_spellings(secret: str) -> Iterator[bytes]:
@@ -71,20 +73,27 @@ class SecretFinder:
     def find_split(self, body: bytes) -> list[Hit]:
         """Return the occurrences that are split over the values of equally named members, as the deltas of a stream."""
         lowered = body.lower()
-        parts = _unescape(b'"'.join({b"", *lowered.split(b'"')}) + b'"')
+        parts = b'"'.join({b"", *lowered.split(b'"')}) + b'"'
+        for _ in range(_MOST_NESTED):
+            parts = _unescape(parts)
         if not any(b'"' in word or _may_be_split(word, parts) for word in self._plain):
             return []
         return [hit for group in _group_values(lowered) for hit in self._find_escaped(lowered, group)]
 
     def _find_escaped(self, lowered: bytes, segments: Sequence[Span]) -> list[Hit]:
-        """Return the occurrences in the joined segments, without their escapes."""
-        joined = b"".join(lowered[start:end] for start, end in segments)
-        plain = _unescape(joined)
-        found = [span for word in self._words if word in plain for span in _occurrences(plain, word)]
-        if not found:
+        """Return the occurrences in the joined segments, without their escapes: of JSON in JSON, of a URL in JSON."""
+        texts = [b"".join(lowered[start:end] for start, end in segments)]
+        while len(texts) <= _MOST_NESTED and (plain := _unescape(texts[-1])) != texts[-1]:
+            texts.append(plain)
+        found = [[span for word in self._words if word in text for span in _occurrences(text, word)] for text in texts]
+        if not any(found):
             return []
-        places = _places(lowered, segments)
-        return [_join_places(places[start:end]) for start, end in found]
+        places = [(at, at + 1) for start, end in segments for at in range(start, end)]
+        hits: list[Hit] = []
+        for text, spans in zip(texts, found, strict=True):
+            hits += (_join_places(places[start:end]) for start, end in spans)
+            places = _unescape_places(text, places)
+        return hits
 
 
 def _occurrences(text: bytes, word: bytes) -> Iterator[Span]:
@@ -111,25 +120,20 @@ def _character(match: re.Match[bytes]) -> bytes:
     return bytes([code]).lower() if code < _ASCII else match[0]
 
 
-def _places(lowered: bytes, segments: Sequence[Span]) -> list[Span]:
-    """Return the place in the body of each byte of the joined and unescaped segments.
+def _unescape_places(text: bytes, places: Sequence[Span]) -> list[Span]:
+    """Return the place in the body of each byte of the unescaped text, given those of the text.
 
     No escape is split between segments: each value is whole JSON, and a split escape of a URL is not joined.
     """
-    places: list[Span] = []
-    joined = b"".join(lowered[start:end] for start, end in segments)
-    positions = [position for start, end in segments for position in range(start, end)]
+    unescaped: list[Span] = []
     last = 0
-    for match in _ESCAPE.finditer(joined):
-        places += ((at, at + 1) for at in positions[last : match.start()])
-        size = len(_character(match))
-        if size == 1:
-            places.append((positions[match.start()], positions[match.end() - 1] + 1))
-        else:
-            places += ((at, at + 1) for at in positions[match.start() : match.end()])
-        last = match.end()
-    places += ((at, at + 1) for at in positions[last:])
-    return places
+    for match in _ESCAPE.finditer(text):
+        start, end = match.span()
+        unescaped += places[last:start]
+        is_one = len(_character(match)) == 1
+        unescaped += [(places[start][0], places[end - 1][1])] if is_one else places[start:end]
+        last = end
+    return [*unescaped, *places[last:]]
 
 
 def _join_places(places: Sequence[Span]) -> Hit:

@@ -219,6 +219,9 @@ ESCAPED = {
     "percent escapes": "".join(f"%{ord(char):02X}" for char in CASED),
     "percent escapes twice": "".join(f"%25{ord(char):02x}" for char in CASED),
     "HTML": "".join(f"&#{ord(char)};" for char in CASED),
+    "percent escapes in JSON escapes": "".join(f"\\u0025{ord(char):02x}" for char in CASED),
+    "JSON escapes in percent escapes": "".join(f"%5Cu{ord(char):04x}" for char in CASED),
+    "HTML in percent escapes in JSON escapes": "".join(f"\\u002526#{ord(char)};" for char in CASED),
 }
 
 
