@@ -48,6 +48,11 @@ def cached_view(view: Callable[[Value], View]) -> Callable[[Value], View]:
     return cached
 
 
+def share_view(view: Callable[[Value], object], source: Value, target: Value) -> None:
+    """Store the view of one value in another one that has the same view."""
+    vars(target)[f"{view.__module__}.{view.__qualname__}"] = view(source)
+
+
 def bounded_cache(
     *, max_entries: int, max_length: int, max_long_entries: int = 0
 ) -> Callable[[Callable[[Short], View]], Callable[[Short], View]]:

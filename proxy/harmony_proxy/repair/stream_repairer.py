@@ -254,10 +254,12 @@ class StreamRepairer:
         if is_odd or is_last or is_over or self._buffered.must_be_judged or Status.READY in statuses.values():
             if not (is_last or self._judge.may_read_again(self._size)):
                 return self._no_verdict() if self._buffered.is_full else []
-            findings = self._judge.find_failures(handler.emission, self._buffered.pieces, self._stream_checks)
+            so_far = self._judge.exchange(handler.emission, self._buffered.pieces)
+            findings = self._judge.failures_of(so_far, self._stream_checks)
             growing = (tracked for place, tracked in handler.texts.items() if self._may_grow(place))
-            undecided = (tracked for tracked in growing if not tracked.is_resolved and tracked.pending)
-            if not findings and (is_last or not any(tracked.can_become_leak for tracked in undecided)):
+            undecided = [tracked for tracked in growing if not tracked.is_resolved and tracked.pending]
+            waits = any(one.can_become_leak for one in undecided) or (undecided and self._judge.may_become_leak(so_far))
+            if not findings and (is_last or not waits):
                 return self._release_or_drop()
             if (
                 not (is_odd := is_odd or (self._buffered.must_be_judged and has_permanent_finding(findings)))

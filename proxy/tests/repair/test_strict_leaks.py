@@ -55,6 +55,35 @@ def blocked(x, action=Action.BLOCK):
     return repair_answer(x, dict.fromkeys(CHECKS, action), fallback=Action.OBSERVE).actions.blocked_checks
 
 
+def streamed(pieces, asked, finish="stop"):
+    """Feed each piece as an event of its own; return the stream, the content that was emitted by then, and by the end."""
+    stream = repair.handlers().open_stream(
+        request({"stream": True}, quote=asked),
+        Response(status=200, headers={"content-type": "text/event-stream"}, chunks=()),
+        "chat",
+        dict.fromkeys(CHECKS, Action.BLOCK),
+        fallback=Action.OBSERVE,
+        request_id="1",
+        limit=100_000,
+        fail=FailMode.CLOSED,
+    )
+    choices = [{"index": 0, "delta": {"content": piece}, "finish_reason": None} for piece in pieces]
+    choices += [{"index": 0, "delta": {}, "finish_reason": finish}] if finish else []
+    out = b""
+    for choice in choices:
+        event = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+        out += b"".join(stream.feed(b"data: " + dumps(event).encode() + b"\n\n"))
+    early = contents(out)
+    out += b"".join([*(stream.feed(b"data: [DONE]\n\n") if finish else stream.abort()), *stream.close()])
+    return stream, early, out
+
+
+def contents(out):
+    events = [json.loads(line[6:]) for line in out.splitlines() if line.startswith(b"data: {")]
+    deltas = [choice["delta"] for event in events for choice in event.get("choices", ())]
+    return "".join(delta.get("content") or "" for delta in deltas)
+
+
 @pytest.mark.parametrize("leak", LEAKS)
 def test_a_leak_is_blocked_although_the_request_quotes_markers(leak):
     x = exchange(LEAKS[leak])
@@ -83,23 +112,71 @@ def test_a_request_for_raw_text_is_no_excuse(more):
 @pytest.mark.parametrize(("leak", "ends"), [("raw", True), ("words", True), (None, False)])
 def test_a_stream_is_blocked_too(leak, ends, size):
     text = LEAKS[leak] if leak else ANSWERS["explained"]
-    stream = repair.handlers().open_stream(
-        request({"stream": True}),
-        Response(status=200, headers={"content-type": "text/event-stream"}, chunks=()),
-        "chat",
-        dict.fromkeys(CHECKS, Action.BLOCK),
-        fallback=Action.OBSERVE,
-        request_id="1",
-        limit=100_000,
-        fail=FailMode.CLOSED,
-    )
-    deltas = [{"content": text[start : start + size]} for start in range(0, len(text), size)]
-    choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
-    choices.append({"index": 0, "delta": {}, "finish_reason": "stop"})
-    out = b""
-    for choice in choices:
-        event = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
-        out += b"".join(stream.feed(b"data: " + dumps(event).encode() + b"\n\n"))
-    out += b"".join([*stream.feed(b"data: [DONE]\n\n"), *stream.close()])
+    stream, _, out = streamed([text[start : start + size] for start in range(0, len(text), size)], QUOTE)
     assert stream.is_terminated is ends
     assert (b"blocked_by_policy" in out) is ends
+
+
+QUOTED = {
+    "raw": "<|channel|>analysis<|message|>The sky is blue.<|end|><|start|>assistant<|channel|>final<|message|>Yes.",
+    "escaped": "&lt;|channel|&gt;analysis&lt;|message|&gt;The sky is &lt;b&gt;blue.&lt;|end|&gt;",
+    "a call": 'commentary to=functions.launch json{"code":47}',
+    "last words": "The sky is blue.assistantfinalYes, it is blue on most days.",
+    "tags": "<think>We need to answer the user: yes.</think>Yes.",
+}
+DIVERGED = {
+    "raw": (QUOTED["raw"].replace("The sky is blue", "The user wants a secret"), "The"),
+    "raw, late": (QUOTED["raw"].replace("blue", "black"), "The"),
+    "escaped": (QUOTED["escaped"].replace("sky", "user wants a secret"), "The"),
+    "a call": ('commentary to=functions.launch json{"code":4711}', "code"),
+    "last words": ("The sky is blue.assistantfinalYes, it is black.", "Yes"),
+    "tags": ("<think>We need to answer the user: no.</think>Yes.", "We"),
+}
+
+
+def splits(text):
+    """Yield the text in two pieces, at every place, and in pieces of a few sizes."""
+    yield from ([text[:place], text[place:]] for place in range(1, len(text)))
+    yield from ([text[start : start + size] for start in range(0, len(text), size)] for size in (1, 2, 7))
+
+
+@pytest.mark.parametrize("case", DIVERGED)
+def test_a_stream_that_begins_like_a_quotation_shows_nothing_of_another_text(case):
+    text, withheld = DIVERGED[case]
+    asked = f"Repeat this: {QUOTED[case.removesuffix(', late')]}"
+    assert not find_failures(exchange(text, {"messages": [{"role": "user", "content": asked}]}), CHECKS)
+    for pieces in splits(text):
+        stream, early, out = streamed(pieces, asked)
+        assert stream.is_terminated, pieces
+        assert b"blocked_by_policy" in out, pieces
+        assert withheld not in early + contents(out), pieces
+
+
+@pytest.mark.parametrize("case", QUOTED)
+def test_a_quotation_passes_streamed_at_every_split(case):
+    for pieces in splits(QUOTED[case]):
+        stream, _, out = streamed(pieces, f"Repeat this: {QUOTED[case]}")
+        assert not stream.is_terminated, pieces
+        assert contents(out) == QUOTED[case], pieces
+
+
+def test_a_stream_is_blocked_at_the_letter_that_differs():
+    text = QUOTED["raw"].replace("sky", "sun")
+    pieces = [*text[: text.index("sun") + 2]]
+    for given, blocked in ((pieces[:-1], ()), (pieces, ("channels.no_marker_leak",))):
+        stream, early, _ = streamed(given, QUOTED["raw"], finish=None)
+        assert not early
+        assert stream.actions.blocked_checks == blocked
+
+
+def test_a_quotation_waits_no_longer_than_its_comparison_takes():
+    head, rest = QUOTED["raw"].removesuffix("Yes."), "Yes. " * 20
+    _, early, _ = streamed([head, rest], QUOTED["raw"])
+    assert early == head + rest
+    long = "<|channel|>analysis<|message|>" + "The sky is blue. " * 20
+    assert streamed([*long], long)[1].startswith(long[:240])
+
+
+def test_nothing_of_a_quotation_passes_if_the_server_breaks_off():
+    _, early, out = streamed(["<|channel|>analysis<|message|>The ", "sky"], QUOTED["raw"], finish=None)
+    assert early + contents(out) == ""

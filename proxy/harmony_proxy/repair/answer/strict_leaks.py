@@ -12,17 +12,20 @@ is not in the request:
 - a tool name that is not declared contains a marker.
 
 A request for unparsed text (`skip_special_tokens`) is no excuse either.
+
+The text of a stream grows: `may_become_leak` is true while its beginning is in the request, and the rest may not be.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
-from harmony_conformance.apis.text_fields import AnswerTexts, FieldKind, TextField
+from harmony_conformance.apis.text_fields import FieldKind, TextField
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.leaks.about_harmony import joined_request_texts
+from harmony_conformance.evidence.leaks.about_harmony import unescaped_request_texts
 from harmony_conformance.evidence.leaks.by_text import (
     Leak,
     Strength,
@@ -37,6 +40,7 @@ from harmony_conformance.evidence.leaks.reasoning_tags import ABOUT_THE_TASK, TA
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import Finding
 from harmony_conformance.redactable_text import Location, RedactableText
+from harmony_conformance.runtime.caching import cached_view
 from harmony_proxy.repair.answer.fixes import declared_functions
 
 _CHANNEL = r"(?:analysis|commentary|final)\b[^<\n]{0,80}"
@@ -56,6 +60,54 @@ _FIRST_WORD = re.compile(
 _CALL = re.compile(r"\s*(?:assistant\s?)?(?:commentary\s?to=[\w.]+\s*(?:json|code)?|json|code)\s*(?P<text>\{[^\n]*)")
 _AROUND = 30
 _FEW = 200  # characters that are looked for in the request
+_UNFINISHED_ESCAPE = re.compile(r"(?:&(?:amp;?)?[\w#]{0,6}|\\+(?:u0{0,2}\w?)?)\Z")
+_ESCAPE = 20  # characters
+
+
+@cached_view
+def request_words(x: Exchange) -> str:
+    """Return the texts of a request with single spaces between words."""
+    return " ".join(unescaped_request_texts(x).split())
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Candidate:
+    """Text that is laid out like the output of the model: a leak if the request does not contain it.
+
+    Attributes:
+        excerpt: An excerpt for the finding.
+        text: The text that is looked for in the request.
+        is_growing: True if the text may continue.
+        lacks_answer: True if it is a leak only with an answer after it, which is missing yet.
+        is_name: True for the name of a tool, which no quotation explains.
+    """
+
+    excerpt: str
+    text: str
+    is_growing: bool = False
+    lacks_answer: bool = False
+    is_name: bool = False
+
+    def is_leak(self, x: Exchange) -> bool:
+        """Return True if the request does not explain the text."""
+        return self.is_name or (not self.lacks_answer and self._is_own_text(x))
+
+    def may_become_leak(self, x: Exchange) -> bool:
+        """Return True if the request explains the text so far, and more text may change that."""
+        if self.lacks_answer:
+            return self._is_own_text(x)
+        return self.is_growing and len(self._words) < _FEW and not self._is_own_text(x)
+
+    @property
+    def _words(self) -> str:
+        end = len(self.text) - _ESCAPE
+        text = self.text[: max(0, end)] + _UNFINISHED_ESCAPE.sub("", self.text[max(0, end) :])
+        return " ".join((text if self.is_growing else self.text).split())[:_FEW]
+
+    def _is_own_text(self, x: Exchange) -> bool:
+        """Return True if the text has words, and the request does not contain it."""
+        words = self._words
+        return bool(words) and words not in request_words(x)
 
 
 def find_unexplained_leaks(x: Exchange, check: str) -> Iterator[Finding]:
@@ -68,60 +120,69 @@ def find_unexplained_leaks(x: Exchange, check: str) -> Iterator[Finding]:
         for leak in leaks(x, by_ids=True):
             if leak.strength is Strength.PROVEN:
                 yield Finding(message=leak.message, location=leak.where, excerpt=leak.excerpt)
+    for where, candidate in _candidates(x, find):
+        if candidate.is_leak(x):
+            message = RedactableText("{} shows a leak that the request does not explain", Location(where))
+            yield Finding(message=message, location=where, excerpt=candidate.excerpt)
+
+
+def may_become_leak(x: Exchange, check: str) -> bool:
+    """Return True if only the request excuses the text of an answer so far, and more text may undo the excuse."""
+    rules = _RULES.get(check)
+    return rules is not None and any(one.may_become_leak(x) for _, one in _candidates(x, rules[1]))
+
+
+def _candidates(x: Exchange, find: _Find) -> Iterator[tuple[str, _Candidate]]:
+    """Yield the candidates in the texts of all answers, each with the path of its field."""
     for answer in x.answers:
         for field in answer.fields:
-            if answer.ids is None and (excerpt := find(x, answer, field)):
-                message = RedactableText("{} shows a leak that the request does not explain", Location(field.where))
-                yield Finding(message=message, location=field.where, excerpt=excerpt)
+            if answer.ids is None and (candidate := find(x, field)) is not None:
+                yield field.where, candidate
 
 
-def _find_markers(x: Exchange, _answer: AnswerTexts, field: TextField) -> str:
+def _find_markers(x: Exchange, field: TextField) -> _Candidate | None:
     text = unescape_markers(field.text)
-    if "<|" not in text:
-        return ""
+    if "<|" not in text or field.kind is FieldKind.OTHER:
+        return None
     if field.kind is FieldKind.NAME:
         marker = MARKER.search(text)
-        return text[:_FEW] if marker is not None and field.text not in declared_functions(x) else ""
-    if field.kind is FieldKind.OTHER:
-        return ""
+        is_leak = marker is not None and field.text not in declared_functions(x)
+        return _Candidate(excerpt=text[:_FEW], text=text, is_name=True) if is_leak else None
     if (header := _FIRST_HEADER.match(text)) is not None:
-        return excerpt_around(text, header["text"][:_FEW]) if _is_own_text(x, header["text"]) else ""
+        excerpt = excerpt_around(text, header["text"][:_FEW])
+        return _Candidate(excerpt=excerpt, text=header["text"], is_growing=header.end() == len(text))
     plain = remove_code(text)
     first, pattern = MARKER.search(plain), _NEXT_HEADERS.get(field.kind)
     after = pattern.match(plain, first.start()) if first is not None and pattern is not None else None
-    is_leak = after is not None and _is_own_text(x, plain[: after.start()])
-    return excerpt_around(plain, after.group()) if is_leak and after is not None else ""
+    if after is None:
+        return None
+    return _Candidate(excerpt=excerpt_around(plain, after.group()), text=plain[: after.start()])
 
 
-def _find_words(x: Exchange, _answer: AnswerTexts, field: TextField) -> str:
+def _find_words(_x: Exchange, field: TextField) -> _Candidate | None:
     text = unescape_markers(field.text)
     if field.kind is not FieldKind.CONTENT or not may_hold_words(text) or JOINED_WORDS.search(text) is None:
-        return ""
+        return None
     if (first := _FIRST_WORD.match(text) or _CALL.match(text)) is not None:
-        return text[:_FEW] if _is_own_text(x, first["text"]) else ""
+        return _Candidate(excerpt=text[:_FEW], text=first["text"], is_growing=first.end("text") == len(text))
     plain = remove_code(text)
     joined = JOINED_WORDS.search(plain)
     if joined is None:
-        return ""
-    around = plain[max(0, joined.end() - _AROUND) : joined.end() + _AROUND]
-    return around if _is_own_text(x, around) else ""
+        return None
+    end = joined.end() + _AROUND
+    around = plain[max(0, joined.end() - _AROUND) : end]
+    return _Candidate(excerpt=around, text=around, is_growing=len(plain) < end)
 
 
-def _find_reasoning(x: Exchange, _answer: AnswerTexts, field: TextField) -> str:
+def _find_reasoning(_x: Exchange, field: TextField) -> _Candidate | None:
     tagged = TAGGED_REASONING.match(field.text) if field.kind is FieldKind.CONTENT else None
-    is_leak = (
-        tagged is not None and ABOUT_THE_TASK.search(tagged["thought"].strip()) is not None and tagged["rest"].strip()
-    )
-    return field.text[:_FEW] if is_leak and tagged is not None and _is_own_text(x, tagged["thought"]) else ""
+    if tagged is None or ABOUT_THE_TASK.search(tagged["thought"].strip()) is None:
+        return None
+    return _Candidate(excerpt=field.text[:_FEW], text=tagged["thought"], lacks_answer=not tagged["rest"].strip())
 
 
-def _is_own_text(x: Exchange, text: str) -> bool:
-    """Return True if the text has words, and the request does not contain it."""
-    words = " ".join(text.split())[:_FEW]
-    return bool(words) and words not in " ".join(unescape_markers(joined_request_texts(x)).split())
-
-
-_Rule = tuple[Callable[..., Iterator[Leak]], Callable[[Exchange, AnswerTexts, TextField], str]]
+_Find = Callable[[Exchange, TextField], _Candidate | None]
+_Rule = tuple[Callable[..., Iterator[Leak]], _Find]
 _RULES: Mapping[str, _Rule] = MappingProxyType(
     {
         "channels.no_marker_leak": (marker_leaks, _find_markers),

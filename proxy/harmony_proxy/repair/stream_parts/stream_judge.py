@@ -8,11 +8,14 @@ from dataclasses import replace
 from typing import Protocol
 
 from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.leaks.about_harmony import share_request_views
 from harmony_conformance.json_value import JsonObject, dumps
 from harmony_conformance.judge.check import Finding
 from harmony_conformance.prompts import request_members
+from harmony_conformance.runtime.caching import share_view
 from harmony_conformance.transport.messages import Chunk
 from harmony_proxy.repair.answer.check_verdicts import choice_of, find_failures
+from harmony_proxy.repair.answer.strict_leaks import may_become_leak, request_words
 from harmony_proxy.repair.stream_parts.event_splitter import RawEvent
 
 PROBES = (" x", "`", '"', "\n```\n", "\n~~~\n", "\u201d ", "' ")
@@ -63,7 +66,7 @@ class StreamJudge:
         self, emission: Emission, buffered: Iterable[RawEvent], checks: Collection[str], more: bytes = b""
     ) -> Mapping[str, tuple[Finding, ...]]:
         """Return the checks that fail on the answer so far, followed by `more`, with their findings."""
-        return self._failures(self.exchange(emission, buffered, more), checks)
+        return self.failures_of(self.exchange(emission, buffered, more), checks)
 
     def exchange(self, emission: Emission, buffered: Iterable[RawEvent], more: bytes = b"") -> Exchange:
         """Return the exchange with the answer so far, followed by `more`."""
@@ -81,10 +84,15 @@ class StreamJudge:
     ) -> Collection[str]:
         """Return the ids of the checks that fail on the complete answer, in its original framing."""
         data = b"".join((*emission.raw, *(piece.raw for piece in buffered)))
-        return self._failures(self.with_body(data), checks).keys()
+        return self.failures_of(self.with_body(data), checks).keys()
 
-    def _failures(self, x: Exchange, checks: Collection[str]) -> Mapping[str, tuple[Finding, ...]]:
+    def failures_of(self, x: Exchange, checks: Collection[str]) -> Mapping[str, tuple[Finding, ...]]:
+        """Return the checks that fail on an exchange, with their findings."""
         return find_failures(x, checks, [check for check in self._blocked if check in checks])
+
+    def may_become_leak(self, x: Exchange) -> bool:
+        """Return True if more text may turn an excused text into a leak that is blocked."""
+        return any(may_become_leak(x, check) for check in self._blocked)
 
     def filter_final(
         self,
@@ -110,7 +118,11 @@ class StreamJudge:
         """Return the exchange with this body of the answer."""
         if self._x.response is None:
             return self._x
-        return replace(self._x, response=replace(self._x.response, chunks=(Chunk(arrival_time=0.0, data=data),)))
+        x = replace(self._x, response=replace(self._x.response, chunks=(Chunk(arrival_time=0.0, data=data),)))
+        share_request_views(self._x, x)
+        if self._blocked:
+            share_view(request_words, self._x, x)
+        return x
 
 
 def delta_of(member: str, fragment: str) -> JsonObject:
