@@ -178,8 +178,10 @@ class _ZlibMember:
         return self._decompressor.unused_data
 
     def steps(self, data: bytes) -> Iterator[bytes]:
-        while data:
-            yield self._decompressor.decompress(data, _STEP)
+        part = b""
+        while data or (len(part) == _STEP and not self.eof):  # a full part may have more behind it, also without input
+            part = self._decompressor.decompress(data, _STEP)
+            yield part
             data = self._decompressor.unconsumed_tail
 
 

@@ -174,3 +174,11 @@ def test_a_window_beyond_that_of_http_is_refused():
 def test_ten_thousand_empty_members_are_decoded_in_little_memory():
     packed = gzip.compress(b"") * 10_000 + gzip.compress(TEXT)
     assert BodyDecoder("gzip").feed(packed, limit=len(TEXT)) == TEXT
+
+
+@pytest.mark.parametrize("size", [65_535, 65_536, 65_537, 65_600, 131_072, 131_073])
+def test_output_that_waits_behind_a_full_step_is_decoded(size):
+    for encoding, pack in (("deflate", deflate_without_header), ("deflate", zlib.compress), ("gzip", gzip.compress)):
+        decoder = BodyDecoder(encoding)
+        assert decoder.feed(pack(b"a" * size), limit=size) == b"a" * size
+        decoder.end()
