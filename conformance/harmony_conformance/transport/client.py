@@ -37,6 +37,7 @@ from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, 
 from harmony_conformance.transport.redaction import Mask, cookie_secrets, header_secrets
 from harmony_conformance.transport.sse import EventDecoder
 
+MOST_CHUNKS = 1_000_000  # of a body: one of single bytes would need far more memory than its size
 BODY_LIMIT = 10 * 1024 * 1024  # bytes: escaped as JSON it still fits the line limit of recordings
 _SWITCHED, _PROXY_AUTHENTICATION, _TOO_MANY, _UNAVAILABLE = 101, 407, 429, 503
 _WAITS = 3
@@ -237,6 +238,8 @@ class Client:
             head = _Head(status=response.status_code, headers=_decode_headers(response.headers.raw))
             heads.append(head)
             async for data in _decoded(response, head.headers.get("content-encoding", ""), limit):
+                if len(chunks) == MOST_CHUNKS:
+                    return Failure(kind=FailureKind.TOO_LARGE, detail=f"the body has more than {MOST_CHUNKS} chunks")
                 if data:
                     chunks.append(Chunk(arrival_time=now() - start, data=data))
                 events += len(event_counter.feed(data)) if leave_after is not None else 0

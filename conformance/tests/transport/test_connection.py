@@ -17,6 +17,7 @@ import httpx
 import pytest
 import zstandard
 
+from harmony_conformance.transport import client
 from harmony_conformance.transport.client import BODY_LIMIT, Client, ConnectionSettings
 from harmony_conformance.transport.http_transport import Network, open_transport
 from harmony_conformance.transport.messages import FailureKind, Request
@@ -307,3 +308,10 @@ def test_a_small_body_that_decodes_to_more_than_the_memory_is_dropped_at_the_lim
         tracemalloc.stop()
     assert sent.failure.kind is FailureKind.TOO_LARGE
     assert peak < 4 * BODY_LIMIT
+
+
+def test_a_body_of_too_many_chunks_is_dropped(raw_server, monkeypatch):
+    monkeypatch.setattr(client, "MOST_CHUNKS", 3)
+    (sent,) = send(raw_server(saying(CHUNKED + b"1\r\na\r\n" * 4 + b"0\r\n\r\n")).url)
+    assert (sent.failure.kind, sent.failure.detail) == (FailureKind.TOO_LARGE, "the body has more than 3 chunks")
+    assert sent.response.body == b"aaa"
