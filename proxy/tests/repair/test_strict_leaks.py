@@ -5,11 +5,13 @@ import json
 import pytest
 
 from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.leaks.about_harmony import joined_request_texts
 from harmony_conformance.json_value import dumps
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_proxy import repair
 from harmony_proxy.policy.policy import Action, FailMode
 from harmony_proxy.repair.answer.check_verdicts import find_failures
+from harmony_proxy.repair.answer.strict_leaks import request_words
 from harmony_proxy.repair.answer.whole_answer import repair_answer
 
 CHECKS = ("channels.no_marker_leak", "channels.no_channel_words", "channels.no_reasoning_in_content")
@@ -55,9 +57,8 @@ def blocked(x, action=Action.BLOCK):
     return repair_answer(x, dict.fromkeys(CHECKS, action), fallback=Action.OBSERVE).actions.blocked_checks
 
 
-def streamed(pieces, asked, finish="stop"):
-    """Feed each piece as an event of its own; return the stream, the content that was emitted by then, and by the end."""
-    stream = repair.handlers().open_stream(
+def open_stream(asked):
+    return repair.handlers().open_stream(
         request({"stream": True}, quote=asked),
         Response(status=200, headers={"content-type": "text/event-stream"}, chunks=()),
         "chat",
@@ -67,6 +68,11 @@ def streamed(pieces, asked, finish="stop"):
         limit=100_000,
         fail=FailMode.CLOSED,
     )
+
+
+def streamed(pieces, asked, finish="stop"):
+    """Feed each piece as an event of its own; return the stream, the content that was emitted by then, and by the end."""
+    stream = open_stream(asked)
     choices = [{"index": 0, "delta": {"content": piece}, "finish_reason": None} for piece in pieces]
     choices += [{"index": 0, "delta": {}, "finish_reason": finish}] if finish else []
     out = b""
@@ -180,3 +186,24 @@ def test_a_quotation_waits_no_longer_than_its_comparison_takes():
 def test_nothing_of_a_quotation_passes_if_the_server_breaks_off():
     _, early, out = streamed(["<|channel|>analysis<|message|>The ", "sky"], QUOTED["raw"], finish=None)
     assert early + contents(out) == ""
+
+
+def test_a_quotation_in_one_choice_does_not_release_a_leak_in_another():
+    leak = DIVERGED["raw"][0]
+    events = []
+    for left, right in zip(QUOTED["raw"], leak[: len(QUOTED["raw"])], strict=False):
+        events += [[{"index": 0, "delta": {"content": left}}, {"index": 1, "delta": {"content": right}}]]
+    stream, out = open_stream(QUOTED["raw"]), b""
+    for choices in events:
+        event = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices}
+        out += b"".join(stream.feed(b"data: " + dumps(event).encode() + b"\n\n"))
+    assert contents(out) == ""
+    assert stream.is_terminated
+
+
+def test_the_texts_of_a_request_are_read_once_for_a_stream():
+    stream = open_stream(QUOTED["raw"])
+    judge = stream._judge
+    first, second = judge.with_body(b""), judge.with_body(b"data: {}\n\n")
+    assert joined_request_texts(first) is joined_request_texts(second)
+    assert request_words(first) is request_words(second)
