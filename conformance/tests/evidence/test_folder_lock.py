@@ -15,8 +15,8 @@ import os, sys, time
 from pathlib import Path
 from harmony_conformance.evidence.folder_lock import lock_folder
 with lock_folder(Path(sys.argv[1])):
-    child = os.fork() if sys.argv[2] == "with a child" else 1
-    if child:
+    child = os.fork() if sys.argv[2] == "with a child" else 0
+    if child == 0:  # a child has then left the lock
         print("locked", flush=True)
     time.sleep(600)
 """
