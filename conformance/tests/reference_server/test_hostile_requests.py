@@ -32,6 +32,14 @@ LARGE = {
     "minItems of minItems": nested(6, {"type": "null"}),
     "minItems of a long constant": nested(2, {"const": "x" * 10_000}),
     "minItems of a long literal pattern": nested(2, {"type": "string", "pattern": f"^{'x' * 10_000}$"}),
+    "minItems of a pattern that is no literal": {
+        "type": "array",
+        "minItems": 33_000,
+        "items": {"type": "string", "pattern": "^" + "a" * 60_000},
+    },
+    "minItems of large integers": nested(1, {"type": "integer", "minimum": int("9" * 4200)}),
+    "minItems of escaped names": nested(2, {"required": ["\0" * 3]}),
+    "minItems of booleans": {"type": "array", "minItems": 30_000, "items": {"type": "boolean"}},
     "minItems behind oneOf": {"oneOf": [{"required": ["a"], "properties": {"a": nested(6, {})}}]},
     "required of minItems": {"required": ["a"] * 3 + [f"b{n}" for n in range(20)], "properties": {"b7": nested(3, {})}},
 }

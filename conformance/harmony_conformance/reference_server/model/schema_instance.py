@@ -7,7 +7,10 @@ from harmony_conformance.json_value import Json, JsonObject, dumps, integer, ite
 LARGEST_INSTANCE = 100_000
 """Maximum characters of a value as JSON."""
 
-_LITERAL = re.compile(r"\^((?:[^\\^$.|?*+()\[\]{}]|\\[^A-Za-z0-9])*)\$")
+_DELIMITERS = 2
+"""Characters around a value: quotation marks or brackets; of a name: a colon and a comma."""
+
+_LITERAL = re.compile(r"\^((?:[^\\^$.|?*+()\[\]{}]|\\[^A-Za-z0-9])*+)\$")
 
 
 class InstanceSizeError(ValueError):
@@ -29,13 +32,17 @@ def instance(schema: Json) -> Json:
 
 
 class _Builder:
-    """Builds one value; `_remaining` is the number of characters that are left for the rest of it."""
+    """Builds one value; `_remaining` is the number of characters that are left for the rest of it.
+
+    Every rule spends at least the characters of its value, and those of a pattern that is no literal.
+    """
 
     def __init__(self) -> None:
         self._remaining = LARGEST_INSTANCE
 
     def build(self, schema: Json) -> Json:
         """Return a value for a schema."""
+        self._spend(_DELIMITERS)
         definition = members(schema)
         if "const" in definition:
             return self._copy(definition["const"])
@@ -52,25 +59,25 @@ class _Builder:
     def _of_type(self, schema: JsonObject) -> Json:
         kind = schema.get("type")
         names = items(kind) if isinstance(kind, list) else [kind]
-        self._spend(1)
         match names[0] if names else None:
             case "array":
                 count = integer(schema.get("minItems")) or 0
                 self._spend(count)
                 return [self.build(schema.get("items")) for _ in range(count)]
             case "string":
-                plain = _LITERAL.fullmatch(text(schema.get("pattern")))
-                if plain:
+                pattern = text(schema.get("pattern"))
+                if plain := _LITERAL.fullmatch(pattern):
                     return self._copy(re.sub(r"\\(.)", r"\1", plain[1]))
+                self._spend(len(pattern))
                 length = integer(schema.get("minLength")) or 1
                 self._spend(length)
                 return "x" * length
             case "integer" | "number":
-                return integer(schema.get("minimum")) or 0
+                return self._copy(integer(schema.get("minimum")) or 0)
             case "boolean":
-                return False
+                return self._copy(False)
             case "null":
-                return None
+                return self._copy(None)
             case _:
                 properties = members(schema.get("properties"))
                 return {
@@ -78,7 +85,7 @@ class _Builder:
                 }
 
     def _name(self, name: Json) -> str:
-        self._spend(len(text(name)))
+        self._spend(len(dumps(text(name))) + _DELIMITERS)
         return text(name)
 
     def _copy(self, value: Json) -> Json:
