@@ -3,14 +3,17 @@
 import json
 import os
 import subprocess
+from itertools import pairwise
 from pathlib import Path
+from random import Random
 
 import pytest
 from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError, ValidationError
 
 from harmony_conformance.reference_server import MODEL
-from harmony_ref import decode, encode, encode_with_special_tokens
+from harmony_conformance.reference_server.tgi.tokenize import token_offsets
+from harmony_ref import decode, encode, encode_with_special_tokens, tokens
 
 PROMPT = "<|start|>user<|message|>Hi<|end|><|start|>assistant"
 SCRIPT = "<|channel|>final<|message|>One two three. 🫠<|return|>"
@@ -263,6 +266,25 @@ def test_text_is_tokenised_with_its_markers(http):
     assert [token["id"] for token in told] == encode_with_special_tokens("a <|end|>🫠b")
     assert (told[0]["start"], told[0]["stop"], told[-1]["stop"]) == (0, 1, len("a <|end|>🫠b"))
     assert [token["text"] for token in told if token["text"].startswith("<|")] == ["<|end|>"]
+
+
+def decoded_offsets(ids):
+    """Return the offsets from the decoded data before and after each token."""
+    data = [b"".join(tokens.decode_bytes([token]) for token in ids[:count]) for count in range(len(ids) + 1)]
+    return [
+        (len(before.decode("utf-8", "ignore")), len(after.decode("utf-8", "replace")))
+        for before, after in pairwise(data)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_offsets_are_those_of_the_decoded_data(seed):
+    random = Random(seed)
+    ids = encode_with_special_tokens("".join(random.choices("ab é<|end|>🫠👩‍🚀𒀀漢\u0301\U000e0041", k=200)))
+    assert [(entry["start"], entry["stop"]) for entry in token_offsets(ids)] == decoded_offsets(ids)
+    token_of_byte = {tokens.decode_bytes([token])[0]: token for token in range(256)}
+    split = [token_of_byte[byte] for byte in "".join(random.choices("aé漢🫠", k=20)).encode()]
+    assert [(entry["start"], entry["stop"]) for entry in token_offsets(split)] == decoded_offsets(split)
 
 
 def test_chat_is_tokenised(http):
