@@ -5,9 +5,10 @@
 
 A template is a program, a pattern of `re` can take exponential time, and a JMESPath expression can multiply its input.
 None of them can be stopped inside a process. The arguments, results and errors are those of `render_chat_template` and
-`parse_response`; a value of an argument must be picklable. A call starts a process, which takes about 0.2 seconds.
+`parse_response`, but texts of errors are cut to `LARGEST_ERROR_TEXT` characters. A value of an argument must be
+picklable. A call starts a process, which takes about 0.2 seconds.
 
-    EvaluationLimitError    (a HarmonyError) the evaluation needed more time, memory or output than its limits
+    EvaluationLimitError    (a HarmonyError) the evaluation needed more time, memory, output or levels than its limits
 """
 
 import json
@@ -25,6 +26,10 @@ from harmony_ref.huggingface.response_schema import SchemaProblem
 from harmony_ref.json_value import Json
 
 _Call: TypeAlias = "tuple[str, tuple[object, ...], dict[str, object], EvaluationLimits]"
+
+
+LARGEST_ERROR_TEXT: Final = 10_000
+"""Maximum characters of the text of an error and of each of its attributes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,12 +51,16 @@ DEFAULT_LIMITS: Final = EvaluationLimits()
 
 
 class EvaluationLimitError(HarmonyError):
-    """The evaluation needed more than its limits; `limit` is the name of a field of `EvaluationLimits`."""
+    """The evaluation needed more than its limits.
 
-    def __init__(self, limit: str, value: float) -> None:
-        super().__init__(
-            f"invalid template or schema: expected an evaluation within {value:g} {limit}, got a longer one"
-        )
+    `limit` is the name of a field of `EvaluationLimits`, or "levels" if Python cannot pass values of that depth.
+    """
+
+    def __init__(self, limit: str, value: float | None = None) -> None:
+        expected = "values of fewer levels, got deeper ones"
+        if value is not None:
+            expected = f"an evaluation within {value:g} {limit}, got a longer one"
+        super().__init__(f"invalid template or schema: expected {expected}")
         self.limit = limit
 
 
@@ -85,24 +94,31 @@ def parse_bounded(response: str, schema: Mapping[str, Json], *, limits: Evaluati
 
 def _evaluate(call: _Call) -> object:
     limits = call[-1]
+    try:
+        answered = json.loads(_run(pickle.dumps(call), limits))
+    except RecursionError:
+        raise EvaluationLimitError("levels") from None
+    if "result" in answered:
+        return answered["result"]
+    if "limit" in answered:
+        raise EvaluationLimitError(answered["limit"], getattr(limits, answered["limit"], None))
+    if "type_error" in answered:
+        raise TypeError(answered["type_error"])
+    raise _error(answered["error"], answered["text"], answered["attributes"])
+
+
+def _run(call: bytes, limits: EvaluationLimits) -> bytes:
     command = [sys.executable, "-P", "-c", f"from {__name__} import answer; answer()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:  # noqa: S603 - this interpreter
         try:
-            output, _ = process.communicate(pickle.dumps(call), timeout=limits.seconds)
+            output, _ = process.communicate(call, timeout=limits.seconds)
         except subprocess.TimeoutExpired:
             raise EvaluationLimitError("seconds", limits.seconds) from None
         finally:
             process.kill()
     if not output:
         raise EvaluationLimitError("memory", limits.memory)
-    answered = json.loads(output)
-    if "result" in answered:
-        return answered["result"]
-    if "limit" in answered:
-        raise EvaluationLimitError(answered["limit"], getattr(limits, answered["limit"]))
-    if "type_error" in answered:
-        raise TypeError(answered["type_error"])
-    raise _error(answered["error"], answered["text"], answered["attributes"])
+    return output
 
 
 def _error(name: str, text: str, attributes: dict[str, object]) -> HarmonyError:
@@ -137,16 +153,26 @@ def answer() -> None:
             document = json.dumps({"limit": "characters"})
     except MemoryError:
         document = json.dumps({"limit": "memory"})
+    except RecursionError:
+        document = json.dumps({"limit": "levels"})
     except TypeError as error:  # an unknown option
-        document = json.dumps({"type_error": str(error)})
+        document = json.dumps({"type_error": _cut(str(error))})
     except HarmonyError as error:
         is_memory = isinstance(error, chat_template_errors.ChatTemplateFailedError) and error.exception == "MemoryError"
         document = json.dumps(
             {"limit": "memory"}
             if is_memory
-            else {"error": type(error).__name__, "text": str(error), "attributes": error.__dict__}
+            else {"error": type(error).__name__, "text": _cut(str(error)), "attributes": _cut_all(error.__dict__)}
         )
     sys.stdout.write(document)
+
+
+def _cut_all(attributes: Mapping[str, object]) -> dict[str, object]:
+    return {name: _cut(value) if isinstance(value, str) else value for name, value in attributes.items()}
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LARGEST_ERROR_TEXT else text[: LARGEST_ERROR_TEXT - 1] + "…"
 
 
 def _limit_memory(limit: int) -> None:

@@ -3,7 +3,13 @@ import sys
 import pytest
 
 from harmony_ref.huggingface import bounded
-from harmony_ref.huggingface.bounded import EvaluationLimitError, EvaluationLimits, parse_bounded, render_bounded
+from harmony_ref.huggingface.bounded import (
+    LARGEST_ERROR_TEXT,
+    EvaluationLimitError,
+    EvaluationLimits,
+    parse_bounded,
+    render_bounded,
+)
 from harmony_ref.huggingface.chat_template import ChatTemplateError, render_chat_template
 from harmony_ref.huggingface.response_schema import ResponseSchemaError, parse_response
 
@@ -105,3 +111,19 @@ def test_an_error_of_a_schema_is_that_of_the_unbounded_function(schema):
         vars(expected.value),
     )
     assert type(vars(caught.value)["problem"]) is bounded.SchemaProblem
+
+
+def test_a_deep_schema_is_refused():
+    schema = {"type": "string"}
+    for _ in range(100_000):
+        schema = {"type": "array", "items": schema}
+    with pytest.raises(EvaluationLimitError, match="expected values of fewer levels") as caught:
+        parse_bounded("x", schema, limits=LONG)
+    assert caught.value.limit == "levels"
+
+
+def test_the_text_of_an_error_is_cut():
+    with pytest.raises(ChatTemplateError) as caught:
+        render_bounded("{{ raise_exception('x' * 30000000) }}", MESSAGES, limits=LONG)
+    assert len(str(caught.value)) == len(caught.value.message) == LARGEST_ERROR_TEXT
+    assert str(caught.value).endswith("x…")
