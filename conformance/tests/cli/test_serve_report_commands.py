@@ -22,6 +22,13 @@ def test_what_is_no_port_is_refused_in_one_line(capsys, port):
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("host", ["\udc9b", "\0", "é" * 100, "a\nb"])
+def test_what_is_no_host_is_refused_in_one_line(capsys, host):
+    code, out, err = called(capsys, "serve", "--host", host, "--port", "0")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "cannot listen on" in err
+
+
 @pytest.mark.parametrize("named", ["", "report.jsonl"], ids=["the folder", "the file in it"])
 def test_a_report_is_drawn_again_from(capsys, tmp_path, named):
     report = make_report({"version": "1", "target": {"url_host": "host"}, "tries": 1}, ())

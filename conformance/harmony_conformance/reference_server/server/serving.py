@@ -116,7 +116,7 @@ def serve(host: str, port: int, defects: Iterable[str] = (), allowed_hosts: Iter
 
     Raises:
         LookupError: unknown defect id.
-        OSError: the port cannot be used.
+        OSError: the host or port cannot be used.
     """
     app = create_app(defects=defects, hosts=own_hosts(host, allowed_hosts))
     with closing(_listening(host, port)) as listening:
@@ -127,7 +127,10 @@ def serve(host: str, port: int, defects: Iterable[str] = (), allowed_hosts: Iter
 
 def _listening(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    try:
+        listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except (TypeError, UnicodeError):
+        raise OSError(f"invalid host: expected a name or address, got {host!r}") from None
     # asyncio only does this for sockets made with IPPROTO_TCP; without it each answer waits 40 ms for a delayed ACK
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
