@@ -82,11 +82,13 @@ def execute(arguments: Namespace) -> int:
         metrics = parse_address(arguments.metrics) if arguments.metrics else None
     except InvalidSettingError as problem:
         raise UsageError(f"--metrics: {problem}") from None
-    return serve(
-        StandaloneSettings(
-            upstream=base, host=host, port=port, judging=settings, rules=rules, metrics=metrics, drain=arguments.drain
-        )
+    standalone = StandaloneSettings(
+        upstream=base, host=host, port=port, judging=settings, rules=rules, metrics=metrics, drain=arguments.drain
     )
+    try:
+        return serve(standalone)
+    except InvalidSettingError as problem:
+        raise UsageError(f"{PREFIX}* in the environment: {problem}") from None
 
 
 def _seconds(value: str) -> float:

@@ -43,6 +43,14 @@ def test_what_cannot_be_is_said_in_one_line(arguments, said):
     assert "\n" not in str(raised.value)
 
 
+def test_a_setting_of_the_environment_that_cannot_be_is_said_in_one_line(monkeypatch):
+    monkeypatch.setenv("HARMONY_GUARD_FAIL", "xx")
+    parser = ArgumentParser()
+    COMMAND.configure(parser)
+    with pytest.raises(UsageError, match=r"\AHARMONY_GUARD_\* in the environment: .*, got 'xx'\Z"):
+        COMMAND.run(parser.parse_args(HERE))
+
+
 @pytest.mark.parametrize("drain", ["-1", "nan", "inf", "soon"])
 def test_seconds_to_drain_are_a_number_from_0(drain, capsys):
     with pytest.raises(SystemExit):

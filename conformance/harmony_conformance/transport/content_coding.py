@@ -66,7 +66,8 @@ class BodyDecoder:
         names = [name for word in content_encoding.split(",") if (name := word.strip().lower()) not in ("", "identity")]
         for name in names:
             if name not in _CODECS:
-                raise UnsupportedCodingError(f"unsupported content encoding {name[:40]!r}")
+                # Without the name: a server may echo a key in it, and the message is logged.
+                raise UnsupportedCodingError(f"unsupported content encoding: expected {', '.join(_CODECS)}")
             if (library := _LIBRARIES.get(name)) is not None and find_spec(library) is None:
                 raise UnsupportedCodingError(f"decoding {name} requires {library}")
         if len(names) > MOST_CODINGS:

@@ -104,10 +104,10 @@ def test_bytes_in_another_encoding_are_said_to_be_so(encoding):
 
 
 @pytest.mark.parametrize("encoding", ["compress", "gzip, compress", "x" * 500])
-def test_an_encoding_that_is_not_known_is_named(encoding):
-    with pytest.raises(ContentDecodingError, match="unsupported content encoding") as raised:
+def test_an_encoding_that_is_not_known_is_not_quoted(encoding):
+    with pytest.raises(ContentDecodingError, match="unsupported content encoding: expected gzip, ") as raised:
         decode_chunks([], encoding, limit=1)
-    assert len(str(raised.value)) < 120
+    assert encoding.split()[-1] not in str(raised.value)
 
 
 @pytest.mark.parametrize(

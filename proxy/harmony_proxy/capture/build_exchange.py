@@ -1,6 +1,6 @@
 """Rebuild a recorded exchange for judging: parse headers, decompress bodies, mask credentials.
 
-This takes time, so it runs outside the data path.
+Masking takes time, so it runs outside the data path only.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ _RETAINED_HEADERS = frozenset(
 )
 _FINAL_EVENTS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 _ID_LENGTH = 128
+_MOST_SECRETS, _MOST_SECRET_TEXT = 64, 16 * 1024  # of one exchange: the time of masking grows with both
+_TOO_MANY_SECRETS = "too many credentials to mask"
 _Header = tuple[str, str]  # lower-case name, and value
 _FAILURES = {
     End.NO_CONNECTION: FailureKind.NO_CONNECTION,
@@ -46,30 +48,32 @@ class BuiltExchange:
     unjudged_reason: str  # the reason if there is no exchange
 
 
-def build_exchange(kept: RecordedExchange, *, engine: str = "openai") -> BuiltExchange:
-    """Rebuild a recorded exchange."""
+def build_exchange(kept: RecordedExchange, *, engine: str = "openai", is_masked: bool = True) -> BuiltExchange:
+    """Rebuild a recorded exchange. The data path needs no mask: it takes time, and a repair keeps the other text of the server."""
     request_headers, response_headers = _decode(kept.request_headers), _decode(kept.response_headers)
-    joined: dict[str, str] = {}
-    for name, value in request_headers:
-        joined[name] = f"{joined[name]} {value}" if name in joined else value
-    words = (*header_secrets(None, joined), *query_secrets(kept.query), *cookie_secrets(response_headers))
+    request = _request(kept, request_headers)
+    words = _secrets(kept, request_headers, response_headers, request) if is_masked else ()
+    if len(words) > _MOST_SECRETS or sum(map(len, words)) > _MOST_SECRET_TEXT:
+        return _without_text(kept)
+    mask = _mask_of(words)
+    reasons = {check: mask.mask_text(reason) for check, reason in kept.unrepaired_reasons.items()}
+    kept = kept._replace(detail=mask.mask_text(kept.detail), unrepaired_reasons=reasons)
     exchange: Exchange | None = None
     end, unjudged = End(kept.end), _reason_not_to_judge(kept)
     if not unjudged:
         try:
-            exchange = _exchange(kept, request_headers, response_headers, words, engine)
+            exchange = _exchange(kept, request, response_headers, mask, engine)
         except ContentDecodingError as problem:
-            unjudged = str(problem)
+            unjudged = mask.mask_text(str(problem))
     if end is End.CLIENT_LEFT and kept.is_whole:
         if exchange is not None and _has_final_event(exchange):
             end, exchange = End.COMPLETE, replace(exchange, failure=None)
         elif _is_judged(kept):
             exchange, unjudged = None, "the client left before the answer was complete"
-    if exchange is None:
-        headers: tuple[Mapping[str, str], Mapping[str, str]] = dict(request_headers), dict(response_headers)
-    else:  # in these, the secrets of the request's body are masked too
-        headers = exchange.request.headers, exchange.response.headers if exchange.response is not None else {}
-    request_id = _mask(headers[1].get("x-request-id") or headers[0].get("x-request-id") or "", words)
+    request_id = ""
+    if isinstance(request, Request) and (request.json is not None or not request.body.strip()):
+        found = dict(response_headers).get("x-request-id") or dict(request_headers).get("x-request-id") or ""
+        request_id = mask.mask_text(found)
     return BuiltExchange(
         record=kept,
         end=end,
@@ -122,27 +126,63 @@ def _has_final_event(x: Exchange) -> bool:
     return last.is_done or value_at(last.value, "done") is True or text(value_at(last.value, "type")) in _FINAL_EVENTS
 
 
-def _exchange(
+def _request(record: RecordedExchange, headers: Sequence[_Header]) -> Request | ContentDecodingError:
+    """Return the request as sent; or the reason why its body cannot be read."""
+    if not record.is_whole:
+        return ContentDecodingError("the body was not retained")
+    try:
+        compressed = (Chunk(arrival_time=0.0, data=record.request_body),)
+        chunks = decode_chunks(compressed, _encoding(headers), limit=record.limit)
+    except ContentDecodingError as problem:
+        return problem
+    body = b"".join(chunk.data for chunk in chunks)
+    return Request(method=record.method, path=record.path, headers=_retained(headers), body=body)
+
+
+def _secrets(
     record: RecordedExchange,
     request_headers: Sequence[_Header],
     response_headers: Sequence[_Header],
-    words: tuple[str, ...],
+    request: Request | ContentDecodingError,
+) -> tuple[str, ...]:
+    joined: dict[str, str] = {}
+    for name, value in request_headers:
+        joined[name] = f"{joined[name]} {value}" if name in joined else value
+    of_body = request_secrets(request.json) if isinstance(request, Request) else ()
+    words = (*header_secrets(None, joined), *query_secrets(record.query), *cookie_secrets(response_headers), *of_body)
+    return tuple(dict.fromkeys(words))
+
+
+def _without_text(record: RecordedExchange) -> BuiltExchange:
+    """Return an exchange that is not judged, without any text that may need a mask."""
+    reasons = dict.fromkeys(record.unrepaired_reasons, _TOO_MANY_SECRETS)
+    return BuiltExchange(
+        record=record._replace(detail="", unrepaired_reasons=reasons),
+        end=End(record.end),
+        request_id="",
+        exchange=None,
+        unjudged_reason=_TOO_MANY_SECRETS,
+    )
+
+
+def _exchange(
+    record: RecordedExchange,
+    sent: Request | ContentDecodingError,
+    response_headers: Sequence[_Header],
+    mask: Mask,
     engine: str,
 ) -> Exchange:
+    if isinstance(sent, ContentDecodingError):
+        raise sent
     end = End(record.end)
     failure = Failure(kind=_FAILURES[end], detail=record.detail) if end in _FAILURES else None
-    compressed = (Chunk(arrival_time=0.0, data=record.request_body),)
-    chunks = decode_chunks(compressed, _encoding(request_headers), limit=record.limit)
-    headers, body = _retained(request_headers, words), b"".join(chunk.data for chunk in chunks)
-    request = Request(method=record.method, path=record.path, headers=headers, body=body)
-    words = (*words, *request_secrets(request.json))
-    mask = _mask_of(words)
-    if (masked := mask.mask_body(body)) != body:
-        request = replace(request, headers=_retained(request_headers, words), body=masked)
+    headers, body = _masked(sent.headers, mask), mask.mask_body(sent.body)
+    is_changed = (headers, body) != (sent.headers, sent.body)
+    request = replace(sent, headers=headers, body=body) if is_changed else sent  # which has its JSON parsed
     response: Response | None = None
     if record.status is not None:
         chunks = decode_chunks(_chunks(record), _encoding(response_headers), limit=record.limit)
-        headers = _retained(response_headers, words)
+        headers = _masked(_retained(response_headers), mask)
         response = Response(status=record.status, headers=headers, chunks=mask.mask_chunks(chunks))
     return Exchange(
         id=record.id,
@@ -169,13 +209,12 @@ def _decode(headers: Headers) -> list[_Header]:
     return [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in headers]
 
 
-def _retained(headers: Sequence[_Header], words: tuple[str, ...]) -> dict[str, str]:
-    return {name: _mask(value, words) for name, value in headers if name in _RETAINED_HEADERS}
+def _retained(headers: Sequence[_Header]) -> dict[str, str]:
+    return {name: value for name, value in headers if name in _RETAINED_HEADERS}
 
 
-def _mask(value: str, words: tuple[str, ...]) -> str:
-    """Mask secrets in the value of a header."""
-    return _mask_of(words).mask_text(value)
+def _masked(headers: Mapping[str, str], mask: Mask) -> dict[str, str]:
+    return {name: mask.mask_text(value) for name, value in headers.items()}
 
 
 @lru_cache(maxsize=64)  # clients send the same credentials again

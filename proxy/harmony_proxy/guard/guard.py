@@ -341,7 +341,7 @@ class Guard:
         return [error_event(self._api, NOT_EXAMINED, unexamined_message(self._request_id))]
 
     def _repair_whole(self) -> Closing:
-        built = build_exchange(self.recorder.to_record(self._request_id, 0.0))
+        built = build_exchange(self.recorder.to_record(self._request_id, 0.0), is_masked=False)
         if built.exchange is None or self._handlers is None or self._server_head is None:
             self._give_up(built.unjudged_reason)
             return self._unexamined()

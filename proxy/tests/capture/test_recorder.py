@@ -146,6 +146,58 @@ def test_any_credential_is_masked_however_it_is_written(header, value, echo):
     assert b"***" in body
 
 
+GZIP = (b"content-encoding", b"gzip")
+UNREADABLE = {
+    "not judged": {"coding": b"lzma"},
+    "named by the server": {"coding": TOKEN.encode()},
+    "a body in another coding": {"asked": [GZIP]},
+    "half a body": {"cut": -2},
+    "a body that is not kept": {"limit": 2200},
+}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_a_secret_of_the_body_stands_in_no_line_of_an_exchange_that_is_not_judged(case):
+    how = UNREADABLE[case]
+    recorder = Recorder(limit=how.get("limit", 10_000))
+    recorder.request_head("POST", PATH, how.get("asked", []))
+    recorder.request_body(json.dumps({"model": "m" * 100, "api_key": TOKEN}).encode()[: how.get("cut")])
+    recorder.response_head(200, [(b"x-request-id", TOKEN.encode()), (b"content-encoding", how.get("coding", b"lzma"))])
+    recorder.feed(b"x" * 100, 0.1)
+    recorder.abort(End.COMPLETE, "", 0.2)
+    told = read(recorder)
+    assert told.exchange is None
+    assert TOKEN not in json.dumps(log_line(told, "", (), 0, Excerpts.FULL))
+
+
+def test_a_secret_is_masked_in_the_reasons_for_what_was_not_done():
+    recorder = recorded()
+    recorder.unrepaired_reasons = {"*": f"no {KEY}"}
+    recorder.abort(End.REFUSED, f"bad {KEY}", 0.2)
+    told = read(recorder)
+    assert told.unjudged_reason == "the proxy did not pass all of the request on: bad ***"
+    assert log_line(told, "", (), 0, Excerpts.FULL)["acted"]["left"] == {"*": "no ***"}
+    recorder = recorded()
+    recorder.abort(End.CUT, f"bad {KEY}", 0.2)
+    assert read(recorder).exchange.failure.detail == "bad ***"
+
+
+@pytest.mark.parametrize(("number", "length", "is_judged"), [(64, 8, True), (65, 8, False), (2, 8193, False)])
+def test_more_credentials_than_can_be_masked_leave_no_text(number, length, is_judged):
+    recorder = Recorder()
+    words = [f"{one:0{length}}" for one in range(number)]
+    recorder.request_head("POST", PATH, [(b"authorization", word.encode()) for word in words])
+    recorder.request_body(ASKED)
+    recorder.response_head(200, [(b"content-type", b"text/event-stream"), (b"x-request-id", words[-1].encode())])
+    recorder.feed(EVENTS[1], 0.1)
+    recorder.unrepaired_reasons = {"*": words[0]}
+    recorder.abort(End.CUT, words[0], 0.2)
+    told = read(recorder)
+    assert (told.exchange is not None) is is_judged
+    assert told.unjudged_reason == ("" if is_judged else "too many credentials to mask")
+    assert not any(word in repr((log_line(told, "", (), 0, Excerpts.FULL), told.exchange)) for word in words)
+
+
 @pytest.mark.parametrize(
     ("end", "kind"),
     [
@@ -178,7 +230,7 @@ UNJUDGED = [
     pytest.param(
         {"headers": [(b"content-encoding", b"lzma")]},
         End.COMPLETE,
-        "unsupported content encoding 'lzma'",
+        "unsupported content encoding: expected gzip, x-gzip, deflate, br, zstd",
         id="packed otherwise",
     ),
 ]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from harmony_proxy.capture.recorder import End
 from harmony_proxy.capture.routes import api_of, refine_api
+from harmony_proxy.configuration import load_rules
 from harmony_proxy.guard.guard import Guard
 from harmony_proxy.guard.response_head import HeadTiming
 from harmony_proxy.policy.policy import OBSERVE_POLICY, Action, FailMode, Policy, Route
@@ -97,6 +98,22 @@ def through(guard, chunks, headers=(SSE,), status=200):
     else:
         body += guard.close(9.0).body
     return guard.head, b"".join(body)
+
+
+def test_a_repair_keeps_what_the_server_wrote_and_masks_nothing(monkeypatch):
+    """The search for secrets may take longer than the event loop may wait."""
+    searched = []
+    monkeypatch.setattr("harmony_conformance.transport.redaction.SecretFinder.find", lambda *_: searched.append(1))
+    rules, key = load_rules(repair=["*"]), f"sk-{'aB1' * 20_000}"
+    guard = Guard(rules.policy, request_id="run-1", handlers=rules.handlers)
+    guard.request_head("POST", PATH, [(b"authorization", b"Bearer " + key.encode())])
+    guard.request_body(b'{"model": "m", "messages": [{"role": "user", "content": "Hi"}]}')
+    message = {"role": "assistant", "content": f"<|channel|>final<|message|>You sent {key}, ok"}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    value = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    _, body = through(guard, [json.dumps(value).encode()], [JSON])
+    assert json.loads(body)["choices"][0]["message"]["content"] == f"You sent {key}, ok"
+    assert (searched, guard.problems) == ([], 0)
 
 
 @settings(max_examples=60, deadline=None)
