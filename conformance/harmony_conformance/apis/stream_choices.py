@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from heapq import merge
+from operator import itemgetter
 from typing import NamedTuple
 
 from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, value_at
 from harmony_conformance.transport.messages import Chunk, Response
 from harmony_conformance.transport.sse import Event, EventStream
+
+MOST_FURTHER_CHOICES = 128
+"""The most choices after the first one of a response that are judged. OpenAI's API allows 128 choices."""
+LARGEST_COPIES = 64 * 1024 * 1024
+"""The most bytes of all further choices of a response. Each is copied with the members that it shares with the others."""
+_CHUNK_OVERHEAD = 256
 
 
 class ChunkChoice(NamedTuple):
@@ -34,16 +43,34 @@ def read_chunk_choices(chunks: Iterable[Json]) -> tuple[ChunkChoice, ...]:
     )
 
 
-def extract_choice(body: Json, stream: EventStream | None, response: Response, place: int) -> tuple[Chunk, ...]:
-    """Return the body chunks of a response that has only the choice of index `position`, as its first one.
+def extract_choices(
+    body: Json, stream: EventStream | None, response: Response, count: int
+) -> Iterator[tuple[Chunk, ...]]:
+    """Yield, for each further choice of a response with `count` choices, the body chunks that show it as the only choice.
 
     The formats of several choices differ. SGLang's `/generate` returns a list of complete responses, and its events have an `index`.
     TGI's `/generate` lists further choices in `details.best_of_sequences` of the first.
+
+    Each copy repeats the members that all choices share. Choices after the first `MOST_FURTHER_CHOICES`, and those whose copies
+    together are larger than `LARGEST_COPIES`, are left out.
     """
-    if stream is not None:
-        return tuple(_events_of(stream, place))
     last = response.chunks[-1].arrival_time if response.chunks else 0.0
-    return (Chunk(arrival_time=last, data=dumps(_choice_alone(body, place)).encode("utf-8", "backslashreplace")),)
+    places = range(1, min(count, MOST_FURTHER_CHOICES + 1))
+    events = _StreamChoices(stream, places) if stream is not None else None
+    remaining = LARGEST_COPIES
+    for place in places:
+        chunks: list[Chunk] = []
+        for chunk in events.chunks_of(place) if events is not None else (_body_chunk(body, place, last),):
+            remaining -= len(chunk.data) + _CHUNK_OVERHEAD
+            if remaining < 0:
+                return
+            chunks.append(chunk)
+        yield tuple(chunks)
+
+
+def _body_chunk(body: Json, place: int, arrival_time: float) -> Chunk:
+    data = dumps(_choice_alone(body, place)).encode("utf-8", "backslashreplace")
+    return Chunk(arrival_time=arrival_time, data=data)
 
 
 def _choice_alone(body: Json, place: int) -> Json:
@@ -56,16 +83,41 @@ def _choice_alone(body: Json, place: int) -> Json:
     return {**members(body), "choices": [{**members(items(value_at(body, "choices"))[place]), "index": 0}]}
 
 
-def _events_of(stream: EventStream, place: int) -> Iterator[Chunk]:
-    for event in stream.events:
-        if isinstance(value_at(event.value, "meta_info"), dict):
-            if integer(value_at(event.value, "index")) == place:
-                yield _event(event, dumps({**members(event.value), "index": 0}))
-            continue
-        choices = items(value_at(event.value, "choices"))
-        own: list[Json] = [{**members(one), "index": 0} for one in choices if integer(value_at(one, "index")) == place]
-        if own or not choices:
-            yield _event(event, dumps({**members(event.value), "choices": own}) if choices else event.data)
+class _StreamChoices:
+    """The events of a stream by choice, with the position of each: those of one choice, and those that belong to all."""
+
+    def __init__(self, stream: EventStream, places: range) -> None:
+        self._shared: list[tuple[int, Chunk]] = []
+        self._own: defaultdict[int, list[tuple[int, Event, list[Json]]]] = defaultdict(list)
+        for position, event in enumerate(stream.events):
+            if isinstance(value_at(event.value, "meta_info"), dict):
+                if (place := integer(value_at(event.value, "index"))) is not None and place in places:
+                    self._own[place].append((position, event, []))
+                continue
+            choices = items(value_at(event.value, "choices"))
+            if not choices:
+                self._shared.append((position, _event(event, event.data)))
+            own: defaultdict[int, list[Json]] = defaultdict(list)
+            for choice in choices:
+                if (place := integer(value_at(choice, "index"))) is not None and place in places:
+                    own[place].append(choice)
+            for place, found in own.items():
+                self._own[place].append((position, event, found))
+
+    def chunks_of(self, place: int) -> Iterator[Chunk]:
+        """Yield the chunks of one choice, in order of arrival."""
+        own = ((position, _event_alone(event, choices)) for position, event, choices in self._own.get(place, ()))
+        for _, chunk in merge(self._shared, own, key=itemgetter(0)):
+            yield chunk
+
+
+def _event_alone(event: Event, choices: list[Json]) -> Chunk:
+    """Return an event with these choices as the first one. An event of SGLang without `choices` is the choice."""
+    value = members(event.value)
+    if not choices:
+        return _event(event, dumps({**value, "index": 0}))
+    own: list[Json] = [{**members(choice), "index": 0} for choice in choices]
+    return _event(event, dumps({**value, "choices": own}))
 
 
 def _event(event: Event, data: str) -> Chunk:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+import re
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from io import FileIO
 from operator import gt
 from pathlib import Path
+from types import MappingProxyType
 
 from harmony_conformance.audit.batches import Batch, BatchResult
 from harmony_conformance.audit.journal import (
@@ -28,26 +30,41 @@ from harmony_conformance.runtime.private_files import create_private_folder, pri
 AUDIT, JOURNAL = "audit.jsonl", "journal.jsonl"
 ROW_FILES = ("failures.jsonl", "unreadable.jsonl")
 
+_BEGIN = 65536
+_TEXT = rb'"(?:[^"\\]|\\.)*"'
+_MARKS: Mapping[str, re.Pattern[bytes]] = MappingProxyType(
+    {
+        AUDIT: re.compile(rb'\{"kind":"header","version":' + _TEXT + rb',"source":"audit",'),
+        JOURNAL: re.compile(rb'\{"version":' + _TEXT + rb',"files":\['),
+        "failures.jsonl": re.compile(rb'\{"exchange":' + _TEXT + rb',"check":'),
+        "unreadable.jsonl": re.compile(rb'\{"file":' + _TEXT + rb',"offset":'),
+    }
+)
+"""The files of an audit, with the beginning that identifies each."""
+
 
 class ResumeError(UsageError):
     """An audit that cannot be resumed. The message is one line with the reason."""
 
 
 @contextmanager
-def open_folder(folder: Path, options: JsonObject, *, resume: bool) -> Generator[AuditFolder]:
+def open_folder(folder: Path, options: JsonObject, inputs: Iterable[Path], *, resume: bool) -> Generator[AuditFolder]:
     """Create and lock the folder, and open its files. `options` are those that change the results.
 
     Raises:
         UsageError: The folder cannot be written, or another audit uses it.
+        UsageError: A file of the audit would replace one of `inputs`, a link, or a file that no audit wrote.
         ResumeError: The journal is of an audit with other options.
     """
     try:
+        _refuse_inputs(folder, inputs)
         create_private_folder(folder)
         with lock_folder(folder), ExitStack() as stack:
+            _refuse_foreign_files(folder)
             finished, journal_size = _read_journal(folder, options) if resume else ([], 0)
             (folder / AUDIT).unlink(missing_ok=True)
             journal, *rows = (
-                stack.enter_context(FileIO(os.fspath(folder / name), "a+", opener=private_opener))
+                stack.enter_context(FileIO(os.fspath(folder / name), "a+", opener=_open_unlinked))
                 for name in (JOURNAL, *ROW_FILES)
             )
             _cut(journal, journal_size)
@@ -96,9 +113,43 @@ class AuditFolder:
     def finish(self, audit: Audit) -> None:
         """Write `audit.jsonl`, and delete the journal."""
         lines = "".join(line + "\n" for line in audit.jsonl()).encode("utf-8", "backslashreplace")
-        with FileIO(os.fspath(self._folder / AUDIT), "w", opener=private_opener) as file:
+        with FileIO(os.fspath(self._folder / AUDIT), "w", opener=_open_unlinked) as file:
             append_atomically(file, lines)
         (self._folder / JOURNAL).unlink()
+
+
+def _open_unlinked(path: str, flags: int) -> int:
+    """Open a file for `FileIO(…, opener=…)`, which creates it with mode 0600, and fails for a symbolic link."""
+    return private_opener(path, flags | getattr(os, "O_NOFOLLOW", 0))
+
+
+def _refuse_inputs(folder: Path, inputs: Iterable[Path]) -> None:
+    outputs = [path for name in _MARKS if (path := folder / name).exists()]
+    for path in inputs:
+        if any(path.samefile(output) for output in outputs):
+            raise UsageError(f"--out {folder}: the audit would overwrite its input {path}: use another folder")
+
+
+def _refuse_foreign_files(folder: Path) -> None:
+    """Refuse links, and files in a folder where no file begins like that of an audit. The others may be torn."""
+    present = [path for name in _MARKS if os.path.lexists(path := folder / name)]
+    for path in present:
+        if path.is_symlink() or not path.is_file():
+            raise UsageError(
+                f"--out {folder}: {path.name} is no regular file and is not overwritten: use another folder"
+            )
+    begins = {path.name: _read_begin(path) for path in present}
+    if any(_MARKS[name].match(begin) for name, begin in begins.items()):
+        return
+    if foreign := next((name for name, begin in begins.items() if begin), None):
+        raise UsageError(
+            f"--out {folder}: {foreign} was not written by an audit and is not overwritten: use another folder"
+        )
+
+
+def _read_begin(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_BEGIN)
 
 
 def _cut(file: FileIO, size: int) -> None:

@@ -81,7 +81,7 @@ def counts_the_output(x: Exchange) -> Iterator[Finding]:
     """completion_tokens is the number of tokens that the model emitted, in all choices; a server may count stop tokens or not."""
     usage = x.turn.usage if x.turn is not None else None
     emitted = [one.output.ids for one in (x, *x.other_choices)]
-    if usage is None or usage.completion_tokens is None or None in emitted:
+    if usage is None or usage.completion_tokens is None or None in emitted or len(emitted) < x.choice_count:
         return
     spent = sum(len(ids) for ids in emitted if ids is not None)
     if usage.completion_tokens == spent - len(emitted) and all(one.reached_stop for one in (x, *x.other_choices)):

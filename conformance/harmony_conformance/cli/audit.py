@@ -109,7 +109,7 @@ def _scan_into(out: Path, paths: list[Path], reading: ReadOptions, arguments: Na
         "format": reading.form.value,
         "excerpts": reading.excerpts.value,
     }
-    with open_folder(out, options, resume=arguments.resume) as folder:
+    with open_folder(out, options, paths, resume=arguments.resume) as folder:
         try:
             remaining = folder.skip_finished(batches(paths))
             if folder.total.exchanges:

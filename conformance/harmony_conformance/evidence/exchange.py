@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from harmony_conformance.apis.api import Framing
 from harmony_conformance.apis.chat_completion import Turn, read_completion, read_stream
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, Api, find_api
-from harmony_conformance.apis.stream_choices import ChunkChoice, extract_choice, read_chunk_choices
+from harmony_conformance.apis.stream_choices import ChunkChoice, extract_choices, read_chunk_choices
 from harmony_conformance.apis.text_fields import AnswerTexts, read_answers, read_streamed_answers
 from harmony_conformance.evidence.expected_output import (
     GENERATION_END_TOKENS,
@@ -129,18 +129,16 @@ class Exchange:
 
     @cached_property
     def other_choices(self) -> tuple[Exchange, ...]:
-        """Choices 1, 2, … of a successful response, each as a separate exchange. Empty for an exchange of a further choice."""
+        """Choices 1, 2, … of a successful response, each as a separate exchange. Empty for an exchange of a further choice.
+
+        Choices beyond the limits of `extract_choices` are left out: they are not judged. `choice_count` counts them.
+        """
         if self.choice or self.response is None or not self.response.is_success:
             return ()
+        copies = extract_choices(self.response_json, self.events, self.response, self.choice_count)
         return tuple(
-            replace(
-                self,
-                choice=index,
-                response=replace(
-                    self.response, chunks=extract_choice(self.response_json, self.events, self.response, index)
-                ),
-            )
-            for index in range(1, self.choice_count)
+            replace(self, choice=index, response=replace(self.response, chunks=chunks))
+            for index, chunks in enumerate(copies, 1)
         )
 
     @cached_property

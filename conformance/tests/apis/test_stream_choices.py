@@ -1,0 +1,79 @@
+"""The further choices of a response: each is cut out alone, within limits."""
+
+import json
+
+import pytest
+
+from harmony_conformance.apis.stream_choices import LARGEST_COPIES, MOST_FURTHER_CHOICES
+from harmony_conformance.checks import CHECKS
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.judge.check import Outcome
+from harmony_conformance.judge.judge import judge_exchange
+from harmony_conformance.transport.messages import Chunk, Request, Response
+from harmony_ref import encode, tokens
+
+IDS = [tokens.CHANNEL, *encode("final"), tokens.MESSAGE, *encode("Hi"), tokens.RETURN]
+
+
+def exchange(chunks, content_type):
+    request = {"model": "m", "n": 2, "messages": [{"role": "user", "content": "Hi"}]}
+    return Exchange(
+        id="x",
+        request=Request(path="/v1/chat/completions", headers={}, body=json.dumps(request).encode()),
+        response=Response(status=200, headers={"content-type": content_type}, chunks=chunks),
+    )
+
+
+def whole(count, **more):
+    choices = [
+        {"index": i, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop", "token_ids": IDS}
+        for i in range(count)
+    ]
+    body = {"object": "chat.completion", **more, "choices": choices}
+    return exchange((Chunk(arrival_time=1.0, data=json.dumps(body).encode()),), "application/json")
+
+
+def streamed(*events):
+    chunks = [Chunk(arrival_time=float(at), data=f"data: {event}\n\n".encode()) for at, event in enumerate(events)]
+    return exchange(tuple(chunks), "text/event-stream")
+
+
+def piece(*choices, **more):
+    return json.dumps({"id": "c", "choices": [{"index": i, "delta": {"content": text}} for i, text in choices], **more})
+
+
+def test_a_choice_of_a_stream_has_its_own_events_and_those_of_all_in_order():
+    x = streamed(piece((0, "a"), (1, "b")), "no JSON", piece((2, "c")), piece((1, "d"), (1, "e")), piece(), "[DONE]")
+    first, second = x.other_choices
+    assert [(e.arrival_time, e.data.replace(" ", "")) for e in first.events.events] == [
+        (0.0, piece((0, "b")).replace(" ", "")),
+        (1.0, "noJSON"),
+        (3.0, piece((0, "d"), (0, "e")).replace(" ", "")),
+        (4.0, piece().replace(" ", "")),
+        (5.0, "[DONE]"),
+    ]
+    assert [e.arrival_time for e in second.events.events] == [1.0, 2.0, 4.0, 5.0]
+    assert [one.choice for one in x.other_choices] == [1, 2]
+
+
+@pytest.mark.parametrize("count", [MOST_FURTHER_CHOICES + 1, MOST_FURTHER_CHOICES + 72])
+def test_at_most_so_many_further_choices_are_judged(count):
+    in_stream = streamed(*(piece((index, "a")) for index in range(count)))
+    for x in (whole(count), in_stream):
+        assert x.choice_count == count
+        assert [one.choice for one in x.other_choices] == list(range(1, MOST_FURTHER_CHOICES + 1))
+
+
+def test_copies_of_what_all_choices_share_are_bounded():
+    shared = LARGEST_COPIES // 4
+    x = whole(9, extra="a" * shared)
+    in_stream = streamed(*(piece((index, "a")) for index in range(9)), json.dumps({"extra": "a" * shared}))
+    assert len(x.other_choices) == len(in_stream.other_choices) == 3
+
+
+def test_a_count_of_tokens_is_not_compared_with_a_part_of_the_choices():
+    count = MOST_FURTHER_CHOICES + 2
+    spent = count * len(IDS)
+    x = whole(count, usage={"prompt_tokens": 70, "completion_tokens": spent, "total_tokens": 70 + spent})
+    rules = [rule for rule in CHECKS if rule.id == "usage.counts_the_output"]
+    assert [result.outcome for result in judge_exchange(x, rules)] == [Outcome.PASS]

@@ -1,0 +1,84 @@
+"""An audit replaces only files of audits: no log that it reads, no file of others, nothing behind a link."""
+
+import json
+import os
+
+import pytest
+
+from harmony_conformance.audit.out_folder import AUDIT, JOURNAL, ROW_FILES
+from harmony_conformance.cli import main as cli
+from harmony_conformance.errors import Exit
+
+NAMES = (AUDIT, JOURNAL, *ROW_FILES)
+LINE = {
+    "request": {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
+    "response": {"object": "chat.completion", "choices": [{"index": 0, "message": {"content": "Hi<|end|>"}}]},
+}
+LOG = (json.dumps(LINE) + "\n{\n").encode()
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(LOG)
+    return path
+
+
+def audit(path, out):
+    return cli.main(["audit", str(path), "--out", str(out), "--workers", "1"])
+
+
+def refusal(capsys):
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("link", [None, os.symlink, os.link], ids=["same path", "symlink", "hard link"])
+def test_an_input_is_not_overwritten(tmp_path, log, capsys, name, link):
+    out = tmp_path / "out"
+    out.mkdir()
+    if link is None:
+        log = log.rename(out / name)
+    else:
+        link(log, out / name)
+    assert audit(log, out) == Exit.USAGE
+    assert f"--out {out}: the audit would overwrite its input {log}: use another folder" in refusal(capsys)
+    assert log.read_bytes() == LOG
+    assert [path.name for path in out.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_that_no_audit_wrote_is_not_overwritten(tmp_path, log, capsys, name):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / name).write_bytes(LOG)
+    assert audit(log, out) == Exit.USAGE
+    assert f"{name} was not written by an audit and is not overwritten: use another folder" in refusal(capsys)
+    assert (out / name).read_bytes() == LOG
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("content", [b"", b"mine\n", None], ids=["empty", "full", "dangling"])
+def test_a_link_is_not_followed(tmp_path, log, capsys, name, content):
+    out, target = tmp_path / "out", tmp_path / "target"
+    audit(log, out)
+    capsys.readouterr()
+    if content is not None:
+        target.write_bytes(content)
+    (out / name).unlink(missing_ok=True)
+    (out / name).symlink_to(target)
+    assert audit(log, out) == Exit.USAGE
+    assert f"{name} is no regular file and is not overwritten: use another folder" in refusal(capsys)
+    assert (target.read_bytes() if target.exists() else None) == content
+
+
+@pytest.mark.parametrize("kept", [*ROW_FILES, AUDIT])
+def test_any_file_of_an_audit_is_replaced(tmp_path, log, kept):
+    out = tmp_path / 'out "quoted"'
+    assert audit(log, out) == Exit.DIVERGES
+    written = {name: (out / name).read_bytes() for name in (AUDIT, *ROW_FILES)}
+    for name in written.keys() - {kept}:
+        (out / name).unlink()
+    assert audit(log, out) == Exit.DIVERGES
+    assert {name: (out / name).read_bytes() for name in written} == written
