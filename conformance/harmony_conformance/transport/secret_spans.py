@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, chain
 from urllib.parse import quote
 
 Span = tuple[int, int]
@@ -29,9 +33,23 @@ _VALUE_OR_PLACE = re.compile(
     rb'"([^"\\]{1,64}+)"\s*+:\s*+"((?:[^"\\]++|\\.)*+)"|"(\w*index)"\s*+:\s*+([0-9]++)|(\n)', re.DOTALL
 )
 """A member of a JSON object with a string, an index, or the end of a line."""
+_TOKEN = re.compile(
+    rb'"((?:[^"\\\r\n]++|\\[^\r\n])*+)"?|((?:\r\n|\n|\r(?!\n))(?=[\r\n]))|(?:\A|(?<=[\r\n]))(?:data:|(?:id|event|retry)?:[^\r\n]*+)'
+    rb"|(:)|([0-9]++)|([{\[])|([}\]])|(,)"
+)
+"""A string of JSON, the end of an event, a field of an event, or another sign of JSON."""
+_STRING, _BLANK, _COLON, _NUMBER, _OPENS, _CLOSES, _COMMA = range(1, 8)
 _ASCII = 0x80
 _MOST_NESTED = 3
 """The most escapes within each other that are undone."""
+_LONGEST_TESTED = 64
+"""The most bytes of a secret that the quick test reads."""
+_MOST_GROUPS = 500_000
+"""The most groups of values that may be joined, which bounds the memory."""
+_MOST_WAITING = 10_000
+"""The most values whose indexes are awaited."""
+_MOST_LEVELS, _MOST_INDEXES = 64, 8
+"""The deepest level of JSON, and the most indexes of a value, that separate values."""
 
 
 def write_spellings(secret: str) -> Iterator[bytes]:
@@ -78,12 +96,13 @@ class SecretFinder:
         lowered = body.lower()
         if not any(sign in lowered for sign in _SIGNS_OF_PARTS):
             return []
-        parts = b'"'.join({b"", *lowered.split(b'"')}) + b'"'
+        parts = b'"%b"' % b'"'.join({b"", *lowered.split(b'"')})
         for _ in range(_MOST_NESTED):
             parts = _unescape(parts)
         if not any(b'"' in word or _may_be_split(word, parts) for word in self._plain):
             return []
-        return [hit for group in _group_values(lowered) for hit in self._find_escaped(lowered, group)]
+        groups = chain(_group_values(lowered), _group_nested_values(lowered))
+        return [hit for group in groups for hit in self._find_escaped(lowered, group)]
 
     def _find_escaped(self, lowered: bytes, segments: Sequence[Span]) -> list[Hit]:
         """Return the occurrences in the joined segments, without their escapes: of JSON in JSON, of a URL in JSON."""
@@ -91,14 +110,59 @@ class SecretFinder:
         while len(texts) <= _MOST_NESTED and (plain := _unescape(texts[-1])) != texts[-1]:
             texts.append(plain)
         found = [[span for word in self._words if word in text for span in _occurrences(text, word)] for text in texts]
-        if not any(found):
-            return []
-        places = [(at, at + 1) for start, end in segments for at in range(start, end)]
+        while found and not found[-1]:
+            found.pop()
+        starts = [0, *accumulate(end - start for start, end in segments)] if found else []
+        del starts[len(segments) :]
         hits: list[Hit] = []
-        for text, spans in zip(texts, found, strict=True):
-            hits += (_join_places(places[start:end]) for start, end in spans)
-            places = _unescape_places(text, places)
+        levels: list[_Escapes] = []
+        for place, spans in enumerate(found):
+            levels += [_Escapes(texts[place - 1])] if place else []
+            for level in reversed(levels):
+                spans[:] = map(level.locate, spans)
+            hits += (_split_span(span, segments, starts) for span in spans)
         return hits
+
+
+class _Escapes:
+    """The escapes in a text: they map a span of the unescaped text to a span of the text."""
+
+    def __init__(self, text: bytes) -> None:
+        self._starts, self._ends, self._places = array("q"), array("q"), array("q")
+        removed = 0
+        for match in _ESCAPE.finditer(text):
+            if len(_character(match)) == 1:
+                start, end = match.span()
+                self._starts.append(start)
+                self._ends.append(end)
+                self._places.append(start - removed)
+                removed += end - start - 1
+
+    def locate(self, span: Span) -> Span:
+        """Return where a span of the unescaped text is in the text."""
+        return self._locate_byte(span[0])[0], self._locate_byte(span[1] - 1)[1]
+
+    def _locate_byte(self, place: int) -> Span:
+        last = bisect_right(self._places, place) - 1
+        if last < 0:
+            return place, place + 1
+        if self._places[last] == place:
+            return self._starts[last], self._ends[last]
+        start = self._ends[last] + place - self._places[last] - 1
+        return start, start + 1
+
+
+def _split_span(span: Span, segments: Sequence[Span], starts: Sequence[int]) -> Hit:
+    """Return the spans in the body of a span of the joined segments, which begin at `starts`."""
+    spans: list[Span] = []
+    for place in range(bisect_right(starts, span[0]) - 1, len(segments)):
+        if starts[place] >= span[1]:
+            break
+        (start, end), offset = segments[place], segments[place][0] - starts[place]
+        begin, stop = max(start, span[0] + offset), min(end, span[1] + offset)
+        if begin < stop:
+            spans.append((begin, stop))
+    return tuple(spans)
 
 
 def _occurrences(text: bytes, word: bytes) -> Iterator[Span]:
@@ -135,35 +199,10 @@ def _character(match: re.Match[bytes]) -> bytes:
     return bytes([code]).lower() if code < _ASCII else match[0]
 
 
-def _unescape_places(text: bytes, places: Sequence[Span]) -> list[Span]:
-    """Return the place in the body of each byte of the unescaped text, given those of the text.
-
-    No escape is split between segments: each value is whole JSON, and a split escape of a URL is not joined.
-    """
-    unescaped: list[Span] = []
-    last = 0
-    for match in _ESCAPE.finditer(text):
-        start, end = match.span()
-        unescaped += places[last:start]
-        is_one = len(_character(match)) == 1
-        unescaped += [(places[start][0], places[end - 1][1])] if is_one else places[start:end]
-        last = end
-    return [*unescaped, *places[last:]]
-
-
-def _join_places(places: Sequence[Span]) -> Hit:
-    joined: list[Span] = []
-    for start, end in places:
-        if joined and joined[-1][1] == start:
-            joined[-1] = joined[-1][0], end
-        else:
-            joined.append((start, end))
-    return tuple(joined)
-
-
 def _group_values(lowered: bytes) -> Iterator[list[Span]]:
     """Yield the values that a reader may join: by name; by name and indexes of the line; also by their position in the line."""
-    by_key: dict[tuple[object, ...], list[Span]] = {}
+    by_key: dict[Hashable, list[Span]] = {}
+    places: dict[tuple[tuple[bytes, bytes], ...], int] = {}
     line: list[tuple[bytes, Span]] = []
     indexes: list[tuple[bytes, bytes]] = []
     for match in _VALUE_OR_PLACE.finditer(lowered + b"\n"):
@@ -172,26 +211,116 @@ def _group_values(lowered: bytes) -> Iterator[list[Span]]:
         elif match[3] is not None:
             indexes.append((match[3], match[4]))
         else:
-            where, counts = tuple(indexes), dict[bytes, int]()
+            where, counts = places.setdefault(tuple(indexes), len(places)), dict[bytes, int]()
             for name, span in line:
                 counts[name] = counts.get(name, 0) + 1
                 for key in ((name,), (name, where), (name, where, counts[name]), (name, None, counts[name])):
-                    by_key.setdefault(key, []).append(span)
+                    _add(by_key, key, span)
             line, indexes = [], []
-    for group in by_key.values():
-        if len(group) > 1:
-            yield group
+    yield from (group for group in by_key.values() if len(group) > 1)
+
+
+def _add(by_key: dict[Hashable, list[Span]], key: Hashable, span: Span) -> None:
+    if (group := by_key.get(key)) is not None:
+        group.append(span)
+    elif len(by_key) < _MOST_GROUPS:
+        by_key[key] = [span]
+
+
+@dataclass(slots=True, eq=False)
+class _Level:
+    """An object or a list of JSON. `path` numbers its names; of equal names in an object, the last counts."""
+
+    parent: _Level | None
+    path: int
+    depth: int
+    values: dict[bytes, Span] = field(default_factory=dict[bytes, Span])
+    indexes: list[tuple[int, bytes, bytes]] = field(default_factory=list[tuple[int, bytes, bytes]])
+
+    def open(self, path: int) -> _Level:
+        """Return the level that begins here: this one beyond the deepest."""
+        if self.depth < _MOST_LEVELS:
+            return _Level(self, path, self.depth + 1)
+        self.depth += 1
+        return self
+
+    def close(self) -> _Level:
+        """Return the level after the end of one."""
+        if self.depth <= _MOST_LEVELS:
+            return self.parent or self
+        self.depth -= 1
+        return self
+
+
+def _group_nested_values(lowered: bytes) -> Iterator[list[Span]]:
+    """Yield the values that a reader of events may join: by name or path, and by the indexes of the objects around them."""
+    by_key: dict[Hashable, list[Span]] = {}
+    paths: dict[tuple[int, bytes], int] = {}
+    level = top = _Level(None, -1, 0)
+    levels: dict[_Level, None] = {}
+    waiting = 0
+    last, name = b"", None
+    for match in _TOKEN.finditer(lowered):
+        kind = match.lastindex
+        if kind == _STRING and name is None:
+            last = match[_STRING]
+        elif kind in (_STRING, _NUMBER):
+            if name is not None and name.endswith(b"index"):
+                level.indexes += [(level.path, name, match[kind])] if len(level.indexes) < _MOST_INDEXES else []
+            elif name is not None and kind == _STRING:
+                level.values[name] = match.span(_STRING)
+                levels[level] = None
+                waiting += 1
+            name = None
+        elif kind == _COLON:
+            name = _unescape(last)
+        elif kind == _COMMA:
+            name = None
+        elif kind == _OPENS:
+            path = paths.setdefault((level.path, name or b""), len(paths))
+            level, name = level.open(path), None
+        elif kind == _CLOSES:
+            level, name = level.close(), None
+        elif kind == _BLANK:
+            level, name = top, None
+            top.indexes.clear()
+        if level is top or waiting > _MOST_WAITING:
+            _add_levels(by_key, levels)
+            levels, waiting = {}, 0
+    _add_levels(by_key, levels)
+    yield from (sorted(group) for group in by_key.values() if len(group) > 1)
+
+
+def _add_levels(by_key: dict[Hashable, list[Span]], levels: Iterable[_Level]) -> None:
+    for level in levels:
+        indexes: list[tuple[int, bytes, bytes]] = []
+        around: _Level | None = level
+        while around is not None and len(indexes) < _MOST_INDEXES:
+            indexes += around.indexes
+            around = around.parent
+        where = tuple(value for _, name, value in indexes if name == b"index")
+        for name, span in level.values.items():
+            for key in ((name,), (name, level.path), (name, level.path, where), *((name, one) for one in indexes)):
+                _add(by_key, key, span)
+            for index in indexes:
+                _add(by_key, (name, level.path, index), span)
+        level.values.clear()
 
 
 def _may_be_split(word: bytes, parts: bytes) -> bool:
-    """Return True if pieces of the word are between the quotation marks of `parts`, in any order: a quick test."""
+    """Return True if pieces of the word are between the quotation marks of `parts`, in any order: a quick test of its beginning."""
+    if len(word) > _LONGEST_TESTED:
+        word = word[:_LONGEST_TESTED]
+        if word in parts:
+            return True
     waiting = [end for end in range(1, len(word)) if word[:end] + b'"' in parts]
     reached = set(waiting)
+    pieces = set(parts.split(b'"')) if waiting else set[bytes]()
     while waiting:
         start = waiting.pop()
         if b'"' + word[start:] in parts:
             return True
-        following = {end for end in range(start + 1, len(word)) if b'"%b"' % word[start:end] in parts} - reached
+        following = {end for end in range(start + 1, len(word)) if word[start:end] in pieces} - reached
         reached |= following
         waiting += following
     return False

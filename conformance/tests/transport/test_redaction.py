@@ -1,6 +1,7 @@
 import asyncio
 import base64
 import json
+import tracemalloc
 from itertools import pairwise
 
 import pytest
@@ -270,6 +271,53 @@ def test_a_key_is_masked_over_the_events_of_a_stream(events):
         joined[choice["index"]] = joined.get(choice["index"], "") + value
     assert set(joined.values()) == {f"a {MASK} b"}
     assert [chunk.arrival_time for chunk in masked] == [chunk.arrival_time for chunk in chunks]
+
+
+def write_odd_events(place, char):
+    """Yield events with one letter of a key, each of another kind, as bytes."""
+    plain = json.dumps({"choices": [{"index": 0, "delta": {"role": None, "content": char}}]})
+    other = json.dumps({"choices": [{"index": 1, "delta": {"content": "x"}}]})
+    extra = '{"content":"other","choices"' if place % 2 else '{"choices"'
+    yield "escaped name", f"data: {plain}\n\ndata: {other}\n\n".replace("content", "conten\\u0074")
+    yield "two lines", f"data: {plain}\n\ndata: {other}\n\n".replace('"content":', '"content":\ndata:')
+    yield "two lines with CRLF", f"data: {plain}\r\n\r\ndata: {other}\r\n\r\n".replace('":', '":\r\ndata:')
+    yield "extra member", f"data: {plain}\n\ndata: {other}\n\n".replace('{"choices"', extra)
+    yield "a member twice", f"data: {plain}\n\n".replace('"role": null', '"content": "x"' if place % 2 else '"a": 1')
+    yield "varying index", f"data: {plain}\n\ndata: {other}\n\n".replace('"index"', f'"xindex": {place}, "index"')
+    yield "index at the end", f"data: {plain}\n\ndata: {other}\n\n".replace("}}", f'}}, "xindex": {place}}}')
+
+
+ODD = (
+    "escaped name",
+    "two lines",
+    "two lines with CRLF",
+    "extra member",
+    "a member twice",
+    "varying index",
+    "index at the end",
+)
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("key", [CASED, CASED * 20], ids=["short", "long"])
+def test_a_key_is_masked_over_events_of_odd_form(kind, key):
+    body = "".join(dict(write_odd_events(place, char))[kind] for place, char in enumerate(f"a {key} b")).encode()
+    events = Mask([key]).mask_body(body).replace(b"\r", b"").replace(b"\ndata:", b"\n").split(b"\n\n")
+    choices = [json.loads(event.removeprefix(b"data: "))["choices"][0] for event in events if event.strip()]
+    assert "".join(one["delta"]["content"] for one in choices if one["index"] == 0) == f"a {MASK} b"
+    assert set("".join(one["delta"]["content"] for one in choices if one["index"] == 1)) <= {"x"}
+
+
+def test_a_long_secret_and_a_large_body_with_an_escape_take_little_memory():
+    long = "".join(f"{place:x}g" for place in range(2_000))
+    body = b'{"a":"' + b"a" * 2_000_000 + f'"}}\ndata: "\\u{ord(CASED[0]):04x}{CASED[1:]}"\n'.encode()
+    pieces = "".join(f'data: {{"{long[place:]}":"{long[:place]}"}}\n\n' for place in range(1, 200))
+    tracemalloc.start()
+    masked = Mask([long, CASED]).mask_body(body + pieces.encode())
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert f'data: "{MASK}"'.encode() in masked
+    assert most < 20 * len(body)
 
 
 def test_a_number_is_masked_alone_and_json_stays_json():
