@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from pathlib import Path
 from zlib import crc32
 
@@ -15,10 +17,11 @@ from harmony_conformance.errors import error_place
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.file_lines import Line, LinePosition, UnreadableLine, read_lines
 from harmony_conformance.json_value import Json, JsonObject, dumps
-from harmony_conformance.judge.applicability import build_index
+from harmony_conformance.judge.applicability import ConditionIndex, build_index
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import Result, judge_split
 from harmony_conformance.report.model import finding_json
+from harmony_conformance.runtime.time_limit import JUDGING_SECONDS, TimeLimitError, time_limit
 
 MAX_BATCH_LINES, MAX_BATCH_BYTES = 200, 1024 * 1024
 """Maximum lines and bytes of a batch. A longer line forms one batch alone."""
@@ -28,10 +31,11 @@ _FAILED_OUTCOMES = frozenset({Outcome.FAIL, Outcome.ERROR})
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """Line format, and the quotations that the report may contain."""
+    """Line format, the quotations that the report may contain, and the longest time to judge a line."""
 
     form: LineFormat = LineFormat.AUTO
     excerpts: Excerpts = Excerpts.REDACTED
+    line_seconds: float = JUDGING_SECONDS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,28 +89,39 @@ def scan_batch(batch: Batch, reading: ReadOptions) -> BatchResult:
     for line in batch.lines:
         place = LinePosition(file=batch.file, offset=line.offset)
         try:
-            record = line if isinstance(line, UnreadableLine) else read_line(line, reading.form, name=str(place))
-            match record:
+            with time_limit(reading.line_seconds):
+                record = line if isinstance(line, UnreadableLine) else read_line(line, reading.form, name=str(place))
+                judged = _judge_line(record, place, checks, reading) if isinstance(record, LoggedExchange) else record
+            match judged:
                 case UnreadableLine():
-                    unreadable.append(dumps(_unreadable_row(place, record)))
-                    counting.add_problem(place, record)
+                    unreadable.append(dumps(_unreadable_row(place, judged)))
+                    counting.add_problem(place, judged)
                 case DiscoveryLine():
                     counting.add_discovery()
-                case LoggedExchange():
-                    aside, results = judge_split(record.exchange, checks)
-                    redacted = _redact(record.exchange, results, reading.excerpts)
-                    rows = [dumps(_failure_row(place, one)) for one in redacted if one.outcome in _FAILED_OUTCOMES]
-                    counting.add(JudgedExchange(place=place, results=redacted, shared_results=aside))
+                case one, rows:
+                    counting.add(one)
                     failures += rows
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001 - an internal error, or a panic of a library, must not end the audit
-            counting.add_error(place, error_place(error))
-            failures.append(dumps(_error_row(place, error_place(error))))
+            reason = str(error) if isinstance(error, TimeLimitError) else error_place(error)
+            counting.add_error(place, reason)
+            failures.append(dumps(_error_row(place, reason)))
     return BatchResult(
         tally=counting.tally(),
         failures=_encode_rows(failures),
         unreadable=_encode_rows(unreadable),
+        digest=batch.digest,
+    )
+
+
+def join_results(batch: Batch, results: Iterable[BatchResult]) -> BatchResult:
+    """Return the result of a batch whose parts were judged separately, in the order of the log."""
+    parts = tuple(results)
+    return BatchResult(
+        tally=reduce(add, (part.tally for part in parts), Tally()),
+        failures=b"".join(part.failures for part in parts),
+        unreadable=b"".join(part.unreadable for part in parts),
         digest=batch.digest,
     )
 
@@ -122,6 +137,16 @@ def unjudged_batch(batch: Batch, kind: str) -> BatchResult:
         counting.add_error(place, kind, detail)
     rows = [dumps(_error_row(place, f"{kind}: {detail}")) for place in places]
     return BatchResult(tally=counting.tally(), failures=_encode_rows(rows), digest=batch.digest)
+
+
+def _judge_line(
+    record: LoggedExchange, place: LinePosition, checks: ConditionIndex, reading: ReadOptions
+) -> tuple[JudgedExchange, list[str]]:
+    """Return a judged exchange, and its rows of `failures.jsonl`."""
+    aside, results = judge_split(record.exchange, checks)
+    redacted = _redact(record.exchange, results, reading.excerpts)
+    rows = [dumps(_failure_row(place, one)) for one in redacted if one.outcome in _FAILED_OUTCOMES]
+    return JudgedExchange(place=place, results=redacted, shared_results=aside), rows
 
 
 def _redact(x: Exchange, results: Iterable[Result], excerpts: Excerpts) -> list[Result]:

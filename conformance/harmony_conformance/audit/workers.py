@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from itertools import chain, islice
 from multiprocessing import active_children, get_context
 
-from harmony_conformance.audit.batches import Batch, BatchResult, ReadOptions, scan_batch, unjudged_batch
+from harmony_conformance.audit.batches import Batch, BatchResult, ReadOptions, scan_batch
+from harmony_conformance.audit.line_process import Scan, judge_by_line
 from harmony_conformance.runtime.processes import block_interrupts, follow_parent, restore_interrupts
+from harmony_conformance.runtime.time_limit import exit_after_limit
 
 QUEUED_BATCHES_PER_PROCESS = 2
 """Queued batches for each process, so that no process is idle while a batch is read."""
-KILLED = "the judging process was killed twice, for example for lack of memory"
-"""Kind of the error of lines whose batch ended two processes."""
-
-_Scan = Callable[[Batch], BatchResult]
 
 
 def scan_all(parts: Iterable[Batch], reading: ReadOptions, *, workers: int) -> Iterator[BatchResult]:
     """Yield the result of each batch, in order. A single batch is judged in this process: a new process starts more slowly.
 
-    After a process was killed, its batch is judged once more. If that process is killed too, each line of the batch is an error.
+    After a process was killed, the lines of its batch are judged one by one in another process. See `judge_by_line`.
     """
     scan = partial(scan_batch, reading=reading)
     remaining = iter(parts)
@@ -34,7 +32,7 @@ def scan_all(parts: Iterable[Batch], reading: ReadOptions, *, workers: int) -> I
         yield from map(scan, everything)
         return
     before = set(active_children())
-    pool = WorkerPool(scan, workers)
+    pool = WorkerPool(scan, workers, reading.line_seconds)
     try:
         yield from _in_order(pool, everything, QUEUED_BATCHES_PER_PROCESS * workers)
     except BaseException:
@@ -48,9 +46,10 @@ def scan_all(parts: Iterable[Batch], reading: ReadOptions, *, workers: int) -> I
 class WorkerPool:
     """Processes that judge batches. State: the pool, or None before the first batch and after a process was killed."""
 
-    def __init__(self, scan: _Scan, workers: int) -> None:
+    def __init__(self, scan: Scan, workers: int, line_seconds: float) -> None:
         self._scan = scan
         self._workers = workers
+        self._line_seconds = line_seconds
         self._pool: ProcessPoolExecutor | None = None
 
     def submit(self, part: Batch) -> Future[BatchResult]:
@@ -68,13 +67,7 @@ class WorkerPool:
 
     def judge_alone(self, part: Batch) -> BatchResult:
         """Judge a batch in a separate process, after a process was killed that may have judged it."""
-        alone = WorkerPool(self._scan, 1)
-        try:
-            return alone.submit(part).result()
-        except BrokenProcessPool:
-            return unjudged_batch(part, KILLED)
-        finally:
-            alone.close()
+        return judge_by_line(part, self._scan, self._line_seconds)
 
     def close(self) -> None:
         """End the processes. The next batch starts new ones."""
@@ -86,6 +79,7 @@ class WorkerPool:
 def _start_worker() -> None:
     restore_interrupts()
     follow_parent()
+    exit_after_limit()
 
 
 def _in_order(pool: WorkerPool, parts: Iterable[Batch], ahead: int) -> Iterator[BatchResult]:

@@ -1,24 +1,28 @@
 """A log in batches, judged here and in other processes."""
 
 import json
+import multiprocessing
 import os
 import signal
+import time
 from argparse import ArgumentParser
 from concurrent.futures import Future
-from functools import reduce
+from functools import partial, reduce
 from multiprocessing import active_children
 from operator import add
 from pathlib import Path
 
 import pytest
 
-from harmony_conformance.audit import workers
+from harmony_conformance.audit import batches as batches_module
+from harmony_conformance.audit import line_process, log_readers, workers
 from harmony_conformance.audit.batches import ReadOptions, batches, scan_batch
 from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.audit.workers import scan_all
 from harmony_conformance.cli import audit
 from harmony_conformance.cli import main as cli
 from harmony_conformance.evidence.file_lines import Line, UnreadableLine
+from harmony_conformance.runtime import time_limit
 
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 
@@ -102,12 +106,37 @@ def test_no_more_is_read_than_can_be_judged_soon():
     assert len(begun) == 6
 
 
+FATAL, SLOW, STUCK, ONCE = (f'{{"{word}": 1}}'.encode() for word in ("fatal", "slow", "stuck", "once"))
+
+
 def _ended_from_outside(batch, reading):
-    mark = Path(batch.file)
-    if mark.name == "fatal" or (mark.name == "once" and not mark.with_name("killed").exists()):
-        mark.with_name("killed").touch()
-        os.kill(os.getpid(), signal.SIGKILL)
+    """Judge lines like `scan_batch`, but end the process on a marker."""
+    once = Path(batch.file).with_name("killed")
+    for line in batch.lines:
+        if line.data == FATAL or (line.data == ONCE and not once.exists()):
+            once.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
     return scan_batch(batch, reading)
+
+
+def _read_slowly(line, form, *, name):
+    """Read a line like `read_line`. Two markers take for ever: one in Python, one in C code that no signal interrupts."""
+    if line.data == STUCK:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+    if line.data in (STUCK, SLOW):
+        time.sleep(600)
+    return log_readers.read_line(line, form, name=name)
+
+
+def _scan_slowly(batch, reading):
+    batches_module.read_line = _read_slowly
+    return scan_batch(batch, reading)
+
+
+@pytest.fixture
+def forked_workers(monkeypatch):
+    for module in (workers, line_process):
+        monkeypatch.setattr(module, "get_context", lambda _: multiprocessing.get_context("fork"))
 
 
 def test_who_stops_reading_leaves_no_process_behind(tmp_path):
@@ -119,28 +148,63 @@ def test_who_stops_reading_leaves_no_process_behind(tmp_path):
     assert set(active_children()) <= before
 
 
-@pytest.mark.parametrize("name", ["once", "fatal"])
-def test_a_batch_whose_process_is_killed_is_judged_once_more_and_then_reported(tmp_path, monkeypatch, name):
+def error_rows(scanned):
+    rows = [json.loads(line) for one in scanned for line in one.failures.splitlines()]
+    return [(row["exchange"], row["check"], row["reason"]) for row in rows if row["outcome"] == "error"]
+
+
+@pytest.mark.usefixtures("forked_workers")
+def test_a_line_that_kills_its_process_once_is_judged(tmp_path, monkeypatch):
     monkeypatch.setattr(workers, "scan_batch", _ended_from_outside)
-    monkeypatch.setattr(workers, "get_context", lambda _: __import__("multiprocessing").get_context("fork"))
-    files = [log(tmp_path / one, LINES) for one in ("a", name, "b", "c")]
+    files = [log(tmp_path / "a", LINES), log(tmp_path / "b", [*LINES, ONCE]), log(tmp_path / "c", LINES)]
     scanned = list(scan_all(batches(files), ReadOptions(), workers=2))
-    assert [json.loads(one.failures.splitlines()[0])["exchange"].rpartition("@")[0] for one in scanned] == [
-        *map(str, files)
+    monkeypatch.undo()
+    assert total(scanned) == total(map(partial(scan_batch, reading=ReadOptions()), batches(files)))
+
+
+@pytest.mark.usefixtures("forked_workers")
+def test_a_line_that_kills_its_process_twice_costs_no_other_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "scan_batch", _ended_from_outside)
+    lines = [GOOD, FATAL, LEAK, b"{", FATAL, GOOD]
+    files = [log(tmp_path / "a", LINES), log(tmp_path / "b", lines), log(tmp_path / "c", LINES)]
+    scanned = list(scan_all(batches(files), ReadOptions(), workers=2))
+    starts = [sum(len(line) + 1 for line in lines[:number]) for number in range(len(lines))]
+    assert error_rows(scanned) == [
+        (
+            f"{files[1]}@{starts[number]}",
+            None,
+            f"{line_process.KILLED}: bytes {starts[number]} to {starts[number + 1] - 1}",
+        )
+        for number in (1, 4)
     ]
-    sum_of_all = total(scanned)
-    if name == "once":
-        assert (sum_of_all.exchanges, sum_of_all.errors) == (16, 0)
-        return
-    assert (sum_of_all.exchanges, sum_of_all.errors) == (12, len(LINES))
-    rows = [json.loads(line) for line in scanned[1].failures.splitlines()]
-    end = sum(len(line) + 1 for line in LINES) - 1
-    assert {(row["outcome"], row["check"], row["reason"]) for row in rows} == {
-        ("error", None, f"{workers.KILLED}: bytes 0 to {end}")
-    }
-    assert [row["exchange"] for row in rows] == [
-        f"{files[1]}@{sum(len(line) + 1 for line in LINES[:number])}" for number in range(len(LINES))
-    ]
+    assert (total(scanned).exchanges, total(scanned).errors, total(scanned).unreadable) == (4 + 3 + 4, 2, 2 + 1 + 2)
+    assert [one.digest for one in scanned] == [batch.digest for batch in batches(files)]
+    failures, unreadable = told(scanned[1:2])
+    assert set(failures) == {f"{files[1]}@{starts[number]}" for number in (1, 2, 4)}
+    assert unreadable == [(starts[3], "no JSON")]
+
+
+@pytest.mark.usefixtures("forked_workers")
+@pytest.mark.parametrize("marker", [SLOW, STUCK])
+def test_a_line_that_takes_too_long_costs_no_other_line(tmp_path, monkeypatch, marker):
+    monkeypatch.setattr(workers, "scan_batch", _scan_slowly)
+    monkeypatch.setattr(time_limit, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(line_process, "GRACE_SECONDS", 0.3)
+    files = [log(tmp_path / "a", LINES), log(tmp_path / "b", [GOOD, marker, LEAK]), log(tmp_path / "c", LINES)]
+    scanned = list(scan_all(batches(files), ReadOptions(line_seconds=0.7), workers=2))
+    ((place, check, reason),) = error_rows(scanned)
+    assert (place, check) == (f"{files[1]}@{len(GOOD) + 1}", None)
+    assert reason.startswith("judging took longer than 0.7 s")
+    assert (total(scanned).exchanges, total(scanned).errors) == (10, 1)
+
+
+@pytest.mark.timeout(60, method="thread")  # the limit is not set while another timer is active
+def test_a_line_that_takes_too_long_in_this_process_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(batches_module, "read_line", _read_slowly)
+    path = log(tmp_path / "log", [GOOD, SLOW, LEAK])
+    scanned = list(scan_all(batches([path]), ReadOptions(line_seconds=0.5), workers=1))
+    assert error_rows(scanned) == [(f"{path}@{len(GOOD) + 1}", None, "judging took longer than 0.5 s")]
+    assert (total(scanned).exchanges, total(scanned).errors) == (2, 1)
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "two", "1.5"])
