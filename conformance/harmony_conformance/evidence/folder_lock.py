@@ -34,6 +34,7 @@ def lock_folder(folder: Path) -> Generator[None]:
 
     Raises:
         FolderInUseError: Another process, or another context of this process, has locked the folder.
+        UsageError: The lock file is a symbolic link, whose target would be truncated.
         OSError: The folder is not writable, or its file system has no locks.
     """
     if sys.platform == "win32":
@@ -59,7 +60,14 @@ if sys.platform != "win32":
     def _lock(path: Path, folder: Path) -> int:
         """Return the descriptor of the locked file. A file that its owner deleted in between is opened again."""
         while True:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            except OSError as error:
+                if path.is_symlink():
+                    raise UsageError(
+                        f"invalid {path}: expected a file, got a symbolic link: delete it, or use another folder"
+                    ) from error
+                raise
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _is_same_file(descriptor, path):
@@ -75,7 +83,7 @@ if sys.platform != "win32":
 
     def _is_same_file(descriptor: int, path: Path) -> bool:
         try:
-            return os.path.samestat(os.fstat(descriptor), path.stat())
+            return os.path.samestat(os.fstat(descriptor), path.lstat())
         except FileNotFoundError:
             return False
 

@@ -51,6 +51,23 @@ def test_a_file_without_its_process_locks_nothing(tmp_path):
         assert (tmp_path / LOCK_FILE).read_text() == str(os.getpid())
 
 
+@pytest.mark.parametrize("is_dangling", [False, True])
+def test_a_lock_file_that_is_a_symbolic_link_is_refused_and_not_followed(tmp_path, is_dangling):
+    folder, target = tmp_path / "out", tmp_path / "diary"
+    folder.mkdir()
+    if not is_dangling:
+        target.write_text("Dear diary")
+    (folder / LOCK_FILE).symlink_to(target)
+    with pytest.raises(UsageError) as refused, lock_folder(folder):
+        pytest.fail("locked by a file elsewhere")
+    assert str(refused.value) == (
+        f"invalid {folder / LOCK_FILE}: expected a file, got a symbolic link: delete it, or use another folder"
+    )
+    assert target.exists() is not is_dangling
+    assert is_dangling or target.read_text() == "Dear diary"
+    assert (folder / LOCK_FILE).is_symlink()
+
+
 @pytest.mark.parametrize("children", ["alone", "with a child"])
 def test_a_killed_process_holds_no_lock_even_if_its_child_lives_on(tmp_path, children):
     words = [sys.executable, "-c", HOLDER, str(tmp_path), children]
