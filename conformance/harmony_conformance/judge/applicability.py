@@ -19,6 +19,11 @@ CONDITION_RAISED = object()
 """Marks a subject on which a condition raised an exception."""
 
 
+def is_error_of_check(error: BaseException) -> bool:
+    """Return True for an exception, and for a panic of a library in Rust, whose class derives from `BaseException`."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class ConditionNode:
     """A condition, the places of all checks that evaluate it after the same conditions, and their further conditions."""
@@ -51,7 +56,9 @@ class ConditionIndex:
                 try:
                     evaluate = condition.holds  # on its own line: `condition.holds()` would look for a method
                     holds = known[condition] = evaluate(subject)  # type: ignore[arg-type]
-                except Exception:  # noqa: BLE001 - it is raised again for each check that evaluates it, and reported
+                except BaseException as error:
+                    if not is_error_of_check(error):
+                        raise
                     known[CONDITION_RAISED] = True
                     continue
             if not holds:

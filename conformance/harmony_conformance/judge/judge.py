@@ -1,6 +1,6 @@
 """Evaluate checks on series of exchanges, without side effects.
 
-An exception in a check becomes an `error` result of that check. It is a fault of the check, never of the endpoint.
+An exception in a check, or a panic of a library, becomes an `error` result of that check. It is a fault of the check, never of the endpoint.
 """
 
 from __future__ import annotations
@@ -240,7 +240,9 @@ def _run_check(
             if applicability.CONDITION_RAISED in subject.condition_values:
                 rule.first_unmet(subject.exchange_or_series)  # type: ignore[arg-type]  # raises again if it is a condition of this check
             divergences = list(run(subject.exchange_or_series))  # type: ignore[arg-type]  # a check runs on subjects of its kind
-        except Exception as error:  # noqa: BLE001 - any exception of a check is reported as an error of that check
+        except BaseException as error:
+            if not applicability.is_error_of_check(error):
+                raise
             errors.append(_error_text(error))
             continue
         if divergences:
@@ -256,7 +258,9 @@ def _run_check(
     else:
         try:
             outcome, reason = _explain_unapplied(case, pairs, place, exercised=rule.id in exercises)
-        except Exception as error:  # noqa: BLE001 - as above: a condition raised
+        except BaseException as error:
+            if not applicability.is_error_of_check(error):
+                raise
             outcome, reason = Outcome.ERROR, _error_text(error)
     exchanges, evidence = case.ids_and_evidence(tuple(applied))
     # positional, since keywords would double the cost
@@ -277,7 +281,7 @@ def _run_check(
     )
 
 
-def _error_text(error: Exception) -> str:
+def _error_text(error: BaseException) -> str:
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({frame.name}, line {frame.lineno})"
 

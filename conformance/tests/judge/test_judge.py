@@ -110,6 +110,41 @@ def test_an_exception_of_a_check_is_our_error():
     assert "good, line" in result.reason
 
 
+class PanicException(BaseException):
+    """A panic of a library in Rust."""
+
+
+def raising(error, *, in_condition):
+    @condition
+    def is_asked(x):
+        """exchanges on the topic"""
+        if in_condition:
+            raise error
+        return True
+
+    @check(MUST, spec="chat#usage", when=is_asked)
+    def panics(x):
+        """It panics."""
+        raise error
+
+    return panics
+
+
+@pytest.mark.parametrize("in_condition", [False, True])
+def test_a_panic_of_a_library_is_an_error_of_the_check(in_condition):
+    panics = raising(PanicException("index out of bounds"), in_condition=in_condition)
+    result, other = judge([series(answered("bad"))], [panics, good])
+    assert (result.outcome, other.outcome) == (Outcome.ERROR, Outcome.FAIL)
+    assert result.reason.startswith("PanicException: index out of bounds")
+
+
+@pytest.mark.parametrize("in_condition", [False, True])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_other_exceptions_that_end_a_program_are_no_result(error, in_condition):
+    with pytest.raises(error):
+        judge([series(answered("a"))], [raising(error(), in_condition=in_condition)])
+
+
 def test_a_rate_limited_scenario_is_inconclusive():
     off = limited("off")
     assert judge_one(good, [series(off)], exercised=True).outcome is Outcome.INCONCLUSIVE
