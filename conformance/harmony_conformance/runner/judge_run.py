@@ -16,7 +16,8 @@ from harmony_conformance.evidence.exchange import API_SEPARATOR, Exchange, Serie
 from harmony_conformance.golden.scenario import Scenario, expand, model_requirement, skip_reason
 from harmony_conformance.judge.check import Check, Comparison, Outcome
 from harmony_conformance.judge.conditions import is_chat
-from harmony_conformance.judge.judge import NOT_ENOUGH_EVIDENCE, Result, ScenarioSeries, judge, judge_scenario_series
+from harmony_conformance.judge.judge import NOT_ENOUGH_EVIDENCE, Result, ScenarioSeries, judge_scenario_series
+from harmony_conformance.runtime.time_limit import JUDGING_SECONDS, TimeLimitError, time_limit
 
 ScenarioKey: TypeAlias = tuple[str, str]
 """Name of a scenario and of its API."""
@@ -63,7 +64,8 @@ def judge_all(
 ) -> Iterator[Result]:
     """Yield the results of every check on every scenario, in the order of the plan.
 
-    An unsent scenario has results only for the checks that it exercises. Scenarios of several APIs are judged again by the comparing checks.
+    An unsent scenario has results only for the checks that it exercises, and so has one whose judging takes too long.
+    Scenarios of several APIs are judged again by the comparing checks.
     An API that the endpoint does not offer has no results. `ways`: script methods by API, None for a recording. `limit`: value of `--max-requests`
     if it prevented requests.
     """
@@ -89,7 +91,14 @@ def judge_scenario(
     rules = _rules_of_api(plan.checks, scenario.api)
     if not sent.series:
         rules = tuple(rule for rule in rules if rule.id in scenario.exercises)
-    for result in judge_scenario_series(sent, rules, scenario.exercises):
+    try:
+        with time_limit(JUDGING_SECONDS):
+            results = judge_scenario_series(sent, rules, scenario.exercises)
+    except TimeLimitError as error:
+        exercised = tuple(rule for rule in rules if rule.id in scenario.exercises)
+        yield from (_unjudged_result(rule, scenario.name, scenario.api, error) for rule in exercised or rules)
+        return
+    for result in results:
         yield _explain_unsent(result, scenario, sent, ways, limit)
 
 
@@ -101,8 +110,17 @@ def _rules_of_api(rules: tuple[Check | Comparison, ...], api: str) -> tuple[Chec
 def judge_api_comparisons(by_key: Mapping[ScenarioKey, Sequence[Series]], plan: Plan) -> Iterator[Result]:
     """Yield the results of the comparing checks on scenarios of several APIs."""
     comparing = [rule for rule in plan.checks if rule.family == API_COMPARISON_FAMILY]
-    for many in join_apis(by_key) if comparing else ():
-        yield from judge(many, comparing)
+    for many in map(ScenarioSeries, join_apis(by_key) if comparing else ()):
+        try:
+            with time_limit(JUDGING_SECONDS):
+                results = judge_scenario_series(many, tuple(comparing))
+        except TimeLimitError as error:
+            results = [_unjudged_result(rule, many.name, many.api, error) for rule in comparing]
+        yield from results
+
+
+def _unjudged_result(rule: Check | Comparison, scenario: str, api: str, error: TimeLimitError) -> Result:
+    return Result(rule.id, rule.severity, rule.clause, scenario, api, Outcome.ERROR, reason=str(error))
 
 
 class RunJudge:
