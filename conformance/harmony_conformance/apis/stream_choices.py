@@ -16,7 +16,11 @@ MOST_FURTHER_CHOICES = 128
 """The most choices after the first one of a response that are judged. OpenAI's API allows 128 choices."""
 LARGEST_COPIES = 64 * 1024 * 1024
 """The most bytes of all further choices of a response. Each is copied with the members that it shares with the others."""
+MOST_COPIED_VALUES = 4_000_000
+"""The most JSON values of all further choices of a response. A parsed value takes about 72 bytes, whatever its length."""
 _CHUNK_OVERHEAD = 256
+_VALUE_STARTS = (b",", b"[", b"{")
+"""Each value of a JSON text but the first follows one of these."""
 
 
 class ChunkChoice(NamedTuple):
@@ -52,17 +56,18 @@ def extract_choices(
     TGI's `/generate` lists further choices in `details.best_of_sequences` of the first.
 
     Each copy repeats the members that all choices share. Choices after the first `MOST_FURTHER_CHOICES`, and those whose copies
-    together are larger than `LARGEST_COPIES`, are left out.
+    together are larger than `LARGEST_COPIES` or have more than `MOST_COPIED_VALUES`, are left out.
     """
     last = response.chunks[-1].arrival_time if response.chunks else 0.0
     places = range(1, min(count, MOST_FURTHER_CHOICES + 1))
     events = _StreamChoices(stream, places) if stream is not None else None
-    remaining = LARGEST_COPIES
+    remaining, remaining_values = LARGEST_COPIES, MOST_COPIED_VALUES
     for place in places:
         chunks: list[Chunk] = []
         for chunk in events.chunks_of(place) if events is not None else (_body_chunk(body, place, last),):
             remaining -= len(chunk.data) + _CHUNK_OVERHEAD
-            if remaining < 0:
+            remaining_values -= sum(map(chunk.data.count, _VALUE_STARTS))
+            if remaining < 0 or remaining_values < 0:
                 return
             chunks.append(chunk)
         yield tuple(chunks)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from harmony_conformance.apis.stream_choices import LARGEST_COPIES, MOST_FURTHER_CHOICES
+from harmony_conformance.apis.stream_choices import LARGEST_COPIES, MOST_COPIED_VALUES, MOST_FURTHER_CHOICES
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.judge.check import Outcome
@@ -69,6 +69,14 @@ def test_copies_of_what_all_choices_share_are_bounded():
     x = whole(9, extra="a" * shared)
     in_stream = streamed(*(piece((index, "a")) for index in range(9)), json.dumps({"extra": "a" * shared}))
     assert len(x.other_choices) == len(in_stream.other_choices) == 3
+
+
+@pytest.mark.parametrize("value", ["1", "[]", "{}", '{"a":1}'])
+def test_the_values_of_these_copies_are_bounded(value):
+    shared = [json.loads(value)] * (MOST_COPIED_VALUES // (4 * (1 + (value != "1") + (":" in value))))
+    x = whole(9, extra=shared)
+    in_stream = streamed(*(piece((index, "a")) for index in range(9)), json.dumps({"extra": shared}))
+    assert 3 <= len(x.other_choices) == len(in_stream.other_choices) <= 6
 
 
 def test_a_count_of_tokens_is_not_compared_with_a_part_of_the_choices():
