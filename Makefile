@@ -16,7 +16,7 @@ AUDIT := .oracles/audit
 # what was compiled is kept, or each of the tests' many processes would compile it all again
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test together check lint types types-mypy types-pyright unit golden bench bench-leaks bench-proxy bench-soak bench-hostile fuzz selftest selftest-sample lock engine-vllm engine-vllm-responses engine-vllm-render clean
+.PHONY: help setup demo test together check lint types types-mypy types-pyright unit golden bench bench-leaks bench-proxy bench-soak bench-causes bench-hostile fuzz selftest selftest-sample lock engine-vllm engine-vllm-responses engine-vllm-render clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -150,6 +150,9 @@ bench-soak: MINUTES ?= 30
 bench-soak: $(READY) $(MITMPROXY)/.ready  ## opt-in: the proxy under load with faults; MINUTES=30, STREAMS=70 % of the measured limit
 	$(BIN)/python benchmarks/proxy/soak.py --minutes $(MINUTES) $(if $(STREAMS),--streams $(STREAMS))
 	$(BIN)/python benchmarks/proxy/page.py benchmarks/results/proxy.json benchmarks/results/proxy_soak.json docs/proxy-performance.md
+
+bench-causes: $(READY)  ## 300 random pairs and triples of defects: are the named causes the ones switched on?
+	$(BIN)/python -m benchmarks.causes.measure
 
 bench-hostile: $(READY)  ## attack every door, bounded and on loopback only, and docs/hostile.md; about twenty minutes
 	$(BIN)/python benchmarks/hostile/hostile.py --out benchmarks/results/hostile.json; code=$$?; \

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path, PurePath
 
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, UnsupportedByApiError
+from harmony_conformance.causes.attribution import find_causes
 from harmony_conformance.checks.rendering.renderer_fingerprint import Fingerprint, fingerprint
 from harmony_conformance.cli.command import Command
 from harmony_conformance.cli.live_run import endpoint_facts, send_plan
@@ -35,7 +36,7 @@ from harmony_conformance.report.model import (
     read_report,
     result_line,
 )
-from harmony_conformance.report.terminal import print_report, report_console, visible
+from harmony_conformance.report.terminal import print_report, print_summary, report_console, visible
 from harmony_conformance.runner.access_loss import INCOMPLETE_RUN_KINDS, early_stop_reason
 from harmony_conformance.runner.judge_in_background import reduce_garbage_collection
 from harmony_conformance.runner.judge_run import Plan, explain_incomplete_probes, judge_all, sort_series
@@ -81,6 +82,9 @@ def configure(parser: ArgumentParser) -> None:
         action="store_true",
         help="continue the run in --out: send only the series that its recording lacks",
     )
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="print every check and every failure with its evidence"
+    )
     parser.add_argument("--list", action="store_true", help="list checks and scenarios without sending requests")
     parser.add_argument("--dry-run", action="store_true", help="print the requests without sending them")
 
@@ -124,7 +128,7 @@ def _report_run(  # noqa: PLR0913, PLR0917 - the run and the command
     report = report if mask.is_empty else mask_report(report, mask.mask_text)
     with report_write_errors(out):
         write_files(report, out, FAIL_ON[arguments.fail_on])
-    print_report(report, console)
+    (print_report if arguments.verbose else print_summary)(report, console, FAIL_ON[arguments.fail_on])
     print(f"run written to {out}", file=sys.stderr)
     if finished.latency_skip_reason:
         print(f"latency not measured: {finished.latency_skip_reason}", file=sys.stderr)
@@ -287,7 +291,8 @@ def _report(
     lines = (
         result_line(result, reproduce_result(target, result, by_id, key_env, words)) for result in finished.results
     )
-    return make_report(header, lines, finished.latency)
+    causes = (cause.to_json() for cause in find_causes(finished.results))
+    return make_report(header, lines, finished.latency, causes)
 
 
 def _exit_code(results: tuple[Result, ...], fails_on: frozenset[Severity]) -> int:

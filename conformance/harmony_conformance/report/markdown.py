@@ -20,6 +20,7 @@ from harmony_conformance.report.summary import (
     Standing,
     by_check,
     by_family,
+    cause_summaries,
     facts,
     failed_checks,
     failures,
@@ -34,7 +35,8 @@ from harmony_conformance.report.summary import (
 from harmony_conformance.report.text_excerpt import COMMAND_LIMIT, cut, line, plain
 
 MOST_BYTES = 1024 * 1024
-_FOR_FAILURES = 600 * 1024
+_FOR_CAUSES = 100 * 1024
+_FOR_FAILURES = 500 * 1024
 _FOR_THE_REST = 300 * 1024
 _SCENARIOS = 2
 _FINDINGS = 3
@@ -72,6 +74,7 @@ def markdown(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -
     )
     parts = (
         *head,
+        *_bounded(_causes(report), _FOR_CAUSES, "causes"),
         *_bounded(_failures(checks), _FOR_FAILURES, "failed checks"),
         *_bounded(_rest(report, checks), _FOR_THE_REST, "sections"),
     )
@@ -113,6 +116,21 @@ def _bounded(parts: Iterable[str], most: int, what: str) -> Iterator[str]:
             yield part
     if dropped:
         yield f"*{dropped} more {what} do not fit here; all stand in report.jsonl and report.html.*"
+
+
+def _causes(report: Report) -> Iterator[str]:
+    causes = cause_summaries(report)
+    if causes:
+        yield f"### Causes: {len(causes)}\n\nfor {report.counts[Outcome.FAIL]} failed results. A result with failures of several causes counts for each."
+    for cause in causes:
+        also = f" ({inline(cause.also)})" if cause.also else ""
+        yield f"**{cause.severity.upper()} {inline(cause.name)}**{also}: {cause.extent}"
+        yield inline(cause.sentence)
+        said = f": {inline(cause.message)}" if cause.message != cause.sentence else ""
+        yield f"For example {inline(cause.example)}{said}"
+        if cause.reproduce:
+            command = fenced(plain(cut(cause.reproduce, COMMAND_LIMIT)), "sh")
+            yield f"<details><summary>Reproduce</summary>\n\n{command}\n\n</details>"
 
 
 def _failures(checks: tuple[CheckResults, ...]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Model of a report and its file `report.jsonl`: header, results, latency, footer; one JSON object per line.
+"""Model of a report and its file `report.jsonl`: header, causes, results, latency, footer; one JSON object per line.
 
 All renderers read this model, so a report can be rendered again from its file. Results have no times and no server ids.
 So two runs of the same server and seed differ only in the header's `started`.
@@ -95,16 +95,18 @@ class ResultLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Header and footer as JSON objects, results sorted by check, scenario and API."""
+    """Header, causes and footer as JSON objects, results sorted by check, scenario and API."""
 
     header: JsonObject
     results: tuple[ResultLine, ...]
     latency: tuple[JsonObject, ...] = ()
     counts: Counter[Outcome] = field(default_factory=Counter[Outcome])
+    causes: tuple[JsonObject, ...] = ()
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of `report.jsonl`."""
         yield dumps({"kind": "header", **self.header})
+        yield from (dumps({"kind": "cause", **cause}) for cause in self.causes)
         yield from (dumps(result.to_json()) for result in self.results)
         yield from (dumps({"kind": "latency", **measured}) for measured in self.latency)
         counts: JsonObject = {outcome.value: self.counts[outcome] for outcome in ORDER}
@@ -115,11 +117,16 @@ class Report:
         return count_all(self.counts)
 
 
-def make_report(header: JsonObject, results: Iterable[ResultLine], latency: Iterable[JsonObject] = ()) -> Report:
+def make_report(
+    header: JsonObject,
+    results: Iterable[ResultLine],
+    latency: Iterable[JsonObject] = (),
+    causes: Iterable[JsonObject] = (),
+) -> Report:
     """Return the report of results in any order."""
     ordered = tuple(sorted(results, key=lambda result: (result.check, result.scenario, result.api)))
     counts = Counter(result.outcome for result in ordered)
-    return Report(header=header, results=ordered, latency=tuple(latency), counts=counts)
+    return Report(header=header, results=ordered, latency=tuple(latency), counts=counts, causes=tuple(causes))
 
 
 def result_line(result: Result, reproduce: str) -> ResultLine:
@@ -171,6 +178,7 @@ def read_report(document: str) -> Report:
     complete = False
     results: list[ResultLine] = []
     latency: list[JsonObject] = []
+    causes: list[JsonObject] = []
     for position, line in enumerate(document.removesuffix("\n").split("\n"), start=1):
         try:
             value = loads(line)
@@ -178,22 +186,28 @@ def read_report(document: str) -> Report:
             raise InvalidReportError(f"line {position}: invalid JSON: {problem}") from None
         match value_at(value, "kind"):
             case "header":
-                header = {name: member for name, member in members(value).items() if name != "kind"}
+                header = _without_kind(value)
+            case "cause":
+                causes.append(_without_kind(value))
             case "result":
                 results.append(_read_result(value))
             case "latency":
-                latency.append({name: member for name, member in members(value).items() if name != "kind"})
+                latency.append(_without_kind(value))
             case "footer":
                 complete = value_at(value, "complete") is True
             case other:
                 raise InvalidReportError(
-                    f"line {position}: invalid kind: expected header, result, latency or footer, got {other!r}"
+                    f"line {position}: invalid kind: expected header, cause, result, latency or footer, got {other!r}"
                 )
     if header is None:
         raise InvalidReportError("invalid report.jsonl: expected a header line, got none")
     if not complete:
         raise InvalidReportError("incomplete report.jsonl: expected a footer line, got none (interrupted run)")
-    return make_report(header, results, latency)
+    return make_report(header, results, latency, causes)
+
+
+def _without_kind(value: Json) -> JsonObject:
+    return {name: member for name, member in members(value).items() if name != "kind"}
 
 
 def _read_result(value: Json) -> ResultLine:

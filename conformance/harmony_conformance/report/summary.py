@@ -252,6 +252,53 @@ def _output(capabilities: Json) -> str:
             return f"scripted by the suite, token by token ({method})"
 
 
+@dataclass(frozen=True, kw_only=True)
+class CauseSummary:
+    """A cause of a report in words.
+
+    Attributes:
+        name: The likeliest defect, or the failing check of a group of like failures.
+        also: What else explains the failures equally well, and the ids of the catalogue. Empty if there is neither.
+        extent: How many results and scenarios it explains.
+        example: The check, the exchange and the place of the example.
+    """
+
+    name: str
+    severity: Severity
+    sentence: str
+    also: str
+    extent: str
+    message: str
+    example: str
+    reproduce: str
+
+
+def cause_summaries(report: Report) -> tuple[CauseSummary, ...]:
+    """Return the causes of a report, in its order."""
+    commands = {(result.check, result.scenario, result.api): result.reproduce for result in report.results}
+    return tuple(_cause_summary(cause, commands) for cause in report.causes)
+
+
+def _cause_summary(cause: JsonObject, commands: Mapping[tuple[str, str, str], str]) -> CauseSummary:
+    example = value_at(cause, "example")
+    check, scenario, api, exchange, at, message = (
+        text(value_at(example, name)) for name in ("check", "scenario", "api", "exchange", "at", "message")
+    )
+    alternatives = " or ".join(map(text, items(value_at(cause, "defects"))[1:]))
+    catalogued = ", ".join(map(text, items(value_at(cause, "catalogue"))))
+    scenarios = _number(len(items(value_at(cause, "scenarios"))), "scenario")
+    return CauseSummary(
+        name=text(value_at(cause, "id")),
+        severity=Severity(text(value_at(cause, "severity"))),
+        sentence=text(value_at(cause, "sentence")),
+        also="; ".join(filter(None, (f"or {alternatives}" if alternatives else "", catalogued))),
+        extent=f"{_number(integer(value_at(cause, 'results')) or 0, 'result')} in {scenarios}",
+        message=message,
+        example=" at ".join(filter(None, (f"{check} in {exchange or scenario}", at))),
+        reproduce=commands.get((check, scenario, api), ""),
+    )
+
+
 def failures(result: ResultLine) -> list[JsonObject]:
     """Return the failures among the findings of a result."""
     return [finding for finding in result.findings if text(value_at(finding, "verdict")) == "fail"]

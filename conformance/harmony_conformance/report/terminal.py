@@ -1,4 +1,7 @@
-"""The report in a terminal: a line for each check, each failure with its evidence and how to reproduce it, and the counts last."""
+"""The report in a terminal: verdict, causes, what was not checked, counts.
+
+With `--verbose`, it begins with a line for each check and each failure with its evidence and how to reproduce it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,17 @@ from harmony_conformance.json_value import JsonObject, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.latency_table import COLUMNS, rows
 from harmony_conformance.report.model import WORDS, Report, ResultLine
-from harmony_conformance.report.summary import by_check, failures, never_applied, variants
+from harmony_conformance.report.summary import (
+    DEFAULT_FAILS_ON,
+    CauseSummary,
+    by_check,
+    cause_summaries,
+    failures,
+    never_applied,
+    run_verdict,
+    title,
+    variants,
+)
 from harmony_conformance.runtime.terminal_text import escape_invisible, unescaped
 
 STYLE = {
@@ -27,6 +40,8 @@ STYLE = {
 }
 """Styles of the outcomes."""
 _FINDINGS_SHOWN = 3
+_CAUSES_SHOWN = 8
+_REASONS_SHOWN = 3
 _WIDE = 140  # a file has no edge; a table cut at 80 columns would lose words
 
 
@@ -46,8 +61,58 @@ def report_console(*, piped_width: int | None = _WIDE, stderr: bool = False) -> 
     return console if console.is_terminal else EscapingConsole(file=file, highlight=False, width=piped_width)
 
 
-def print_report(report: Report, console: Console) -> None:
-    """Print the whole report."""
+def print_summary(report: Report, console: Console, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> None:
+    """Print the verdict, the causes, what was not checked, and the counts: at most 30 lines of 80 columns."""
+    for line in (*_verdict(report, fails_on), *_causes(report), *_open_questions(report)):
+        console.print(line, soft_wrap=True, highlight=False)
+    console.print(report.summary(), soft_wrap=True, highlight=False)
+
+
+def _verdict(report: Report, fails_on: frozenset[Severity]) -> Iterator[str]:
+    verdict = run_verdict(report, fails_on)
+    yield f"[bold]{escape(visible(title(report)))}: {escape(visible(verdict.headline))}[/]"
+    yield escape(visible(verdict.sentence))
+
+
+def _causes(report: Report) -> Iterator[str]:
+    causes = cause_summaries(report)
+    if not causes:
+        return
+    yield ""
+    yield f"[bold]causes: {len(causes)}, for {report.counts[Outcome.FAIL]} failed results[/]"
+    for cause in causes[:_CAUSES_SHOWN]:
+        yield from _cause(cause)
+    if len(causes) > _CAUSES_SHOWN:
+        yield f"  … and {len(causes) - _CAUSES_SHOWN} more in report.md"
+
+
+def _cause(cause: CauseSummary) -> Iterator[str]:
+    style = STYLE[Outcome.FAIL] if cause.severity is Severity.MUST else STYLE[Outcome.VARIANT]
+    also = f" ({escape(visible(cause.also))})" if cause.also else ""
+    yield f"  [{style}]{cause.severity.upper()}[/] [bold]{escape(visible(cause.name))}[/]{also}: {cause.extent}"
+    yield f"    {escape(visible(cut_words(cause.sentence)))}"
+
+
+def cut_words(sentence: str, most: int = 140) -> str:
+    """Return a sentence of at most `most` characters."""
+    return sentence if len(sentence) <= most else f"{sentence[: most - 2].rpartition(' ')[0]} …"
+
+
+def _open_questions(report: Report) -> Iterator[str]:
+    """Yield what the run could not judge: the number of checks, and the commonest reasons."""
+    checks = by_check(report)
+    reasons = never_applied(checks)
+    judged = len(checks) - sum(map(len, reasons.values()))
+    yield ""
+    yield f"{judged} of {len(checks)} checks could judge this server"
+    for reason, unapplied in sorted(reasons.items(), key=lambda one: -len(one[1]))[:_REASONS_SHOWN]:
+        yield f"  {len(unapplied)} not: {escape(visible(cut_words(reason)))}"
+    if reasons or report.counts[Outcome.INCONCLUSIVE]:
+        yield "  all reasons: report.md, or --verbose"
+
+
+def print_report(report: Report, console: Console, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> None:
+    """Print every check and every failure, then the summary."""
     console.print(_table(report))
     for outcome in (Outcome.FAIL, Outcome.ERROR):
         for result in report.results:
@@ -58,7 +123,7 @@ def print_report(report: Report, console: Console) -> None:
         console.print(line, soft_wrap=True, highlight=False)
     if report.latency:
         console.print(_latency(report))
-    console.print(report.summary(), soft_wrap=True, highlight=False)
+    print_summary(report, console, fails_on)
 
 
 def _table(report: Report) -> Table:

@@ -118,15 +118,17 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def without_prompt_ids(series: Series) -> Series:
-    """Remove the ids of prompts, as if the endpoint did not return them. Arrival times are lost."""
+    """Remove the ids of prompts, as if the endpoint did not return them. Arrival times are lost if a name is split between chunks."""
     return replace(series, exchanges={step: _hidden(x) for step, x in series.exchanges.items()})
 
 
 def _hidden(x: Exchange) -> Exchange:
     if x.response is None:
         return x
-    last = x.response.chunks[-1].arrival_time if x.response.chunks else 0.0
-    chunks = (Chunk(arrival_time=last, data=x.response.body.replace(_IDS, _HIDDEN)),)
+    chunks = tuple(replace(chunk, data=chunk.data.replace(_IDS, _HIDDEN)) for chunk in x.response.chunks)
+    body = x.response.body.replace(_IDS, _HIDDEN)
+    if b"".join(chunk.data for chunk in chunks) != body:
+        chunks = (Chunk(arrival_time=x.response.chunks[-1].arrival_time, data=body),)
     return replace(x, response=replace(x.response, chunks=chunks), rendered_prompt=None)
 
 

@@ -8,11 +8,12 @@ A defect is caught if one of the checks that `golden/switches.json` lists for it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from itertools import islice
+from typing import NamedTuple
 
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS
 from harmony_conformance.checks import CHECKS
@@ -125,19 +126,20 @@ ALL_APIS_OPTIONS = Options(apis=tuple(APIS))
 """Options of the run on the correct server."""
 
 
-def apis_of(defect: str) -> tuple[str, ...]:
-    """Return Chat Completions and the APIs whose JSON the defect changes.
+def apis_of(*defects: str) -> tuple[str, ...]:
+    """Return Chat Completions and the APIs whose JSON the defects change.
 
     A defect of the stages that all APIs share is run over Chat Completions only.
     """
-    change = DEFECTS[defect].change
-    families = {one.api for one in (change if isinstance(change, tuple) else (change,)) if isinstance(one, API_STAGES)}
+    changes = (DEFECTS[defect].change for defect in defects)
+    stages = (one for change in changes for one in (change if isinstance(change, tuple) else (change,)))
+    families = {one.api for one in stages if isinstance(one, API_STAGES)}
     return tuple(name for name, api in APIS.items() if api is CHAT_COMPLETIONS or api.option_name in families)
 
 
-def run_reference(defect: str | None, plan: Plan, apis: tuple[str, ...] = (CHAT_COMPLETIONS.name,)) -> Run:
-    """Run the suite on the reference server in memory, with or without a defect."""
-    target = parse_target("reference" if defect is None else f"reference:defect={defect}")
+def run_reference(defects: Sequence[str], plan: Plan, apis: tuple[str, ...] = (CHAT_COMPLETIONS.name,)) -> Run:
+    """Run the suite on the reference server in memory, with any number of defects."""
+    target = parse_target(":defect=".join(("reference", *defects)))
 
     async def run_in_memory() -> Run:
         async with reference_client(target.defects) as client:
@@ -177,12 +179,11 @@ def run_selftest(defects: Iterable[str], on_result: Callable[[DefectResult], Non
     """
     plan, switches = _plan(ALL_APIS_OPTIONS.apis), read_switches()
     correct = run_async(run(parse_target("reference"), ALL_APIS_OPTIONS, plan, lambda _: None, lambda _: None))
-    in_memory = run_reference(None, _without_rows(plan), ALL_APIS_OPTIONS.apis).series
-    right = digests((*in_memory, *_run_rows(plan, Changes())), arrivals=True)
+    in_memory, right = run_correct_server()
     ids = tuple(defects)
     results: list[DefectResult] = []
     shown: dict[str, prompt_evidence.DefectEvidence] = {}
-    with ProcessPoolExecutor(workers, process_context(), initializer=_inherit, initargs=(right,)) as pool:
+    with ProcessPoolExecutor(workers, process_context(), initializer=remember_correct_run, initargs=(right,)) as pool:
         run_defect = partial(_run_defect, right=prompt_evidence.prompt_counts(correct.series))
         for defect, (failed, evidence) in zip(ids, pool.map(run_defect, ids), strict=True):
             results.append(judge_defect(defect, failed, switches.get(defect, ExpectedDetections())))
@@ -206,6 +207,19 @@ def run_selftest(defects: Iterable[str], on_result: Callable[[DefectResult], Non
     )
 
 
+def run_correct_server() -> tuple[tuple[Series, ...], Digests]:
+    """Run the correct server in memory. Return its series without hand-written rows, and the digests of all exchanges."""
+    plan = _plan(ALL_APIS_OPTIONS.apis)
+    series = run_reference((), _without_rows(plan), ALL_APIS_OPTIONS.apis).series
+    return series, digests((*series, *_run_rows(plan, Changes())), arrivals=True)
+
+
+def judge_correct_run(series: Iterable[Series]) -> tuple[Result, ...]:
+    """Return all results of the correct server, given its series without the hand-written rows."""
+    plan = _plan(ALL_APIS_OPTIONS.apis)
+    return tuple(judge_all((*series, *_run_rows(plan, Changes())), plan))
+
+
 @cache
 def _plan(apis: tuple[str, ...]) -> Plan:
     return make_plan(Options(apis=apis))
@@ -213,20 +227,28 @@ def _plan(apis: tuple[str, ...]) -> Plan:
 
 def failed_checks(defect: str) -> frozenset[str]:
     """Return the ids of the checks that fail on the reference server with a defect."""
-    return _judge(defect)[2]
+    return failing_checks(judge_defect_run(defect).results)
 
 
-def _judge(defect: str) -> tuple[tuple[Series, ...], Plan, frozenset[str]]:
-    """Return the series that a defect changes, their plan, and the ids of the failed checks.
+class DefectRun(NamedTuple):
+    """The changes of defects: the whole series with a changed exchange, their plan, and their results."""
+
+    series: tuple[Series, ...]
+    plan: Plan
+    results: tuple[Result, ...]
+
+
+def judge_defect_run(*defects: str) -> DefectRun:
+    """Run the suite on the reference server with defects, and judge what they change.
 
     A check of single exchanges judges only changed exchanges. A comparison judges whole series with a changed exchange.
     The results of all others are the same as on the correct server.
     The hand-written rows are run only for defects of output parsing, and their prompts are not judged again.
     """
-    apis = apis_of(defect)
+    apis = apis_of(*defects)
     plan = _plan(apis)
     sent_plan = _without_rows(plan)
-    series = run_reference(defect, sent_plan, apis).series
+    series = run_reference(defects, sent_plan, apis).series
     different = changed_series(series, _CORRECT)
     names = {one.name for one in different}
     whole = tuple(one for one in series if one.name in names)
@@ -236,9 +258,9 @@ def _judge(defect: str) -> tuple[tuple[Series, ...], Plan, frozenset[str]]:
         for comparisons in (False, True)
     )
     results = [*judge_all(different, exchange_plan), *judge_all(whole, comparison_plan)]
-    if isinstance(DEFECTS[defect].change, OUTPUT_PARSING_STAGES):
-        results += _judge_rows(plan, Changes(find_defects([defect])))
-    return whole, replace(plan, scenarios=scenarios), failing_checks(results)
+    if any(isinstance(DEFECTS[defect].change, OUTPUT_PARSING_STAGES) for defect in defects):
+        results += _judge_rows(plan, Changes(find_defects(defects)))
+    return DefectRun(whole, replace(plan, scenarios=scenarios), tuple(results))
 
 
 def _without_rows(plan: Plan) -> Plan:
@@ -271,7 +293,8 @@ def _transport_differences(over_http: Iterable[Series], in_memory: Iterable[Seri
 
 def _run_defect(defect: str, right: Mapping[str, int]) -> tuple[frozenset[str], prompt_evidence.DefectEvidence | None]:
     """Return the ids of the checks that fail on a defect and, for a defect of the prompt, its evidence."""
-    series, plan, failed = _judge(defect)
+    series, plan, results = judge_defect_run(defect)
+    failed = failing_checks(results)
     if defect not in golden_evidence():
         return failed, None
     expected = read_switches().get(defect, ExpectedDetections())
@@ -291,7 +314,7 @@ _CORRECT: dict[tuple[str, str], Mapping[str, bytes]] = {}
 """Digests of the correct server's exchanges, in each worker process. Exchanges with the same digest are not judged again."""
 
 
-def _inherit(correct: Digests) -> None:
+def remember_correct_run(correct: Digests) -> None:
     """Initialize a worker process. A module-level function works with every start method of processes."""
     _CORRECT.update(correct)
 

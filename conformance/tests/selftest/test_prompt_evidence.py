@@ -92,12 +92,12 @@ def plan():
 
 @pytest.fixture(scope="module")
 def right(plan):
-    return prompt_counts(run_reference(None, plan).series)
+    return prompt_counts(run_reference((), plan).series)
 
 
 def test_ids_taken_away_are_ids_not_asked_for(plan):
     target = parse_target("reference:defect=tools-not-rendered")
-    asked = run_reference("tools-not-rendered", plan)
+    asked = run_reference(("tools-not-rendered",), plan)
     not_asked = asyncio.run(
         run(target, Options(extra_body={"return_token_ids": False}), plan, lambda _: None, lambda _: None)
     )
@@ -126,7 +126,7 @@ def test_ids_taken_away_are_ids_not_asked_for(plan):
     ],
 )
 def test_what_shows_a_defect_is_computed(switch, by_counts, changes_counts, plan, right):
-    outcome = run_reference(switch, plan)
+    outcome = run_reference((switch,), plan)
     failed = failing_checks(outcome.results)
     shown = compute_evidence(outcome.series, plan, failed, read_switches()[switch].caught_by, right)
     assert shown.checks_by_ids != ()

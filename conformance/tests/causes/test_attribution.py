@@ -1,0 +1,154 @@
+"""Causes of failing results, on signatures and results written by hand."""
+
+import pytest
+
+from harmony_conformance.causes.attribution import find_causes
+from harmony_conformance.causes.signatures import FailureKey, read_signatures, write_signatures
+from harmony_conformance.checks import CHECKS
+from harmony_conformance.cli.main import main
+from harmony_conformance.judge.check import Finding, Outcome, Severity, Verdict
+from harmony_conformance.judge.judge import Result
+from harmony_conformance.redactable_text import RedactableText
+from harmony_conformance.reference_server.defects import DEFECTS
+
+BY_ID = {check.id: check for check in CHECKS}
+LEAK, LOST, WORDS = "channels.no_marker_leak", "channels.nothing_is_lost", "channels.no_channel_words"
+LEAKING, DROPPING, STREAM_ONLY = "content-parts-500", "null-content-refused", "empty-calls-500"
+"""Defects whose real signatures play no part here."""
+
+
+def result(check, steps, outcome=Outcome.FAIL, *, scenario="simple", message="it differs", severity=None):
+    ids = tuple(f"{scenario}/chat/{step}/0" for step in steps)
+    findings = tuple(Finding(message=message, exchange=one, location="content") for one in ids)
+    return Result(
+        check,
+        severity or BY_ID[check].severity,
+        BY_ID[check].clause,
+        scenario,
+        "chat",
+        outcome,
+        exchanges=ids,
+        applied=len(ids),
+        findings=findings if outcome is Outcome.FAIL else (),
+    )
+
+
+def signature(*failures):
+    return {"ids": frozenset(FailureKey(check, "simple", step, "it differs") for check, step in failures)}
+
+
+SIGNATURES = {
+    LEAKING: signature((LEAK, "a"), (LEAK, "b"), (WORDS, "a"), (WORDS, "b")),
+    DROPPING: signature((LOST, "c"), (LOST, "d")),
+    STREAM_ONLY: signature((LEAK, "b")),
+}
+
+
+def named(*results):
+    return [(cause.id, cause.defects) for cause in find_causes(results, SIGNATURES)]
+
+
+def test_nothing_failed_has_no_cause():
+    assert find_causes([result(LEAK, "ab", Outcome.PASS)], SIGNATURES) == ()
+
+
+def test_the_fewest_defects_are_named():
+    assert named(result(LEAK, "ab"), result(WORDS, "ab")) == [(LEAKING, (LEAKING,))]
+
+
+def test_a_smaller_defect_is_named_if_the_larger_one_predicts_failures_that_passed():
+    assert named(result(LEAK, "b"), result(LEAK, "a", Outcome.PASS), result(WORDS, "ab", Outcome.PASS)) == [
+        (STREAM_ONLY, (STREAM_ONLY,))
+    ]
+
+
+def test_what_was_not_judged_does_not_count_against_a_defect():
+    assert named(result(LEAK, "ab")) == [(LEAKING, (LEAKING,))]
+
+
+def test_two_defects_are_two_causes_and_each_has_its_results():
+    causes = find_causes([result(LEAK, "ab"), result(WORDS, "ab"), result(LOST, "cd")], SIGNATURES)
+    assert {cause.id: [one.check for one in cause.results] for cause in causes} == {
+        LEAKING: [LEAK, WORDS],
+        DROPPING: [LOST],
+    }
+    assert causes[0].sentence == DEFECTS[LEAKING].summary
+
+
+def test_defects_with_the_same_failures_are_named_together():
+    same = {DROPPING: SIGNATURES[DROPPING], STREAM_ONLY: SIGNATURES[DROPPING]}
+    (cause,) = find_causes([result(LOST, "cd")], same)
+    assert cause.defects == (DROPPING, STREAM_ONLY)
+
+
+def test_failures_that_no_defect_explains_are_groups_and_lose_nothing():
+    unknown = [result(LOST, "xy", message="something else"), result("usage.adds_up", "z", message="wrong sum")]
+    causes = find_causes(unknown, SIGNATURES)
+    assert [(cause.id, cause.defects, cause.sentence) for cause in causes] == [
+        (LOST, (), "something else"),
+        ("usage.adds_up", (), "wrong sum"),
+    ]
+
+
+def test_the_example_is_a_failure_and_never_a_variant():
+    variant = Finding(message="legitimate", exchange="simple/chat/c/0", verdict=Verdict.VARIANT)
+    one = result(LOST, "cd")
+    (cause,) = find_causes([one._replace(findings=(variant, *one.findings))], SIGNATURES)
+    assert cause.example.message == "it differs"
+
+
+def test_must_comes_first():
+    causes = find_causes(
+        [
+            result("usage.adds_up", "abcd", message="1", severity=Severity.SHOULD),
+            result(LOST, "z", message="2", scenario="other", severity=Severity.MUST),
+        ],
+        {},
+    )
+    assert [cause.severity for cause in causes] == [Severity.MUST, Severity.SHOULD]
+
+
+def test_values_in_a_message_do_not_part_failures():
+    texts = [RedactableText("{} is lost", name) for name in ("a", "b")]
+    (cause,) = find_causes([result(LOST, "x", message=text, severity=Severity.MUST) for text in texts], {})
+    assert len(cause.results) == 2
+
+
+def test_signatures_survive_their_file(tmp_path, monkeypatch):
+    (tmp_path / "signatures.json").write_text(write_signatures(SIGNATURES), "utf-8")
+    monkeypatch.setattr("harmony_conformance.golden.data.root", lambda: tmp_path)
+    read_signatures.cache_clear()
+    try:
+        assert read_signatures() == SIGNATURES
+    finally:
+        read_signatures.cache_clear()
+
+
+@pytest.mark.parametrize("defect", list(DEFECTS))
+def test_each_defect_has_a_signature_of_existing_checks(defect):
+    levels = read_signatures()[defect]
+    assert levels["ids"]
+    assert {failure.check for level in levels.values() for failure in level} <= BY_ID.keys()
+
+
+def test_two_defects_of_a_server_are_both_named(capsys, tmp_path):
+    target = "reference:defect=finished-reasoning-kept,stream-without-done"
+    code = main(
+        [
+            "run",
+            target,
+            "--select",
+            "tool_round_trip",
+            "--select",
+            "finished_turn",
+            "--latency",
+            "0",
+            "--out",
+            str(tmp_path),
+        ]
+    )
+    shown = capsys.readouterr().out
+    assert code == 1
+    assert "finished-reasoning-kept" in shown
+    assert "stream-without-done" in shown
+    assert len(shown.splitlines()) <= 30

@@ -1,0 +1,53 @@
+"""Write `golden/signatures.json`: what each switchable defect of the reference server makes fail.
+
+    python tools/write_defect_signatures.py
+
+A signature has the failing checks, their scenarios and the kinds of messages. It is computed with the ids of prompts (`ids`).
+Where the token counts alone give other failures, it is computed with them too (`counts`). It takes ten minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from harmony_conformance.causes.signatures import SIGNATURES, FailureKey, failures_of, write_signatures
+from harmony_conformance.judge.judge import Result
+from harmony_conformance.reference_server.defects import DEFECTS
+from harmony_conformance.runner.judge_run import judge_all
+from harmony_conformance.runtime.processes import process_context
+from harmony_conformance.selftest.prompt_evidence import without_prompt_ids
+from harmony_conformance.selftest.selftest import (
+    golden_evidence,
+    judge_defect_run,
+    remember_correct_run,
+    run_correct_server,
+)
+
+ROOT = Path(__file__).parents[1]
+
+
+def compute_signature(defect: str) -> dict[str, frozenset[FailureKey]]:
+    """Return the failures of a defect by evidence level."""
+    series, plan, results = judge_defect_run(defect)
+    by_ids = failures_of(results)
+    if defect not in golden_evidence():
+        return {"ids": by_ids}
+    hidden: Iterable[Result] = judge_all(map(without_prompt_ids, series), plan)
+    by_counts = failures_of(hidden)
+    return {"ids": by_ids} if by_counts == by_ids else {"ids": by_ids, "counts": by_counts}
+
+
+def main() -> int:
+    """Compute all signatures and write the file."""
+    _, digests = run_correct_server()
+    with ProcessPoolExecutor(None, process_context(), initializer=remember_correct_run, initargs=(digests,)) as pool:
+        computed = dict(zip(DEFECTS, pool.map(compute_signature, DEFECTS), strict=True))
+    (ROOT / "golden" / SIGNATURES).write_text(write_signatures(computed), "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
