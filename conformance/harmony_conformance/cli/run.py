@@ -58,6 +58,7 @@ from harmony_conformance.transport.http_transport import CA_DIR, CA_FILE
 from harmony_conformance.transport.redaction import Mask
 
 _REASONS_SHOWN = 5
+_LATENCY_REQUESTS = 20
 _RECORDED_MEMBERS = ("target", "capabilities", "tries", "seed", "started")
 """Header members that are copied from the report of a recording."""
 
@@ -72,9 +73,8 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--latency",
         type=whole_number(0),
-        default=20,
         metavar="N",
-        help="number of requests of the latency probe after the checks (default: 20; 0: no probe)",
+        help=f"number of requests of the latency probe after the checks (default: {_LATENCY_REQUESTS}, with --select 0; 0: no probe)",
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="output folder (default: a new folder below runs/)")
     parser.add_argument(
@@ -92,7 +92,8 @@ def configure(parser: ArgumentParser) -> None:
 def execute(arguments: Namespace) -> int:
     """Run the checks, write the files, print the report and return the exit code."""
     target, options = read_options(arguments)
-    options = replace(options, latency_requests=arguments.latency)
+    latency = arguments.latency if arguments.latency is not None else 0 if options.select else _LATENCY_REQUESTS
+    options = replace(options, latency_requests=latency)
     sends_nothing = arguments.list or arguments.dry_run
     _check_resume(arguments, target)
     recorded = _recorded(target.replay) if target.replay is not None and not sends_nothing else None

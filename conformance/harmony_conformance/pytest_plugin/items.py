@@ -49,11 +49,12 @@ class ConformanceModule(pytest.File):
         """Yield an item per check and scenario."""
         for rule in self.plan.checks:
             for scenario in self.plan.scenarios:
-                if can_apply_to_api(rule, scenario.api):
+                if can_apply_to_api(rule, scenario.api) and rule in self.plan.checks_of(scenario.name):
                     yield ConformanceItem.create(self, rule, scenario, self.judge)
             if rule.family == API_COMPARISON_FAMILY:
                 for scenario in _multi_api_scenarios(self.plan):
-                    yield ConformanceItem.create(self, rule, scenario, self.judge)
+                    if rule in self.plan.checks_of(scenario.name):
+                        yield ConformanceItem.create(self, rule, scenario, self.judge)
 
 
 def _multi_api_scenarios(plan: Plan) -> Iterator[Scenario]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TypeAlias
@@ -25,12 +25,20 @@ ScriptMethods: TypeAlias = Mapping[str, ScriptMethod]
 """Script method by API, for the APIs that an endpoint offers."""
 
 
+_NO_SELECTION: Mapping[str, tuple[Check | Comparison, ...]] = MappingProxyType({})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Scenarios to send and checks to judge them with."""
+    """Scenarios to send and checks to judge them with. `selected_checks`: those of a scenario, by name, if it has not all `checks`."""
 
     scenarios: tuple[Scenario, ...]
     checks: tuple[Check | Comparison, ...]
+    selected_checks: Mapping[str, tuple[Check | Comparison, ...]] = field(default_factory=lambda: _NO_SELECTION)
+
+    def checks_of(self, scenario: str) -> tuple[Check | Comparison, ...]:
+        """Return the checks that judge a scenario, given by name."""
+        return self.selected_checks.get(scenario, self.checks)
 
 
 _ABOUT: Mapping[str, frozenset[str]] = MappingProxyType(
@@ -57,6 +65,11 @@ def can_apply_to_api(rule: Check | Comparison, api: str) -> bool:
     """Return True if a check may apply to one API alone: it covers the API and is not a comparison."""
     speaks_chat_alone = is_chat in rule.when and api != CHAT_COMPLETIONS.name
     return rule.family != API_COMPARISON_FAMILY and not speaks_chat_alone and covers_any_api(rule, (api,))
+
+
+def can_judge_api(rule: Check | Comparison, api: str) -> bool:
+    """Return True if a check may apply to one API, alone or compared with others."""
+    return can_apply_to_api(rule, api) or (rule.family == API_COMPARISON_FAMILY and api in CONVERSATION_APIS)
 
 
 def judge_all(
@@ -88,7 +101,7 @@ def judge_scenario(
     if ways is not None and scenario.api not in ways:
         return
     sent = ScenarioSeries([one for one in series if one.exchanges])
-    rules = _rules_of_api(plan.checks, scenario.api)
+    rules = _rules_of_api(plan.checks_of(scenario.name), scenario.api)
     if not sent.series:
         rules = tuple(rule for rule in rules if rule.id in scenario.exercises)
     try:
@@ -109,8 +122,9 @@ def _rules_of_api(rules: tuple[Check | Comparison, ...], api: str) -> tuple[Chec
 
 def judge_api_comparisons(by_key: Mapping[ScenarioKey, Sequence[Series]], plan: Plan) -> Iterator[Result]:
     """Yield the results of the comparing checks on scenarios of several APIs."""
-    comparing = [rule for rule in plan.checks if rule.family == API_COMPARISON_FAMILY]
-    for many in map(ScenarioSeries, join_apis(by_key) if comparing else ()):
+    may_compare = any(rule.family == API_COMPARISON_FAMILY for rule in plan.checks)
+    for many in map(ScenarioSeries, join_apis(by_key) if may_compare else ()):
+        comparing = [rule for rule in plan.checks_of(many.name) if rule.family == API_COMPARISON_FAMILY]
         try:
             with time_limit(JUDGING_SECONDS):
                 results = judge_scenario_series(many, tuple(comparing))

@@ -18,7 +18,8 @@ from harmony_conformance.json_value import InvalidJsonError, dumps, loads, membe
 from harmony_conformance.judge.check import Severity
 from harmony_conformance.reference_server.defects import DEFECTS
 from harmony_conformance.runner.judge_run import Plan
-from harmony_conformance.runner.run import NothingSelectedError, Options, make_plan
+from harmony_conformance.runner.run import Options, make_plan
+from harmony_conformance.runner.selection import NothingSelectedError
 from harmony_conformance.transport.http_transport import Network, proxy_from_environment, read_proxy
 
 FAIL_ON = {
@@ -55,8 +56,15 @@ def add_options(parser: ArgumentParser) -> None:
         metavar="N",
         help="concurrent requests (default: 8 for localhost, else 2)",
     )
-    add("--select", action="append", default=[], metavar="GLOB", help="run only these checks or scenarios")
-    add("--skip", action="append", default=[], metavar="GLOB", help="skip these checks or scenarios")
+    patterns = "a pattern of check ids or scenario names, or CHECK@SCENARIO; may be repeated"
+    add(
+        "--select",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help=f"run these checks on every scenario, and every check on these scenarios: {patterns}",
+    )
+    add("--skip", action="append", default=[], metavar="GLOB", help=f"skip these checks and scenarios: {patterns}")
     add(
         "--script",
         choices=["auto", *(way.value for way in ScriptMethod)],

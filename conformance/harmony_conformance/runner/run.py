@@ -6,27 +6,24 @@ from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from functools import cache
-from typing import TypeVar
 
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS
-from harmony_conformance.checks import CHECKS
 from harmony_conformance.engines.diagnosis import EndpointUnusableError
 from harmony_conformance.engines.discovery import Capabilities, ProbeOptions, discover
 from harmony_conformance.engines.target import Target
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.golden import data as golden
-from harmony_conformance.golden.expected_rows import has_rows, read_row_scenarios
-from harmony_conformance.golden.scenario import Scenario, for_api, read_scenario
-from harmony_conformance.json_value import Json, JsonObject, loads
+from harmony_conformance.golden.scenario import Scenario
+from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.judge.judge import Result
 from harmony_conformance.reference_server.server.serving import running, running_in_process
 from harmony_conformance.runner.access_loss import Access
-from harmony_conformance.runner.judge_run import Plan, RunJudge, covers_any_api, explain_incomplete_probes
+from harmony_conformance.runner.judge_run import Plan, RunJudge, explain_incomplete_probes
 from harmony_conformance.runner.latency import max_probe_requests, probe, summarise
 from harmony_conformance.runner.request_builder import RequestProfile
 from harmony_conformance.runner.run_limits import RunLimits
+from harmony_conformance.runner.selection import select_plan
 from harmony_conformance.runner.sender import ExchangeCallback, Progress, RateLimiter, Sender, rate_limited_send
 from harmony_conformance.transport.client import Client, ConnectionSettings, SendRequest, SendResult, Wait, ignore_wait
 from harmony_conformance.transport.http_transport import Network
@@ -83,10 +80,6 @@ def _is_public(word: str) -> bool:
     return "gpt-oss" in word.lower() or word.lower() in _public_text()
 
 
-class NothingSelectedError(ValueError):
-    """A pattern of --select or --skip that matches no check and no scenario."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """A finished run.
@@ -110,50 +103,13 @@ class Run:
     missing_part: str = ""
 
 
-def load_scenarios() -> tuple[Scenario, ...]:
-    """Return every scenario of `golden/scenarios` and of the hand-written rows, by name."""
-    files = ((file.name, loads(file.read_text(encoding="utf-8"))) for file in (golden.root() / "scenarios").iterdir())
-    groups = (
-        read_row_scenarios(value) if has_rows(value) else (read_scenario(value, name.removesuffix(".json")),)
-        for name, value in files
-    )
-    return tuple(sorted((scenario for group in groups for scenario in group), key=lambda scenario: scenario.name))
-
-
 def make_plan(options: Options) -> Plan:
-    """Return the scenarios and checks selected by --select and --skip; patterns match check ids and scenario names.
+    """Return the scenarios and checks selected by --select and --skip. See `select_plan`.
 
     Raises:
-        NothingSelectedError: A pattern matches nothing.
+        NothingSelectedError: A pattern matches nothing, or no pattern of --select matches anything of the APIs.
     """
-    apis = [APIS[name] for name in options.apis]
-    loaded = load_scenarios()
-    scenarios = tuple(written for one in loaded for api in apis if (written := for_api(one, api)) is not None)
-    names = (*(check.id for check in CHECKS), *(scenario.name for scenario in loaded))
-    for pattern in (*options.select, *options.skip):
-        if not any(fnmatchcase(name, pattern) for name in names):
-            raise NothingSelectedError(f"invalid pattern: expected a check or a scenario of --list, got {pattern!r}")
-    checks = tuple(check for check in CHECKS if covers_any_api(check, options.apis))
-    chosen_checks = _chosen(checks, options.select, lambda check: check.id)
-    chosen_scenarios = _chosen(scenarios, options.select, lambda scenario: scenario.name)
-    if len(chosen_checks) < len(checks) and len(chosen_scenarios) == len(scenarios):
-        ids = {check.id for check in chosen_checks}
-        chosen_scenarios = tuple(scenario for scenario in scenarios if scenario.exercises & ids)
-    return Plan(
-        scenarios=tuple(one for one in chosen_scenarios if not _matches(one.name, options.skip)),
-        checks=tuple(one for one in chosen_checks if not _matches(one.id, options.skip)),
-    )
-
-
-Named = TypeVar("Named")
-
-
-def _matches(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def _chosen(named: tuple[Named, ...], patterns: Sequence[str], name: Callable[[Named], str]) -> tuple[Named, ...]:
-    return tuple(one for one in named if _matches(name(one), patterns)) or named
+    return select_plan(options.apis, options.select, options.skip)
 
 
 def mask_requests(options: Options, keep: ExchangeCallback) -> ExchangeCallback:

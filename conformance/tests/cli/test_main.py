@@ -383,7 +383,10 @@ CODES = {
     "conforms": (["reference", *QUICK], 0),
     "does not conform": (["reference:defect=stream-without-done", *QUICK], 1),
     "does not conform, and nothing counts": (["reference:defect=stream-without-done", "--fail-on", "never", *QUICK], 0),
-    "nothing could be checked": (["reference", "--select", "tool_calls.name_is_declared", *QUICK], 2),
+    "nothing could be checked": (
+        ["reference", "--select", "tool_calls.name_is_declared@simple_answer", "--latency", "0"],
+        2,
+    ),
 }
 
 
@@ -428,7 +431,8 @@ def test_list_names_checks_and_scenarios_and_sends_nothing(capsys):
 
 
 def test_a_dry_run_prints_every_request_and_sends_nothing(capsys):
-    code, out, _ = run(capsys, "openai:http://127.0.0.1:9", "--dry-run", "--select", "simple_answer", "--tries", "3")
+    asked = ["openai:http://127.0.0.1:9", "--dry-run", "--select", "simple_answer", "--tries", "3", "--latency", "20"]
+    code, out, _ = run(capsys, *asked)
     lines = out.splitlines()
     assert code == 0
     name, _, body = lines[1].partition(": ")
@@ -440,8 +444,8 @@ def test_a_dry_run_prints_every_request_and_sends_nothing(capsys):
     ]
 
 
-def test_a_dry_run_without_the_latency_probe_does_not_count_it(capsys):
-    asked = ["openai:http://127.0.0.1:9", "--dry-run", "--select", "simple_answer", "--latency", "0"]
+def test_a_selection_has_no_latency_probe_by_default(capsys):
+    asked = ["openai:http://127.0.0.1:9", "--dry-run", "--select", "simple_answer"]
     _, out, _ = run(capsys, *asked)
     assert out.splitlines()[-1].startswith("2 requests, at most 4096 output tokens; ")
 

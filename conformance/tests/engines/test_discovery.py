@@ -14,7 +14,8 @@ from harmony_conformance.evidence.exchange import PromptLevel
 from harmony_conformance.golden.scenario import SendMode, expand
 from harmony_conformance.reference_server import MODEL, running
 from harmony_conformance.runner.request_builder import RequestProfile, build_request
-from harmony_conformance.runner.run import Options, discover_target, load_scenarios
+from harmony_conformance.runner.run import Options, discover_target
+from harmony_conformance.runner.selection import load_scenarios
 from harmony_conformance.transport.client import SendResult
 from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, Request, Response
 from harmony_ref import decode

@@ -14,7 +14,8 @@ from harmony_conformance.evidence.exchange import Exchange, OutputLevel, PromptL
 from harmony_conformance.evidence.exchange_json import read_exchange, write_exchange
 from harmony_conformance.golden.scenario import expand
 from harmony_conformance.runner.request_builder import RequestProfile, build_request
-from harmony_conformance.runner.run import Options, load_scenarios, make_plan, run
+from harmony_conformance.runner.run import Options, make_plan, run
+from harmony_conformance.runner.selection import load_scenarios
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_ref import encode_with_special_tokens
 

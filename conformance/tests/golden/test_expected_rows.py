@@ -24,7 +24,7 @@ from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import judge_one
 from harmony_conformance.reference_server.defects.stages import Changes
 from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request
-from harmony_conformance.runner.run import load_scenarios
+from harmony_conformance.runner.selection import load_scenarios
 from harmony_conformance.selftest.row_runner import send_scenario
 from harmony_ref import decode, encode_with_special_tokens, tokens
 

@@ -13,7 +13,7 @@ from harmony_conformance.golden.scenario import (
     read_scenario,
 )
 from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request
-from harmony_conformance.runner.run import load_scenarios
+from harmony_conformance.runner.selection import load_scenarios
 from harmony_ref import encode, encode_with_special_tokens
 
 SCENARIOS = load_scenarios()

@@ -19,7 +19,7 @@ pytest_plugins = ["pytester"]
 
 MODULE = "harmony_conformance.conformance_test"
 PLAIN = ("-p", "no:randomly", "-p", "no:benchmark", "-p", "no:hypothesispytest")
-CALLS = ("--harmony", "select=tool_calls.*", "--harmony", "select=tool_call")
+CALLS = ("--harmony", "select=tool_calls.*@tool_call")
 BROKEN = "reference:defect=finish-stop-with-calls"
 FAILS = "tool_calls.finish_reason_agrees[tool_call]"
 

@@ -201,7 +201,7 @@ def test_a_run_that_was_cut_short_says_so_in_one_line(raw_server, capsys, status
 
 def test_a_session_of_pytest_that_was_cut_short_is_no_success_and_says_so(raw_server, pytester):
     server, _ = endpoint(raw_server, refused_after(3, 401))
-    options = ("select=errors.*", "select=simple_answer", "select=tool_call", "concurrency=1")
+    options = ("select=errors.*@simple_answer", "select=errors.*@tool_call", "concurrency=1")
     words = [word for option in options for word in ("--harmony", option)]
     module = "harmony_conformance.conformance_test"
     done = pytester.runpytest_subprocess("--pyargs", module, "--endpoint", f"openai:{server.url}", *words)

@@ -2,6 +2,7 @@ import asyncio
 import json
 from collections import Counter
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from threading import Lock
 
 import pytest
@@ -15,7 +16,8 @@ from harmony_conformance.evidence.recording_file import read_recorded
 from harmony_conformance.golden.scenario import skip_reason
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.runner.judge_run import covers_any_api, judge_all, sort_series
-from harmony_conformance.runner.run import NothingSelectedError, Options, load_scenarios, make_plan, run
+from harmony_conformance.runner.run import Options, make_plan, run
+from harmony_conformance.runner.selection import NothingSelectedError, load_scenarios
 
 ONE = Options(select=("simple_answer",), seed=1)
 
@@ -28,7 +30,7 @@ def finished(target, options):
 
 
 SCENARIOS = {scenario.name for scenario in load_scenarios()}
-SEVERAL = ("simple_answer", "tool_*", "several_*", "structured_*", "cut_*", "side_by_side", "same_seed", "rows_names")
+SEVERAL = ("simple_answer", "*@tool_*", "several_*", "structured_*", "cut_*", "side_by_side", "same_seed", "rows_names")
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +63,7 @@ def test_requests_that_may_end_a_server_are_sent_last(whole):
 
 @pytest.mark.parametrize("defect", ["stream-without-done", "stream-chunk-after-done", "stream-call-id-changes"])
 def test_ids_and_times_of_a_server_stand_in_no_finding(defect):
-    options = Options(select=("tool_call", "streaming.*"), seed=1)
+    options = Options(select=("streaming.*@tool_call",), seed=1)
     one, other = (finished(f"reference:defect={defect}", options)[0].results for _ in range(2))
     assert Outcome.FAIL in {result.outcome for result in one}
     assert one == other
@@ -99,14 +101,12 @@ ALL_SCENARIOS = {name for name, scenario in SCENARIOS.items() if scenario.api ==
 TOOL_CALLS = {name for name in ALL_CHECKS if name.startswith("tool_calls.")}
 PLANS = {
     "all": ((), (), ALL_CHECKS, ALL_SCENARIOS),
-    "a family, with the scenarios made for it": (
-        ("tool_calls.*",),
-        (),
-        TOOL_CALLS,
-        {name for name in ALL_SCENARIOS if SCENARIOS[name].exercises & TOOL_CALLS},
-    ),
+    "a family, with every scenario": (("tool_calls.*",), (), TOOL_CALLS, ALL_SCENARIOS),
     "a scenario, with all checks": (("tool_call",), (), ALL_CHECKS, {"tool_call"}),
-    "checks on a scenario": (("tool_calls.*", "tool_call"), (), TOOL_CALLS, {"tool_call"}),
+    "a family and a scenario": (("tool_calls.*", "tool_call"), (), ALL_CHECKS, ALL_SCENARIOS),
+    "a family on a scenario": (("tool_calls.*@tool_call",), (), TOOL_CALLS, {"tool_call"}),
+    "all but a family on a scenario": ((), ("tool_calls.*@tool_call",), ALL_CHECKS, ALL_SCENARIOS),
+    "a scenario but one family": (("tool_call",), ("tool_calls.*",), ALL_CHECKS - TOOL_CALLS, {"tool_call"}),
     "all but a family": ((), ("tool_calls.*",), ALL_CHECKS - TOOL_CALLS, ALL_SCENARIOS),
     "all but a scenario": ((), ("tool_call",), ALL_CHECKS, ALL_SCENARIOS - {"tool_call"}),
 }
@@ -120,10 +120,54 @@ def test_select_and_skip_choose_checks_and_scenarios(what):
     assert {scenario.name for scenario in plan.scenarios} == scenarios
 
 
-@pytest.mark.parametrize("options", [Options(select=("tool_cals.*",)), Options(skip=("nothing_*",))])
-def test_a_pattern_that_matches_nothing_is_refused(options):
-    with pytest.raises(NothingSelectedError, match="expected a check or a scenario"):
-        make_plan(options)
+PATTERNS = {
+    "an unknown check": Options(select=("tool_cals.*",)),
+    "an unknown scenario": Options(skip=("nothing_*",)),
+    "a scenario before the @": Options(select=("tool_call@usage.adds_up",)),
+    "checks of another API": Options(select=("responses.*",)),
+    "all is skipped": Options(select=("tool_call",), skip=("tool_call",)),
+}
+
+
+@pytest.mark.parametrize("what", PATTERNS)
+def test_a_pattern_that_matches_nothing_is_refused(what):
+    with pytest.raises(NothingSelectedError, match=r"expected a check (or|and) a scenario"):
+        make_plan(PATTERNS[what])
+
+
+def test_only_scenarios_of_apis_that_a_selected_check_judges_are_sent():
+    plan = make_plan(Options(select=("responses.*",), apis=("chat", "responses", "tgi")))
+    assert {scenario.api for scenario in plan.scenarios} == {"responses"}
+
+
+MANY_REQUESTS = ("rows_*", "broken_*", "markers_*", "odd_texts", "questionable_*", "slow_stream", "side_by_side")
+SELECTED = {
+    "a check of calls": ("tool_calls.calls_arrive",),
+    "a check of prompts": ("prompt.is_an_accepted_rendering",),
+    "a comparison": ("streaming.finish_equals_whole",),
+    "a check and a scenario": ("usage.adds_up", "tool_call"),
+    "checks on a scenario": ("channels.*@tool_round_trip",),
+}
+
+
+@pytest.mark.parametrize("what", SELECTED)
+def test_a_selection_has_the_results_of_the_whole_run(whole, what):
+    def is_selected(result):
+        pairs = (pattern.partition("@") for pattern in SELECTED[what])
+        return result.scenario in SELECTED[what] or any(
+            fnmatchcase(result.check, check) and fnmatchcase(result.scenario, scenario or "*")
+            for check, _, scenario in pairs
+        )
+
+    done, _ = finished("reference", Options(seed=1, select=SELECTED[what], skip=MANY_REQUESTS))
+    skipped = {
+        result.scenario
+        for result in whole[0].results
+        if any(fnmatchcase(result.scenario, one) for one in MANY_REQUESTS)
+    }
+    expected = [result for result in whole[0].results if is_selected(result) and result.scenario not in skipped]
+    assert Outcome.PASS in {result.outcome for result in expected}
+    assert list(done.results) == expected
 
 
 def test_what_a_limit_of_requests_kept_from_being_sent_is_inconclusive_and_not_blamed_on_the_model():

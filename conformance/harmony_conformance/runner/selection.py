@@ -1,0 +1,92 @@
+"""Selection of the scenarios and checks of a run by patterns.
+
+A selected check judges every scenario, as in a run without patterns. Every check judges a selected scenario.
+`CHECK@SCENARIO` selects one check on one scenario. Patterns add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from itertools import product
+
+from harmony_conformance.apis.registry import APIS
+from harmony_conformance.checks import CHECKS
+from harmony_conformance.golden import data as golden
+from harmony_conformance.golden.expected_rows import has_rows, read_row_scenarios
+from harmony_conformance.golden.scenario import Scenario, for_api, read_scenario
+from harmony_conformance.json_value import loads
+from harmony_conformance.runner.judge_run import Plan, can_judge_api, covers_any_api
+
+PAIR_SEPARATOR = "@"
+"""Separator of check and scenario in a pattern."""
+
+
+class NothingSelectedError(ValueError):
+    """A pattern of --select or --skip that matches no check and no scenario."""
+
+
+def load_scenarios() -> tuple[Scenario, ...]:
+    """Return every scenario of `golden/scenarios` and of the hand-written rows, by name."""
+    files = ((file.name, loads(file.read_text(encoding="utf-8"))) for file in (golden.root() / "scenarios").iterdir())
+    groups = (
+        read_row_scenarios(value) if has_rows(value) else (read_scenario(value, name.removesuffix(".json")),)
+        for name, value in files
+    )
+    return tuple(sorted((scenario for group in groups for scenario in group), key=lambda scenario: scenario.name))
+
+
+def select_plan(apis: Sequence[str], select: Sequence[str], skip: Sequence[str]) -> Plan:
+    """Return the scenarios and checks of some APIs, selected by patterns of the command line.
+
+    Raises:
+        NothingSelectedError: A pattern matches nothing, or no pattern of --select matches anything of the APIs.
+    """
+    loaded = load_scenarios()
+    names = tuple(scenario.name for scenario in loaded)
+    ids = tuple(check.id for check in CHECKS)
+    selected = frozenset(pair for pattern in select for pair in _pairs(pattern, ids, names))
+    skipped = frozenset(pair for pattern in skip for pair in _pairs(pattern, ids, names))
+    scenarios = tuple(written for one in loaded for api in apis if (written := for_api(one, APIS[api])) is not None)
+    checks = tuple(check for check in CHECKS if covers_any_api(check, apis))
+    if not select and not skip:
+        return Plan(scenarios=scenarios, checks=checks)
+    kept = {
+        name: tuple(
+            check
+            for check in checks
+            if (not select or (check.id, name) in selected) and (check.id, name) not in skipped
+        )
+        for name in names
+    }
+    judging = tuple(check for check in checks if any(check in some for some in kept.values()))
+    plan = Plan(
+        scenarios=tuple(one for one in scenarios if any(can_judge_api(check, one.api) for check in kept[one.name])),
+        checks=judging,
+        selected_checks={name: some for name, some in kept.items() if len(some) < len(judging)},
+    )
+    if select and not plan.scenarios:
+        raise NothingSelectedError(
+            f"invalid --select: expected a check and a scenario of the selected API, got {' '.join(select)!r}; see --api and --skip"
+        )
+    return plan
+
+
+def _pairs(pattern: str, ids: Sequence[str], names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the check id and the scenario name of each result that a pattern matches.
+
+    Raises:
+        NothingSelectedError: It matches nothing.
+    """
+    check, at, scenario = pattern.partition(PAIR_SEPARATOR)
+    if at:
+        pairs = list(product(_matching(ids, check), _matching(names, scenario)))
+    else:
+        pairs = [*product(_matching(ids, pattern), names), *product(ids, _matching(names, pattern))]
+    if not pairs:
+        raise NothingSelectedError(f"invalid pattern: expected a check or a scenario of --list, got {pattern!r}")
+    return pairs
+
+
+def _matching(names: Sequence[str], pattern: str) -> list[str]:
+    return [name for name in names if fnmatchcase(name, pattern)]
