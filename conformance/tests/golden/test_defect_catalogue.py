@@ -1,6 +1,7 @@
 """`golden/defects.json`: every defect that was seen in a live server is switchable, the same as another, or outside for a reason."""
 
 import json
+import re
 from functools import cache
 
 import jsonschema
@@ -21,6 +22,11 @@ NUMBERS = {
     "P": (1, 2, 4, 6, 7, 8, 9, 10, 11, 12),
 }  # fmt: skip
 CATALOGUE = [f"{engine}{number:02}" for engine, numbers in NUMBERS.items() for number in numbers]
+EXPLAINED = {
+    "sentence": "The server fails.",
+    "users_see": "The chat is empty.",
+    "threads": ["https://github.com/vllm-project/vllm/issues/23567"],
+}
 
 
 @cache
@@ -33,12 +39,54 @@ def rows():
     return {row["id"]: row for row in document()["defects"]}
 
 
+def list_problems(instance):
+    schema = json.loads((golden.root() / "schema" / "defects.schema.json").read_text("utf-8"))
+    return [problem.json_path for problem in jsonschema.Draft202012Validator(schema).iter_errors(instance)]
+
+
+def row_with(**fields):
+    row = {"id": "V01", "engine": "vLLM", "switch": ["calls-dropped"], **EXPLAINED, **fields}
+    return {**document(), "defects": [{name: value for name, value in row.items() if value is not None}]}
+
+
+def list_faults_of_style(text):
+    """Return the broken rules: one sentence, at most 25 words."""
+    prose = re.sub(r"`[^`]*`", "x", text)
+    return [
+        rule
+        for rule, broken in (("one sentence", re.search(r"[.!?]\s", prose)), ("25 words", len(prose.split()) > 25))
+        if broken
+    ]
+
+
 def test_file_is_canonical_and_follows_its_schema():
     written = (golden.root() / "defects.json").read_text("utf-8")
     assert written == json.dumps(document(), indent=2, ensure_ascii=False) + "\n"
-    schema = json.loads((golden.root() / "schema" / "defects.schema.json").read_text("utf-8"))
-    problems = jsonschema.Draft202012Validator(schema).iter_errors(document())
-    assert [f"{problem.json_path}: {problem.message}" for problem in problems] == []
+    assert list_problems(document()) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({}, None),
+        ({"threads": ["https://inference-docs.cerebras.ai/capabilities/reasoning"]}, None),
+        ({"threads": ["https://github.com/ollama/ollama/blob/v0.33.0-rc2/middleware/openai.go"]}, None),
+        ({"sentence": None}, "$.defects[0]"),
+        ({"users_see": None}, "$.defects[0]"),
+        ({"threads": None}, "$.defects[0]"),
+        ({"threads": []}, "$.defects[0].threads"),
+        ({"threads": EXPLAINED["threads"] * 2}, "$.defects[0].threads"),
+        ({"threads": ["issues/51977"]}, "$.defects[0].threads[0]"),
+        ({"threads": ["http://github.com/openai/harmony/issues/38"]}, "$.defects[0].threads[0]"),
+        ({"threads": ["https://github.com/openai/harmony/issues/38, 60"]}, "$.defects[0].threads[0]"),
+        ({"threads": ["https://github.com/vllm-project/vllm/(harmony_utils)"]}, "$.defects[0].threads[0]"),
+        ({"remedy": "upgrade"}, "$.defects[0].remedy"),
+        ({"fixed_in": ""}, "$.defects[0].fixed_in"),
+        ({"workaround": "Upgrade."}, "$.defects[0]"),
+    ],
+)
+def test_schema_accepts_complete_rows_only(fields, path):
+    assert list_problems(row_with(**fields)) == ([path] if path else [])
 
 
 def test_each_catalogued_defect_has_one_row():
@@ -61,6 +109,20 @@ def test_switch_and_rows_name_each_other(switch):
     own = [row for row in document()["own"] if row["switch"] == switch]
     assert set(DEFECTS[switch].catalogue) <= held_by
     assert len(own) == (0 if held_by else 1)
+
+
+@pytest.mark.parametrize(
+    "row", [*document()["defects"], *document()["own"]], ids=lambda row: row.get("id") or row["switch"]
+)
+def test_row_is_explained_in_single_short_sentences(row):
+    texts = {name: row[name] for name in ("sentence", "users_see", "remedy") if name in row}
+    assert {name: faults for name, text in texts.items() if (faults := list_faults_of_style(text))} == {}
+    assert len(set(texts.values())) == len(texts), "each says something else"
+
+
+def test_faults_of_style_are_found():
+    assert list_faults_of_style("The chat shows `a. B`.") == []
+    assert list_faults_of_style("It fails. " + "word " * 25) == ["one sentence", "25 words"]
 
 
 def test_own_defects_are_switches():
