@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import LiteralString
 
 from harmony_conformance.apis.chat_completion import Usage
 from harmony_conformance.apis.text_fields import FieldKind
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.expected_output import ExpectedOutput, count_output_tokens, has_texts_in_order
+from harmony_conformance.evidence.expected_output import (
+    ExpectedOutput,
+    OutputTokenCounts,
+    count_output_tokens,
+    has_texts_in_order,
+)
 from harmony_conformance.evidence.leaks import by_text
 from harmony_conformance.evidence.leaks.broken_characters import REPLACEMENT, asks_about_characters
 from harmony_conformance.evidence.leaks.by_token_ids import parse_completion
@@ -214,6 +220,9 @@ def answer_is_more_than_reasoning(x: Exchange) -> Iterator[Finding]:
     if (written is not None and not written.user_tokens and not written.call_tokens) or _shows_all_as_reasoning(x):
         yield variant("the model wrote nothing that is not shown as reasoning", where="content")
         return
+    if written is not None and _wrote_only_forbidden_calls(x, written):
+        yield variant(_DROPPED_CALL, where="content")
+        return
     message = "the answer is reasoning alone, although it stopped by itself"
     actual = RedactableText("finish_reason {}, only {}", turn.finish_reason, Location(turn.reasoning_field))
     yield mismatch(message, "content", "content or tool_calls", actual)
@@ -332,10 +341,8 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
     unaccounted = spent - reasoned - _HEADER_TOKENS
     if x.output.ids is not None:
         written = count_output_tokens(x.output.ids)
-        is_forbidden = _calls_forbidden_function(x) or not on.offered_tools.holds(x)
-        if written.call_tokens and not written.user_tokens and is_forbidden:
-            message = "a call that the request does not allow was dropped, and nothing is shown instead"
-            yield variant(message, where="content")
+        if _wrote_only_forbidden_calls(x, written):
+            yield variant(_DROPPED_CALL, where="content")
             return
         unaccounted = written.user_tokens + written.call_tokens
     if unaccounted > 0 and _shows_all_as_reasoning(x):
@@ -351,6 +358,15 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
             expected="content or tool_calls",
             actual=RedactableText("finish_reason {}, no content, no tool_calls", turn.finish_reason),
         )
+
+
+_DROPPED_CALL: LiteralString = "a call that the request does not allow was dropped, and nothing is shown instead"
+
+
+def _wrote_only_forbidden_calls(x: Exchange, written: OutputTokenCounts) -> bool:
+    """Return True if all that the model wrote for others are calls, and the request does not allow them."""
+    is_forbidden = _calls_forbidden_function(x) or not on.offered_tools.holds(x)
+    return bool(written.call_tokens) and not written.user_tokens and is_forbidden
 
 
 def _shows_all_as_reasoning(x: Exchange) -> bool:

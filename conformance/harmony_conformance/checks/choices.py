@@ -115,9 +115,27 @@ def logprobs_spell_the_text(x: Exchange) -> Iterator[Finding]:
     if _covers_more(_without_space(spelled), _without_space(content)):
         yield variant("log probabilities cover more than the content", where="/logprobs/content")
         return
-    expected, actual = text_difference(content, spelled)
+    place = next((place for place, piece in enumerate(pieces) if piece and _LOST_BYTES in piece), None)
+    if (
+        place is not None
+        and "\ufffd" not in content
+        and _has_all_characters(content, _of_content(spelled).replace("\ufffd", ""))
+    ):
+        message = "an entry has the bytes of U+FFFD in place of those of its token, which is a part of a character"
+        actual = RedactableText("{}", " ".join(f"{byte:02x}" for byte in pieces[place] or b""))
+        yield mismatch(message, f"/logprobs/content/{place}/bytes", "the bytes of the token", actual)
+        return
+    expected, actual = text_difference(content, _of_content(spelled))
     message = "the tokens of the log probabilities do not spell the content"
     yield mismatch(message, "/logprobs/content", expected, actual)
+
+
+_LOST_BYTES = "\ufffd".encode()
+
+
+def _of_content(spelled: str) -> str:
+    """Return what follows the last header in the text of a whole output, up to the next marker; other texts unchanged."""
+    return spelled.rpartition("<|message|>")[2].partition("<|")[0] if "<|message|>" in spelled else spelled
 
 
 def _bytes(entry: Json) -> bytes | None:
@@ -136,8 +154,13 @@ def _without_space(value: str) -> str:
 
 def _covers_more(spelled: str, content: str) -> bool:
     """Return True if `spelled` contains the content, whole or in pieces between the markers of a whole output."""
-    rest = iter(spelled)
-    return content in spelled or ("<|message|>" in spelled and all(character in rest for character in content))
+    return content in spelled or ("<|message|>" in spelled and _has_all_characters(spelled, content))
+
+
+def _has_all_characters(text: str, of: str) -> bool:
+    """Return True if the characters `of` a text are in another text, in their order."""
+    rest = iter(text)
+    return all(character in rest for character in of)
 
 
 @check(

@@ -9,7 +9,7 @@ from typing import LiteralString
 from harmony_conformance.apis.chat_completion import ToolCall, Turn
 from harmony_conformance.apis.text_fields import turn_fields
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.expected_output import FunctionCall
+from harmony_conformance.evidence.expected_output import FunctionCall, contains_call
 from harmony_conformance.json_value import equal_json, has_added_fractions, pointer
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, Verdict, check, mismatch, variant
@@ -118,6 +118,10 @@ def _is_call(actual: ToolCall, call: FunctionCall) -> bool:
     return actual.name == call.name and (actual.arguments == call.arguments or same)
 
 
+INVENTED_CALL: LiteralString = "a call arrived that the model did not make"
+WRITTEN_CALL: LiteralString = "a part of the output arrived as a call that the answer must not contain"
+
+
 @check(
     MUST, spec="harmony#message-format", when=(on.is_conversation, on.is_complete_answer, on.has_row_for_broken_output)
 )
@@ -142,8 +146,9 @@ def broken_output_leaks_nothing(x: Exchange) -> Iterator[Finding]:
     allowed = (*row.required_output.calls, *row.optional_calls)
     for index, actual in enumerate(turn.tool_calls):
         if not any(_is_call(actual, call) for call in allowed):
+            is_written = contains_call(x.output.ids or (), actual.name, actual.arguments)
             yield Finding(
-                message="a call arrived that the model did not make",
+                message=WRITTEN_CALL if is_written else INVENTED_CALL,
                 location=pointer("tool_calls", index),
                 expected=quote(", ".join(f"{call.name}({shorten(call.arguments)})" for call in allowed)) or "no call",
                 actual=RedactableText("{}({})", shorten(actual.name), shorten(actual.arguments)),

@@ -30,10 +30,15 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
     system = "\n".join(m.content for m in messages if m.role == "system")
     position = 0
     sent = [part for part in x.expected_parts if part.kind is PartKind.INSTRUCTIONS and part.text.strip()]
+    times_sent = {part.text: sum(one.text.count(part.text) for one in sent) for part in sent}
     for part in sent:
         start = developer.find(part.text, position)
         if start >= 0:
             position = start + len(part.text)
+        elif part.text in developer and developer.count(part.text) < times_sent[part.text]:
+            message = "a copy of instructions that were sent several times is dropped"
+            kept = RedactableText("{} times", developer.count(part.text))
+            yield mismatch(message, part.where, RedactableText("{} times", times_sent[part.text]), kept)
         elif part.text in developer:
             message = "instructions are in another order than they were sent"
             yield mismatch(message, part.where, "the order of the request", shorten(part.text))
@@ -45,7 +50,6 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
             actual = RedactableText("they are in a {} message", role) if role else "they are nowhere in the prompt"
             yield mismatch("instructions of the request are not in a developer message", part.where, expected, actual)
     instructions = "\n".join(m.content.partition("# Tools\n")[0] for m in messages if m.role == "developer")
-    times_sent = {part.text: sum(one.text.count(part.text) for one in sent) for part in sent}
     twice = next((part for part in sent if instructions.count(part.text) > times_sent[part.text]), None)
     if twice is not None:
         message = "instructions are in the prompt more often than they were sent"

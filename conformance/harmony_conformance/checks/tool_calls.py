@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from harmony_conformance.apis.chat_completion import ABORTED
+from harmony_conformance.checks.headers import INVENTED_CALL, WRITTEN_CALL
 from harmony_conformance.checks.helpers.json_schema import first_violation
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.expected_output import possible_function_names
+from harmony_conformance.evidence.expected_output import contains_call, possible_function_names
 from harmony_conformance.json_value import (
     InvalidJsonError,
     Json,
@@ -122,7 +123,13 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
     if len(turn.tool_calls) > len(output.calls):
         wanted = RedactableText("{} calls", len(output.calls))
         shown = RedactableText("{} calls", len(turn.tool_calls))
-        yield mismatch("a call arrived that the model did not make", "/tool_calls", wanted, shown)
+        made_calls = {(call.name, call.arguments) for call in output.calls}
+        is_written = all(
+            (call.name, call.arguments) in made_calls or contains_call(x.output.ids or (), call.name, call.arguments)
+            for call in turn.tool_calls
+        )
+        is_doubled = {(call.name, call.arguments) for call in turn.tool_calls} <= made_calls
+        yield mismatch(WRITTEN_CALL if is_written and not is_doubled else INVENTED_CALL, "/tool_calls", wanted, shown)
 
 
 def _is_same_object(x: Exchange, arguments: str, written: str) -> bool:

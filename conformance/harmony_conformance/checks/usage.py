@@ -95,7 +95,8 @@ def counts_the_output(x: Exchange) -> Iterator[Finding]:
 def counts_the_prompt(x: Exchange) -> Iterator[Finding]:
     """prompt_tokens is the number of tokens that the model was fed; an endpoint that renders or counts prompts returns the same number.
 
-    A tokenizer endpoint that ignores a field of the request shows another prompt than the model gets (defects O20, V42).
+    A tokenizer endpoint that ignores a field of the request shows another prompt than the model gets (defects O20, V42). If a server shows the prompt as
+    text, the suite tokenizes it with the vocabulary that the model was trained on. A server with another tokenizer feeds other tokens.
     """
     usage, ids = (x.turn.usage, x.prompt.ids) if x.turn is not None else (None, None)
     if ids is None and x.rendered_prompt is not None:
@@ -106,9 +107,15 @@ def counts_the_prompt(x: Exchange) -> Iterator[Finding]:
     if endpoint is not None and usage.prompt_tokens != endpoint.tokens:
         by_endpoint = RedactableText("prompt_tokens is not what {} counts", endpoint.source)
         yield mismatch(by_endpoint, "/usage/prompt_tokens", quote(endpoint.tokens), actual)
-    if ids is not None and usage.prompt_tokens != len(ids):
-        message = "prompt_tokens is not the number of tokens in the prompt"
-        yield mismatch(message, "/usage/prompt_tokens", quote(len(ids)), actual)
+    if ids is None or usage.prompt_tokens == len(ids):
+        return
+    shown = x.rendered_prompt
+    if shown is not None and shown.ids == ids and shown.is_text:
+        template = "prompt_tokens is not the number of tokens that the model's vocabulary gives the prompt text of {}"
+        message = RedactableText(template, shown.source)
+    else:
+        message = RedactableText("prompt_tokens is not the number of tokens in the prompt")
+    yield mismatch(message, "/usage/prompt_tokens", quote(len(ids)), actual)
 
 
 @comparison(MUST, spec="chat#usage", when=on.has_same_request_twice)

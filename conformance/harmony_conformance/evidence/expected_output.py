@@ -175,6 +175,18 @@ def reconcile(
     return cut[: max(count or 0, 0) or None]
 
 
+def end_at_first_call(script: tuple[int, ...], count: int | None) -> tuple[int, ...]:
+    """Return the script up to the end of its first call if `count` is that many tokens, with or without its last one; else the script."""
+    start = 0
+    for place, token in enumerate(script, 1):
+        if token in tokens.STOP_TOKENS:
+            header, mark, _ = decode(script[start:place]).partition("<|message|>")
+            if mark and "to=" in header:
+                return script[:count] if count in (place - 1, place) else script
+            start = place
+    return script
+
+
 def parse_output(ids: Sequence[int]) -> ExpectedOutput | None:
     """Parse emitted ids with the reference.
 
@@ -228,6 +240,12 @@ def possible_function_names(ids: Sequence[int]) -> frozenset[str]:
 
 
 _RECIPIENT = re.compile(r"to=(?:functions\.)?(?!functions\.)([^<\n]{1,200})")
+
+
+def contains_call(ids: Sequence[int], name: str, arguments: str) -> bool:
+    """Return True if the name and the arguments of a call are in the text of a completion, wherever."""
+    written = decode(tuple(ids))
+    return name in written and arguments.strip() in written
 
 
 def has_texts_in_order(texts: Sequence[str], whole: str) -> bool:

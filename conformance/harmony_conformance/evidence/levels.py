@@ -93,6 +93,15 @@ class RenderedPrompt:
     source: str
     ids: tuple[int, ...]
 
+    @property
+    def is_text(self) -> bool:
+        """True if the server shows the prompt as text: the ids are those of the vocabulary that the model was trained on."""
+        return self.source in TEXT_SOURCES
+
+
+TEXT_SOURCES = frozenset({"/apply-template", "__verbose.prompt", "_debug_render_only"})
+"""The sources of prompts that return text: llama.cpp's two, and that of Ollama."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PromptTokenCount:

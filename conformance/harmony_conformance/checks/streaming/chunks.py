@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from harmony_conformance.checks.streaming.views import deltas, has_output, is_content_filter_event, is_error
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import JsonObject, dumps, items, members, text, value_at
+from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, mismatch, variant
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
@@ -15,19 +15,34 @@ from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
 @check(MUST, spec="chat#chunk", when=(on.is_completion, on.has_full_api_stream, on.was_answered))
 def one_identity(x: Exchange) -> Iterator[Finding]:
-    """All chunks of a stream have the same id, model and time of creation; a changing fingerprint is a variant."""
+    """All chunks of a stream have the same id, model and time of creation; a changing fingerprint is a variant.
+
+    A server that writes the time of each chunk changes `created` only at the turn of a second. A change of one second therefore counts only in streams
+    that last longer than a second. There every such server shows it.
+    """
     chunks = [*map(members, x.chunks)]
     shown = (chunk for chunk in chunks if not is_content_filter_event(chunk))
     filled = [chunk for chunk in shown if items(chunk.get("choices")) or chunk.get("usage") is not None]
     for member in ("id", "model", "created"):
         values = [chunk.get(member) for chunk in filled]
-        if values and values.count(values[0]) < len(values):
-            changed = next(index for index, value in enumerate(values) if value != values[0])
+        changed = next((place for place, value in enumerate(values) if value != values[0]), None)
+        if changed is not None and not (member == "created" and _may_depend_on_the_clock(x, values)):
             message = f"{member} changes within the stream"
             yield mismatch(message, f"chunk {changed}/{member}", "the same in all chunks", "another one")
     fingerprints = {text(chunk.get("system_fingerprint")) for chunk in chunks} - {""}
     if len(fingerprints) > 1:
         yield variant("the fingerprint changes within the stream", where="system_fingerprint")
+
+
+def _may_depend_on_the_clock(x: Exchange, times: Sequence[Json]) -> bool:
+    """Return True if the stream is so short that the same server may show the same time in all of its chunks."""
+    arrivals = [event.arrival_time for event in x.stream.events] if x.stream is not None else []
+    seconds = [time for time in map(integer, times) if time is not None]
+    duration = arrivals[-1] - arrivals[0] if arrivals else 0.0
+    return len(seconds) == len(times) and duration < _LONG_STREAM and max(seconds) - min(seconds) <= duration + 1
+
+
+_LONG_STREAM = 1.25  # seconds: one, and a quarter for chunks that arrive late
 
 
 @check(MUST, spec="chat#chunk-choices", when=(on.is_completion, on.has_full_stream))

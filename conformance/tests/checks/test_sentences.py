@@ -1,0 +1,88 @@
+"""Messages of findings say what was compared, and show the value that is at fault."""
+
+import pytest
+
+from harmony_conformance.checks import CHECKS
+from harmony_conformance.engines.profiles import ENGINES
+from harmony_conformance.evidence.levels import TEXT_SOURCES
+from harmony_conformance.golden import data as golden
+from harmony_conformance.judge.judge import judge
+
+EXAMPLES = {example.id: example for example in golden.examples()}
+RULES = {rule.id: rule for rule in CHECKS}
+
+
+@pytest.mark.parametrize(
+    ("example", "message", "expected", "actual"),
+    [
+        pytest.param(
+            "hierarchy.instructions_reach_the_model/fail-copy-dropped",
+            "a copy of instructions that were sent several times is dropped",
+            "2 times",
+            "1 times",
+            id="the second copy of instructions is dropped",
+        ),
+        pytest.param(
+            "choices.logprobs_spell_the_text/fail-bytes-of-half-characters",
+            "an entry has the bytes of U+FFFD in place of those of its token, which is a part of a character",
+            "the bytes of the token",
+            "20 ef bf bd",
+            id="bytes of half a character among entries of the whole output",
+        ),
+        pytest.param(
+            "choices.logprobs_spell_the_text/fail-whole-output-another-word",
+            "the tokens of the log probabilities do not spell the content",
+            "Teal",
+            "Test",
+            id="entries of the whole output: what follows the last header is compared",
+        ),
+        pytest.param(
+            "usage.counts_the_prompt/fail-another-tokenizer",
+            "prompt_tokens is not the number of tokens that the model's vocabulary gives the prompt text of /apply-template",
+            "68",
+            "70",
+            id="the suite's own tokens of a prompt that is shown as text",
+        ),
+        pytest.param(
+            "headers.broken_output_leaks_nothing/fail-call-of-another-message",
+            "a part of the output arrived as a call that the answer must not contain",
+            "no call",
+            "user(hi there)",
+            id="a call whose text is in the output",
+        ),
+        pytest.param(
+            "headers.broken_output_leaks_nothing/fail-call-made-up",
+            "a call arrived that the model did not make",
+            'get_weather({"city":"Paris"})',
+            "get_weather({})",
+            id="a call whose text is not in the output",
+        ),
+        pytest.param(
+            "errors.valid_request_is_answered/fail-added-end-unread",
+            "a valid request was answered with HTTP 500; behind the script the engine emitted <|endoftext|> (199999)",
+            "200",
+            "500: Unexpected token 199999 while expecting start token 200006",
+            id="the token that the engine adds to a script",
+        ),
+        pytest.param(
+            "errors.valid_request_is_answered/fail-header-unread",
+            "a valid request was answered with HTTP 500",
+            "200",
+            '500: unexpected tokens remaining in message header: Some("to=functions.web-browsing")',
+            id="an error without such a token",
+        ),
+    ],
+)
+def test_a_failure_names_what_is_at_fault(example, message, expected, actual):
+    shown = EXAMPLES[example]
+    (result,) = judge([shown.series], [RULES[shown.check]])
+    assert [(str(one.message), str(one.expected), str(one.actual)) for one in result.findings] == [
+        (message, expected, actual)
+    ]
+
+
+def test_prompts_shown_as_text_are_known_by_their_source():
+    endpoints = [
+        shown for engine in ENGINES.values() for shown in (engine.prompt_endpoint, engine.prompt_echo) if shown
+    ]
+    assert {shown.name for shown in endpoints if shown.text_path} == TEXT_SOURCES
