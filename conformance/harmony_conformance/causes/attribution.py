@@ -1,20 +1,22 @@
 """Attribute the failures of a run to causes.
 
-1. The fewest defects whose signatures fit explain as many failures as possible. A signature fits if most of what it predicts,
+1. A known cause of the engine owns the failures that its patterns match.
+2. The fewest defects whose signatures fit explain as many of the others as possible. A signature fits if most of what it predicts,
    among what was judged in this run, failed.
-2. A failure that is left joins a defect that shows the same kind of failure elsewhere.
+3. A failure that is left joins a defect that shows the same kind of failure elsewhere.
    It also joins one whose failures in the same exchange it is known to accompany.
-3. The rest forms groups of kinds of failures that occur together, and that are known to accompany each other.
+4. The rest forms groups of kinds of failures that occur together, and that are known to accompany each other.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from harmony_conformance.causes.cause import Cause, first_failure
+from harmony_conformance.causes.cause import Cause
+from harmony_conformance.causes.known import KnownCause, known_causes
 from harmony_conformance.causes.signatures import FailureKey, Signature, message_kind, read_signatures, step_of
 from harmony_conformance.judge.check import Finding, Outcome, Severity, Verdict
 from harmony_conformance.judge.judge import Result
@@ -23,12 +25,22 @@ from harmony_conformance.reference_server.defects import DEFECTS
 _LEAST_FIT = 0.6
 """The smallest share of the predicted failures that must be seen. Another defect may hide some of them."""
 _LEAST_NEW = 0.5
-"""The smallest share of the seen failures that no other defect explains yet."""
+"""The smallest share of the seen failures that nothing else explains yet."""
 _LEAST_OVERLAP = 0.8
 """Two kinds of failures occur together if the rarer one has this share of its scenarios in common with the other."""
 
+_JUDGED = frozenset((Outcome.PASS, Outcome.VARIANT, Outcome.FAIL))
+"""The outcomes of what was judged."""
+
 _Kind = tuple[str, str]
 """A check, and a message without its values."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Failure:
+    key: FailureKey
+    result: Result
+    finding: Finding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,57 +64,77 @@ class _Fit:
         return self.new - self.missing, -self.missing
 
 
-def find_causes(results: Sequence[Result], signatures: Mapping[str, Signature] | None = None) -> tuple[Cause, ...]:
-    """Return the causes of all failures, those of severity MUST first, then those with more results."""
+@dataclass(frozen=True, eq=False)
+class _Named:
+    """Defects that explain the same failures, the likeliest first."""
+
+    defects: tuple[str, ...]
+    seen: frozenset[FailureKey]
+
+
+_Owner = KnownCause | _Named | _Kind
+"""The owner of failures. A group has the commonest kind of its failures."""
+
+
+def find_causes(
+    results: Sequence[Result],
+    signatures: Mapping[str, Signature] | None = None,
+    known: Sequence[KnownCause] = (),
+    sizes: Mapping[str, int] | None = None,
+) -> tuple[Cause, ...]:
+    """Return the causes of all failures, those of severity MUST first, then those with more results.
+
+    Args:
+        results: All results of a run.
+        signatures: Signatures of defects. By default those in the golden data.
+        known: Known causes of the engine. The first one that matches a failure owns it.
+        sizes: Sizes of the exchanges by id. The example of a cause is in the smallest.
+    """
     found = list(_failures(results))
-    failures = frozenset(failure for failure, _ in found)
-    if not failures:
+    if not found:
         return ()
-    known = read_signatures() if signatures is None else signatures
-    named = _name_defects(failures, _applied(results), known)
-    owners: dict[FailureKey, list[int]] = defaultdict(list)
-    for number, alike in enumerate(named):
-        for failure in alike[0].seen:
-            owners[failure].append(number)
-    _add_consequences(failures, named, owners, known)
-    rest = _group(failures - owners.keys())
-    by_cause: dict[int, list[Result]] = defaultdict(list)
-    for failure, result in found:
-        numbers = owners.get(failure) or [len(named) + rest[failure]]
-        for number in numbers:
-            if not any(result is other for other in by_cause[number][-1:]):
-                by_cause[number].append(result)
-    causes = (
-        _defect_cause(named[number], of_cause)
-        if number < len(named)
-        else _group_cause(of_cause, found, rest, number - len(named))
-        for number, of_cause in by_cause.items()
-    )
+    predicted = read_signatures() if signatures is None else signatures
+    recognized = [next((one for one in known if one.explains(each.result, each.finding)), None) for each in found]
+    failures = frozenset(failure.key for failure in found)
+    left = frozenset(failure.key for failure, cause in zip(found, recognized, strict=True) if cause is None)
+    named = _name_defects(failures, left, _applied(results), predicted)
+    owners: dict[FailureKey, list[_Named]] = defaultdict(list)
+    for one in named:
+        for key in one.seen:
+            owners[key].append(one)
+    _add_consequences(left, named, owners, predicted)
+    groups = _group(left - owners.keys())
+    owned: dict[_Owner, list[_Failure]] = defaultdict(list)
+    for failure, cause in zip(found, recognized, strict=True):
+        for owner in (cause,) if cause else owners.get(failure.key) or (groups[failure.key],):
+            owned[owner].append(failure)
+    causes = (_cause(owner, of_owner, sizes or {}) for owner, of_owner in owned.items())
     return tuple(sorted(causes, key=lambda cause: (cause.severity is not Severity.MUST, -len(cause.results), cause.id)))
 
 
-def _failures(results: Iterable[Result]) -> Iterator[tuple[FailureKey, Result]]:
+def _failures(results: Iterable[Result]) -> Iterator[_Failure]:
     for result in results:
-        if result.outcome is Outcome.FAIL:
-            for kind in dict.fromkeys(_failure(result, one) for one in result.findings if one.verdict is Verdict.FAIL):
-                yield kind, result
-
-
-def _failure(result: Result, finding: Finding) -> FailureKey:
-    return FailureKey(result.check, result.scenario, step_of(finding.exchange), message_kind(finding.message))
+        for finding in result.findings if result.outcome is Outcome.FAIL else ():
+            if finding.verdict is Verdict.FAIL:
+                step, message = step_of(finding.exchange), message_kind(finding.message)
+                key = FailureKey(result.check, result.scenario, step, message)
+                yield _Failure(key=key, result=result, finding=finding)
 
 
 def _applied(results: Iterable[Result]) -> frozenset[tuple[str, str, str]]:
     """Return the check, scenario and step of everything that was judged. A check of a whole series has an empty step."""
-    judged = (result for result in results if result.applied)
+    judged = (result for result in results if result.applied and result.outcome in _JUDGED)
     return frozenset(
         (result.check, result.scenario, step) for result in judged for step in ("", *map(step_of, result.exchanges))
     )
 
 
 def _name_defects(
-    failures: frozenset[FailureKey], applied: frozenset[tuple[str, str, str]], known: Mapping[str, Signature]
-) -> list[list[_Fit]]:
+    failures: frozenset[FailureKey],
+    unexplained: frozenset[FailureKey],
+    applied: frozenset[tuple[str, str, str]],
+    known: Mapping[str, Signature],
+) -> list[_Named]:
     """Return the defects that explain the failures. Those that explain them equally well are together."""
     predictions = [
         (defect, frozenset(failure for failure in level if failure[:3] in applied))
@@ -110,7 +142,7 @@ def _name_defects(
         for level in levels.values()
     ]
     predictions = [(defect, predicted) for defect, predicted in predictions if not predicted.isdisjoint(failures)]
-    unexplained, named = failures, list[list[_Fit]]()
+    named = list[_Named]()
     while True:
         fits = [
             _Fit(
@@ -124,43 +156,39 @@ def _name_defects(
         best = max((fit for fit in fits if fit.is_good), key=lambda fit: fit.rank, default=None)
         if best is None:
             return named
-        alike = {fit.defect: fit for fit in fits if fit.seen == best.seen and fit.missing == best.missing}
-        named.append(list(alike.values()))
+        alike = (fit.defect for fit in fits if fit.seen == best.seen and fit.missing == best.missing)
+        named.append(_Named(tuple(dict.fromkeys((best.defect, *alike))), best.seen))
         unexplained -= best.seen
 
 
 def _add_consequences(
     failures: frozenset[FailureKey],
-    named: list[list[_Fit]],
-    owners: dict[FailureKey, list[int]],
+    named: list[_Named],
+    owners: dict[FailureKey, list[_Named]],
     known: Mapping[str, Signature],
 ) -> None:
-    """Add the failures of step 2 to `owners`."""
-    kinds: dict[_Kind, list[int]] = defaultdict(list)
-    steps: dict[tuple[str, str], dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for number, (first, *_) in enumerate(named):
-        for kind in {(failure.check, failure.message) for level in known[first.defect].values() for failure in level}:
-            kinds[kind].append(number)
-        for failure in first.seen:
-            steps[failure.scenario, failure.step][number].add(failure.check)
+    """Add the failures of step 3 to `owners`."""
+    kinds: dict[_Kind, _Named] = {}
+    steps: dict[tuple[str, str], list[tuple[_Named, str]]] = defaultdict(list)
+    for one in named:
+        for failure in (failure for level in known[one.defects[0]].values() for failure in level):
+            kinds.setdefault((failure.check, failure.message), one)
+        for failure in one.seen:
+            steps[failure.scenario, failure.step].append((one, failure.check))
     for failure in failures - owners.keys():
-        same_kind = kinds.get((failure.check, failure.message), [])[:1]
-        together = [
-            number
-            for number, checks in steps[failure.scenario, failure.step].items()
-            if any(_accompany(failure.check, check) for check in checks)
-        ]
-        if same_kind or together:
-            owners[failure] = same_kind or together[:1]
+        together = (one for one, check in steps[failure.scenario, failure.step] if _accompany(failure.check, check))
+        owner = kinds.get((failure.check, failure.message)) or next(together, None)
+        if owner:
+            owners[failure] = [owner]
 
 
-def _group(failures: frozenset[FailureKey]) -> Mapping[FailureKey, int]:
-    """Return the number of the group of each failure."""
+def _group(failures: frozenset[FailureKey]) -> Mapping[FailureKey, _Kind]:
+    """Return the commonest kind in the group of each failure."""
     scenarios: dict[_Kind, set[str]] = defaultdict(set)
-    for failure in sorted(failures):
+    for failure in failures:
         scenarios[failure.check, failure.message].add(f"{failure.scenario}/{failure.step}")
-    group: dict[_Kind, int] = {}
-    for number, kind in enumerate(sorted(scenarios, key=lambda one: (-len(scenarios[one]), one))):
+    group: dict[_Kind, _Kind] = {}
+    for kind in sorted(scenarios, key=lambda one: (-len(scenarios[one]), one)):
         joined = (
             group[other]
             for other in group
@@ -168,7 +196,7 @@ def _group(failures: frozenset[FailureKey]) -> Mapping[FailureKey, int]:
             and len(scenarios[kind] & scenarios[other])
             >= _LEAST_OVERLAP * min(len(scenarios[kind]), len(scenarios[other]))
         )
-        group[kind] = next(joined, number)
+        group[kind] = next(joined, kind)
     return {failure: group[failure.check, failure.message] for failure in failures}
 
 
@@ -189,48 +217,39 @@ def _accompany(one: str, other: str) -> bool:
     return frozenset((one, other)) in _accompanying()
 
 
-def _defect_cause(alike: list[_Fit], results: list[Result]) -> Cause:
-    defects = tuple(fit.defect for fit in alike)
-    ordered = _must_first(results)
+def _cause(owner: _Owner, failures: list[_Failure], sizes: Mapping[str, int]) -> Cause:
+    defects: tuple[str, ...] = ()
+    known: tuple[KnownCause, ...] = ()
+    match owner:
+        case KnownCause():
+            name, known, typical = owner.id, (owner,), failures
+        case _Named():
+            name, defects, known = owner.defects[0], owner.defects, known_causes(owner.defects)
+            typical = [failure for failure in failures if failure.key in owner.seen]
+        case (name, message):
+            typical = [each for each in failures if (each.key.check, each.key.message) == (name, message)]
+    example = min(
+        typical,
+        key=lambda each: (each.result.severity is not Severity.MUST, sizes.get(each.finding.exchange, 0)),
+    )
+    results = {id(each.result): each.result for each in (example, *failures)}
+    first, *others = results.values()
+    others.sort(key=lambda result: result.severity is not Severity.MUST)
     return Cause(
-        id=defects[0],
-        sentence=DEFECTS[defects[0]].summary,
+        id=name,
+        sentence=_sentence(owner, example.finding),
         defects=defects,
-        catalogue=tuple(dict.fromkeys(one for defect in defects for one in DEFECTS[defect].catalogue)),
-        results=ordered,
-        example=next(
-            (
-                finding
-                for finding in ordered[0].findings
-                if finding.verdict is Verdict.FAIL and _failure(ordered[0], finding) in alike[0].seen
-            ),
-            first_failure(ordered[0]),
-        ),
+        known=known,
+        results=(first, *others),
+        example=example.finding,
     )
 
 
-def _group_cause(
-    results: list[Result], found: list[tuple[FailureKey, Result]], rest: Mapping[FailureKey, int], number: int
-) -> Cause:
-    ordered = _must_first(results)
-    kinds = Counter((failure.check, failure.message) for failure, _ in found if rest.get(failure) == number)
-    (check, message), _ = kinds.most_common(1)[0]
-    of_kind = [result for result in ordered if result.check == check] or list(ordered)
-    example = next(
-        (
-            finding
-            for result in of_kind
-            for finding in result.findings
-            if finding.verdict is Verdict.FAIL and message_kind(finding.message) == message
-        ),
-        first_failure(of_kind[0]),
-    )
-    first = next(result for result in of_kind if example in result.findings)
-    others = tuple(result for result in ordered if result is not first)
-    return Cause(
-        id=check, sentence=str(example.message), defects=(), catalogue=(), results=(first, *others), example=example
-    )
-
-
-def _must_first(results: list[Result]) -> tuple[Result, ...]:
-    return tuple(sorted(results, key=lambda result: result.severity is not Severity.MUST))
+def _sentence(owner: _Owner, example: Finding) -> str:
+    match owner:
+        case KnownCause():
+            return owner.sentence
+        case _Named():
+            return DEFECTS[owner.defects[0]].summary
+        case _:
+            return str(example.message)

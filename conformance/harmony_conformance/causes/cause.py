@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
+from harmony_conformance.causes.known import KnownCause, catalogue
 from harmony_conformance.json_value import JsonObject
-from harmony_conformance.judge.check import Finding, Severity, Verdict
+from harmony_conformance.judge.check import Finding, Severity
+from harmony_conformance.judge.clause import Clause
+from harmony_conformance.judge.harmony_clauses import CLAUSES
 from harmony_conformance.judge.judge import Result
 
 
@@ -14,18 +18,18 @@ class Cause:
     """A cause of failing results.
 
     Attributes:
-        id: The id of the defect, or of the first failing check of a group.
-        sentence: The defect in one sentence, or the commonest message of the group.
-        defects: The ids of the defects that explain the failures equally well, the likeliest first. Empty for a group.
-        catalogue: The ids of these defects in `golden/defects.json`.
-        results: The failing results, MUST first. A result with failures of several causes is in each of them.
-        example: The first failure of the first result.
+        id: The id of the known cause, of the likeliest defect, or of the commonest check in a group.
+        sentence: The behaviour of the server, or the commonest message of the group.
+        defects: The ids of the defects that explain the failures equally well, the likeliest first. Empty unless signatures name the cause.
+        known: What is known about it on real engines. The first one is the cause itself if it was recognized.
+        results: The failing results: that of the example, then those of severity MUST. A result can have several causes.
+        example: The failure of highest severity in the smallest exchange.
     """
 
     id: str
     sentence: str
     defects: tuple[str, ...]
-    catalogue: tuple[str, ...]
+    known: tuple[KnownCause, ...]
     results: tuple[Result, ...]
     example: Finding
 
@@ -34,15 +38,35 @@ class Cause:
         """The highest severity among the results."""
         return self.results[0].severity
 
+    @property
+    def catalogue(self) -> tuple[str, ...]:
+        """Ids in `golden/defects.json`."""
+        entries = (
+            entry for cause in self.known for entry in (cause.catalogue or ((cause.id,) if not cause.clause else ()))
+        )
+        return tuple(dict.fromkeys(entries))
+
+    @cached_property
+    def clause(self) -> Clause:
+        """The clause of the known cause, or of the example's check."""
+        own = next((CLAUSES[cause.clause] for cause in self.known if cause.clause in CLAUSES), None)
+        return own or self.results[0].clause
+
     def to_json(self) -> JsonObject:
         """Return the line of the report, without its kind."""
         first = self.results[0]
+        details = (*self.known, *(catalogue()[entry] for entry in self.catalogue))
+        optional = {"expected": self.example.expected, "actual": self.example.actual}
         return {
             "id": self.id,
             "sentence": self.sentence,
             "severity": self.severity.value,
+            "users_see": next((cause.users_see for cause in details if cause.users_see), ""),
+            "clause": {"id": self.clause.id, "quotation": self.clause.quotation, "source": self.clause.source},
             "defects": list(self.defects),
             "catalogue": list(self.catalogue),
+            "threads": [*dict.fromkeys(thread for cause in details for thread in cause.threads)],
+            "remedy": next((cause.remedy for cause in self.known if cause.id == self.id), ""),
             "results": len(self.results),
             "scenarios": [*sorted({result.scenario for result in self.results})],
             "checks": [*sorted({result.check for result in self.results})],
@@ -53,10 +77,6 @@ class Cause:
                 "exchange": self.example.exchange,
                 "at": self.example.location,
                 "message": self.example.message,
+                **{name: value for name, value in optional.items() if value is not None},
             },
         }
-
-
-def first_failure(result: Result) -> Finding:
-    """Return the first failure of a failing result."""
-    return next(finding for finding in result.findings if finding.verdict is Verdict.FAIL)

@@ -13,6 +13,7 @@ from pathlib import Path, PurePath
 
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, UnsupportedByApiError
 from harmony_conformance.causes.attribution import find_causes
+from harmony_conformance.causes.known import engine_causes
 from harmony_conformance.checks.rendering.renderer_fingerprint import Fingerprint, fingerprint
 from harmony_conformance.cli.command import Command
 from harmony_conformance.cli.live_run import endpoint_facts, send_plan
@@ -21,7 +22,7 @@ from harmony_conformance.cli.run_recording import RunRecording, read_earlier
 from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.engines.target import Target
 from harmony_conformance.errors import Exit, UsageError
-from harmony_conformance.evidence.exchange import Series
+from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.recording_file import Recording, read_recording
 from harmony_conformance.golden.scenario import UNSCRIPTED_LIMIT, Step, expand
 from harmony_conformance.json_value import JsonObject, dumps, members, text, value_at
@@ -49,12 +50,13 @@ from harmony_conformance.runner.options import (
     reproduction_arguments,
     whole_number,
 )
-from harmony_conformance.runner.reproduce import reproduce_result
+from harmony_conformance.runner.reproduce import reproduce_result, script_text, shown_exchange
 from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request
 from harmony_conformance.runner.resume import recorded_options
 from harmony_conformance.runner.run import Options, Run
 from harmony_conformance.runner.shared_run import EXCHANGES
 from harmony_conformance.transport.http_transport import CA_DIR, CA_FILE
+from harmony_conformance.transport.messages import FailureKind
 from harmony_conformance.transport.redaction import Mask
 
 _REASONS_SHOWN = 5
@@ -141,7 +143,10 @@ def _report_run(  # noqa: PLR0913, PLR0917 - the run and the command
         code = max(code, Exit.USAGE)
     if (cut := early_stop_reason(finished.series)) is not None:
         print(f"run stopped early: {cut.detail}", file=sys.stderr)
-        code = max(code, Exit.USAGE) if cut.kind in INCOMPLETE_RUN_KINDS else code
+        if cut.kind is FailureKind.SERVER_GONE:
+            code = code or Exit.USAGE
+        elif cut.kind in INCOMPLETE_RUN_KINDS:
+            code = max(code, Exit.USAGE)
     reasons = [result.reason for result in report.results if result.outcome is Outcome.INCONCLUSIVE]
     if code == Exit.CONFORMS and reasons:
         print(f"{len(reasons)} inconclusive results, for example: {visible(reasons[0])}", file=sys.stderr)
@@ -290,10 +295,18 @@ def _report(
     }
     words = reproduction_arguments(options)
     lines = (
-        result_line(result, reproduce_result(target, result, by_id, key_env, words)) for result in finished.results
+        result_line(result, command, script_text(shown_exchange(result, by_id)) if command else "")
+        for result in finished.results
+        for command in (reproduce_result(target, result, by_id, key_env, words),)
     )
-    causes = (cause.to_json() for cause in find_causes(finished.results))
-    return make_report(header, lines, finished.latency, causes)
+    known = engine_causes().get(text(value_at(header, "target", "engine")), ())
+    causes = find_causes(finished.results, known=known, sizes={name: _size(x) for name, x in by_id.items()})
+    return make_report(header, lines, finished.latency, (cause.to_json() for cause in causes))
+
+
+def _size(x: Exchange) -> int:
+    """Return the bytes of an exchange."""
+    return len(x.request.body) + (sum(len(chunk.data) for chunk in x.response.chunks) if x.response else 0)
 
 
 def _exit_code(results: tuple[Result, ...], fails_on: frozenset[Severity]) -> int:

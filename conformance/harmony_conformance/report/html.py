@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from harmony_conformance import json_value
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report import latency_table, markup, model, summary, text_excerpt
+from harmony_conformance.report.cause_summary import cause_summaries
 from harmony_conformance.report.markup import to_markup
 from harmony_conformance.report.model import Report
 from harmony_conformance.report.summary import DEFAULT_FAILS_ON, Standing, by_check, run_verdict
@@ -50,5 +51,11 @@ def _template() -> Template:
         undefined=StrictUndefined,
     )
     modules = {"excerpt": text_excerpt, "figures": latency_table, "json": json_value, "markup": markup, "model": model}
-    names = {"MEANING": _MEANING, "Outcome": Outcome, "STANDING": _STANDING, "overview": summary}
+    names = {
+        "MEANING": _MEANING,
+        "Outcome": Outcome,
+        "STANDING": _STANDING,
+        "overview": summary,
+        "cause_summaries": cause_summaries,
+    }
     return environment.get_template("page.html.jinja", globals={**modules, **names})

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from harmony_conformance.json_value import JsonObject, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
+from harmony_conformance.report.cause_summary import CauseSummary, cause_summaries
 from harmony_conformance.report.latency_table import COLUMNS, notes, rows
 from harmony_conformance.report.model import ORDER, WORDS, Report, ResultLine
 from harmony_conformance.report.summary import (
@@ -20,7 +21,6 @@ from harmony_conformance.report.summary import (
     Standing,
     by_check,
     by_family,
-    cause_summaries,
     facts,
     failed_checks,
     failures,
@@ -32,7 +32,7 @@ from harmony_conformance.report.summary import (
     variants,
     with_outcome,
 )
-from harmony_conformance.report.text_excerpt import COMMAND_LIMIT, cut, line, plain
+from harmony_conformance.report.text_excerpt import COMMAND_LIMIT, Pieces, cut, line, plain
 
 MOST_BYTES = 1024 * 1024
 _FOR_CAUSES = 100 * 1024
@@ -122,15 +122,26 @@ def _causes(report: Report) -> Iterator[str]:
     causes = cause_summaries(report)
     if causes:
         yield f"### Causes: {len(causes)}\n\nfor {report.counts[Outcome.FAIL]} failed results. A result with failures of several causes counts for each."
-    for cause in causes:
-        also = f" ({inline(cause.also)})" if cause.also else ""
-        yield f"**{cause.severity.upper()} {inline(cause.name)}**{also}: {cause.extent}"
-        yield inline(cause.sentence)
-        said = f": {inline(cause.message)}" if cause.message != cause.sentence else ""
-        yield f"For example {inline(cause.example)}{said}"
-        if cause.reproduce:
-            command = fenced(plain(cut(cause.reproduce, COMMAND_LIMIT)), "sh")
-            yield f"<details><summary>Reproduce</summary>\n\n{command}\n\n</details>"
+    yield from ("\n\n".join(_cause(cause)) for cause in causes)
+
+
+def _cause(cause: CauseSummary) -> Iterator[str]:
+    """The sentence first, then what is known about it, and the smallest example with its evidence."""
+    also = f" ({inline(cause.also)})" if cause.also else ""
+    yield f"#### {cause.severity.upper()} {inline(cause.name)}{also}: {cause.extent}"
+    yield inline(cause.sentence)
+    known = (("Users see", cause.users_see), ("Remedy", cause.remedy), ("Reported as", " ".join(cause.threads)))
+    yield from (f"{name}: {inline(value)}" for name, value in known if value)
+    quotation, source = cause.clause
+    yield f"> {prose(quotation)}\n>\n> — {inline(source)}"
+    said = f": {inline(cause.message)}" if cause.message != cause.sentence else ""
+    yield f"For example {inline(cause.example)}{said}"
+    yield from _sides(cause.sides)
+    if cause.script:
+        yield "Output of the model:\n\n" + fenced(plain(cut(cause.script, _LONGEST)))
+    if cause.reproduce:
+        command = fenced(plain(cut(cause.reproduce, COMMAND_LIMIT)), "sh")
+        yield f"<details><summary>Reproduce</summary>\n\n{command}\n\n</details>"
 
 
 def _failures(checks: tuple[CheckResults, ...]) -> Iterator[str]:
@@ -173,14 +184,18 @@ def _finding(finding: JsonObject, places: list[FindingLocation]) -> Iterator[str
     where = " at ".join(filter(None, places[0]))
     more = f" and {len(places) - 1} more" if len(places) > 1 else ""
     yield inline(text(value_at(finding, "message"))) + (f" ({inline(where)}{more})" if where else "")
-    both = [(name, plain(value)) for name, value in sides(finding, _LONGEST)]
+    yield from _sides(sides(finding, _LONGEST))
+    if isinstance(excerpt := value_at(finding, "excerpt"), str):
+        yield "excerpt:\n\n" + fenced(plain(cut(excerpt, _LONGEST)))
+
+
+def _sides(pieces: Iterable[tuple[str, Pieces]]) -> Iterator[str]:
+    both = [(name, plain(value)) for name, value in pieces]
     if len(both) > 1:
         signed = (f"{sign} {one}" for sign, (_, value) in zip("-+", both, strict=True) for one in value.split("\n"))
         yield fenced("\n".join(signed), "diff")
     else:
         yield from (f"{name}:\n\n{fenced(value)}" for name, value in both)
-    if isinstance(excerpt := value_at(finding, "excerpt"), str):
-        yield "excerpt:\n\n" + fenced(plain(cut(excerpt, _LONGEST)))
 
 
 def _rest(report: Report, checks: tuple[CheckResults, ...]) -> Iterator[str]:

@@ -69,6 +69,7 @@ class ResultLine:
     tries: int = 1
     findings: tuple[JsonObject, ...] = ()
     reproduce: str = ""
+    script: str = ""
     reason: str = ""
 
     def to_json(self) -> JsonObject:
@@ -87,6 +88,7 @@ class ResultLine:
             "tries": self.tries,
             "findings": list(self.findings),
             "reproduce": self.reproduce,
+            **({"script": self.script} if self.script else {}),
             "spec": self.spec,
             "quotation": self.quotation,
             "reason": self.reason,
@@ -129,8 +131,8 @@ def make_report(
     return Report(header=header, results=ordered, latency=tuple(latency), counts=counts, causes=tuple(causes))
 
 
-def result_line(result: Result, reproduce: str) -> ResultLine:
-    """Return the report's form of a judge's result."""
+def result_line(result: Result, reproduce: str, script: str = "") -> ResultLine:
+    """Return the report's form of a judge's result. `script`: the scripted output of the model in the exchange to reproduce."""
     return ResultLine(
         check=result.check,
         severity=result.severity,
@@ -146,6 +148,7 @@ def result_line(result: Result, reproduce: str) -> ResultLine:
         tries=result.tries,
         findings=tuple(finding_json(finding) for finding in result.findings),
         reproduce=reproduce,
+        script=script,
         reason=result.reason,
     )
 
@@ -226,5 +229,6 @@ def _read_result(value: Json) -> ResultLine:
         tries=integer(value_at(value, "tries")) or 1,
         findings=tuple(members(item) for item in items(value_at(value, "findings"))),
         reproduce=text(value_at(value, "reproduce")),
+        script=text(value_at(value, "script")),
         reason=text(value_at(value, "reason")),
     )

@@ -63,7 +63,7 @@ class RunVerdict:
     @property
     def headline(self) -> str:
         """The standing, with the number of inconclusive results if there are any."""
-        inconclusive = f", {_number(self.inconclusive, 'result')} inconclusive" if self.inconclusive else ""
+        inconclusive = f", {number_of(self.inconclusive, 'result')} inconclusive" if self.inconclusive else ""
         return f"{self.standing.value}{inconclusive}"
 
 
@@ -165,13 +165,13 @@ def run_verdict(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON
     must = [check for check in applied if check.severity is Severity.MUST]
     failed = with_outcome(checks, Outcome.FAIL)
     counted = [check for check in failed if check.severity in fails_on]
-    sentence = f"None of the {_number(len(applied), 'check')} that applied failed."
+    sentence = f"None of the {number_of(len(applied), 'check')} that applied failed."
     if failed:
         ignored = [check for check in failed if check not in counted]
         parts = (_count_by_severity(counted, "failed"), _count_by_severity(ignored, "failed (ignored by --fail-on)"))
-        sentence = f"{', '.join(filter(None, parts))}; {_number(len(applied), 'check')} applied."
+        sentence = f"{', '.join(filter(None, parts))}; {number_of(len(applied), 'check')} applied."
     if errors := report.counts[Outcome.ERROR]:
-        sentence = f"{_number(errors, 'result')} unknown because of an internal error of this suite. {sentence}"
+        sentence = f"{number_of(errors, 'result')} unknown because of an internal error of this suite. {sentence}"
         return RunVerdict(standing=Standing.OUR_ERROR, sentence=sentence)
     if counted:
         return RunVerdict(standing=Standing.DIVERGES, sentence=sentence)
@@ -186,7 +186,9 @@ def run_verdict(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON
 
 def _count_by_severity(checks: list[CheckResults], suffix: str) -> str:
     counts = Counter(check.severity for check in checks)
-    parts = [_number(counts[severity], f"{severity.value.upper()} check") for severity in Severity if counts[severity]]
+    parts = [
+        number_of(counts[severity], f"{severity.value.upper()} check") for severity in Severity if counts[severity]
+    ]
     return f"{' and '.join(parts)} {suffix}" if parts else ""
 
 
@@ -250,53 +252,6 @@ def _output(capabilities: Json) -> str:
             return "the model's own"
         case method:
             return f"scripted by the suite, token by token ({method})"
-
-
-@dataclass(frozen=True, kw_only=True)
-class CauseSummary:
-    """A cause of a report in words.
-
-    Attributes:
-        name: The likeliest defect, or the failing check of a group of like failures.
-        also: What else explains the failures equally well, and the ids of the catalogue. Empty if there is neither.
-        extent: How many results and scenarios it explains.
-        example: The check, the exchange and the place of the example.
-    """
-
-    name: str
-    severity: Severity
-    sentence: str
-    also: str
-    extent: str
-    message: str
-    example: str
-    reproduce: str
-
-
-def cause_summaries(report: Report) -> tuple[CauseSummary, ...]:
-    """Return the causes of a report, in its order."""
-    commands = {(result.check, result.scenario, result.api): result.reproduce for result in report.results}
-    return tuple(_cause_summary(cause, commands) for cause in report.causes)
-
-
-def _cause_summary(cause: JsonObject, commands: Mapping[tuple[str, str, str], str]) -> CauseSummary:
-    example = value_at(cause, "example")
-    check, scenario, api, exchange, at, message = (
-        text(value_at(example, name)) for name in ("check", "scenario", "api", "exchange", "at", "message")
-    )
-    alternatives = " or ".join(map(text, items(value_at(cause, "defects"))[1:]))
-    catalogued = ", ".join(map(text, items(value_at(cause, "catalogue"))))
-    scenarios = _number(len(items(value_at(cause, "scenarios"))), "scenario")
-    return CauseSummary(
-        name=text(value_at(cause, "id")),
-        severity=Severity(text(value_at(cause, "severity"))),
-        sentence=text(value_at(cause, "sentence")),
-        also="; ".join(filter(None, (f"or {alternatives}" if alternatives else "", catalogued))),
-        extent=f"{_number(integer(value_at(cause, 'results')) or 0, 'result')} in {scenarios}",
-        message=message,
-        example=" at ".join(filter(None, (f"{check} in {exchange or scenario}", at))),
-        reproduce=commands.get((check, scenario, api), ""),
-    )
 
 
 def failures(result: ResultLine) -> list[JsonObject]:
@@ -369,5 +324,6 @@ def case_name(result: ResultLine) -> str:
     return f"{result.check}[{result.scenario}{api}]"
 
 
-def _number(count: int, noun: str) -> str:
+def number_of(count: int, noun: str) -> str:
+    """Return a count with its noun."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

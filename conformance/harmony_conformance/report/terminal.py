@@ -15,13 +15,12 @@ from rich.table import Table
 
 from harmony_conformance.json_value import JsonObject, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
+from harmony_conformance.report.cause_summary import CauseSummary, cause_summaries
 from harmony_conformance.report.latency_table import COLUMNS, rows
 from harmony_conformance.report.model import WORDS, Report, ResultLine
 from harmony_conformance.report.summary import (
     DEFAULT_FAILS_ON,
-    CauseSummary,
     by_check,
-    cause_summaries,
     failures,
     never_applied,
     run_verdict,

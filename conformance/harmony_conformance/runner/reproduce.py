@@ -7,15 +7,21 @@ from itertools import pairwise
 from shlex import quote as quote_visible
 from types import MappingProxyType
 
+from harmony_conformance.checks import CHECKS
 from harmony_conformance.engines.render_derender import render_request, whole_request
 from harmony_conformance.engines.target import Target
-from harmony_conformance.evidence.exchange import AnsweredBy, Exchange
+from harmony_conformance.evidence.exchange import AnsweredBy, Exchange, Series
+from harmony_conformance.evidence.series_pairs import STREAM_SUFFIX
 from harmony_conformance.json_value import InvalidJsonError, loads
-from harmony_conformance.judge.check import Outcome
+from harmony_conformance.judge.check import Outcome, Verdict
 from harmony_conformance.judge.judge import Result
 from harmony_conformance.runtime.terminal_text import escape_invisible
 from harmony_conformance.transport.messages import Request
+from harmony_ref import decode
 
+_REPRODUCED = frozenset((Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE))
+_COMPARISONS = frozenset(one.id for one in CHECKS if one.subject is Series)
+_RUN = "harmony-conformance run"
 _MAX_BODY = 6000  # bytes of the bodies in curl commands
 _CURL_OPTIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -32,15 +38,41 @@ _CURL_OPTIONS: Mapping[str, str] = MappingProxyType(
 def reproduce_result(
     target: Target, result: Result, exchanges: Mapping[str, Exchange], key_env: str | None, options: Sequence[str] = ()
 ) -> str:
-    """Return a command that reproduces the first finding of a result; empty if the result is a pass or not applicable.
+    """Return commands that reproduce the first failing finding of a result; empty if nothing went wrong.
+
+    If two exchanges were compared, the command of the other one comes first.
 
     `options`: Arguments of the run that a run of the scenario has to repeat.
     """
-    if result.outcome not in (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE):
+    if result.outcome not in _REPRODUCED:
         return ""
-    ids = (*(finding.exchange for finding in result.findings), *result.exchanges)
-    x = next((exchanges[one] for one in ids if one in exchanges), None)
-    return reproduce(target, x, result.scenario, key_env, options)
+    x = shown_exchange(result, exchanges)
+    command = reproduce(target, x, result.scenario, key_env, options)
+    other = _counterpart(x, result, exchanges) if x is not None and not command.startswith(_RUN) else None
+    return f"{reproduce(target, other, result.scenario, key_env, options)}; {command}" if other else command
+
+
+def shown_exchange(result: Result, exchanges: Mapping[str, Exchange]) -> Exchange | None:
+    """Return the exchange of the first failing finding. If it is unknown, return that of another finding, or one that was judged."""
+    findings = sorted(result.findings, key=lambda finding: finding.verdict is not Verdict.FAIL)
+    ids = (*(finding.exchange for finding in findings), *result.exchanges)
+    return next((exchanges[one] for one in ids if one in exchanges), None)
+
+
+def script_text(x: Exchange | None) -> str:
+    """Return the scripted output of the model as text; empty without a script."""
+    return decode(x.script) if x is not None and x.script else ""
+
+
+def _counterpart(x: Exchange, result: Result, exchanges: Mapping[str, Exchange]) -> Exchange | None:
+    """Return the exchange that a comparison compared with `x`: the whole answer to the same request, or the only other one."""
+    if result.check not in _COMPARISONS:
+        return None
+    step, is_stream, suffixes = x.id.partition(STREAM_SUFFIX)
+    others = (
+        [f"{step}/{suffixes.rpartition('/')[2]}"] if is_stream else [one for one in result.exchanges if one != x.id]
+    )
+    return exchanges.get(others[0]) if len(others) == 1 else None
 
 
 def reproduce(
@@ -50,7 +82,7 @@ def reproduce(
     requests = tuple(_requests(x)) if x is not None else ()
     if target.base_url is None or x is None or not requests or sum(len(one.body) for one in requests) > _MAX_BODY:
         key = ("--api-key-env", key_env) if key_env else ()
-        return " ".join(map(quote, ("harmony-conformance", "run", str(target), *options, *key, "--select", scenario)))
+        return " ".join((_RUN, *map(quote, (str(target), *options, *key, "--select", scenario))))
     return "; ".join(
         _curl(target.base_url, request, key_env, options, is_stream=x.wants_stream) for request in requests
     )

@@ -1,0 +1,139 @@
+"""Known causes: what is known about a defect of real servers, by engine. Data: `golden/causes/` and `golden/defects.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+
+from harmony_conformance.causes.signatures import step_of
+from harmony_conformance.golden import data as golden
+from harmony_conformance.json_value import Json, items, loads, members, text, value_at
+from harmony_conformance.judge.check import Finding
+from harmony_conformance.judge.judge import Result
+
+CAUSES = "causes"
+"""Folder in the golden data, with a file for each engine."""
+CATALOGUE = "defects.json"
+"""File name in the golden data."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailurePattern:
+    """Shell patterns for the parts of a failure."""
+
+    check: str
+    scenario: str
+    api: str
+    message: str
+    at: str
+    step: str = "*"
+    actual: str = "*"
+
+    def matches(self, result: Result, finding: Finding) -> bool:
+        """Return True if every part matches."""
+        return (
+            fnmatchcase(result.check, self.check)
+            and fnmatchcase(result.scenario, self.scenario)
+            and fnmatchcase(result.api, self.api)
+            and fnmatchcase(finding.message, self.message)
+            and fnmatchcase(finding.location, self.at)
+            and fnmatchcase(step_of(finding.exchange), self.step)
+            and fnmatchcase(finding.actual or "", self.actual)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownCause:
+    """A defect of a real engine.
+
+    Attributes:
+        engine: The name of the engine. In the catalogue with versions.
+        sentence: The behaviour of the server.
+        users_see: What a user of the server sees.
+        clause: The id of the clause that fits. Empty for entries of the catalogue.
+        affected: The affected versions.
+        fixed_in: The version or the pull request that mends it.
+        threads: Addresses of issues and pull requests.
+        catalogue: Ids in `golden/defects.json` of the same defect.
+        defects: Ids of the defects of the reference server that imitate it.
+        remedy: What an operator can do.
+        patterns: The failures by which it is recognized.
+    """
+
+    id: str
+    engine: str
+    sentence: str
+    users_see: str
+    clause: str
+    affected: str
+    fixed_in: str
+    threads: tuple[str, ...]
+    catalogue: tuple[str, ...]
+    defects: tuple[str, ...]
+    remedy: str
+    patterns: tuple[FailurePattern, ...]
+
+    def explains(self, result: Result, finding: Finding) -> bool:
+        """Return True if the cause is recognized in a failure."""
+        return any(pattern.matches(result, finding) for pattern in self.patterns)
+
+
+@cache
+def engine_causes() -> Mapping[str, tuple[KnownCause, ...]]:
+    """Read the causes of all engines, by engine."""
+    files = sorted((golden.root() / CAUSES).iterdir(), key=lambda file: file.name)
+    documents = [loads(file.read_text("utf-8")) for file in files]
+    return {
+        (engine := text(value_at(document, "engine"))): tuple(
+            _read(cause, engine, "defects") for cause in items(value_at(document, "causes"))
+        )
+        for document in documents
+    }
+
+
+@cache
+def catalogue() -> Mapping[str, KnownCause]:
+    """Read the catalogue of defects that were seen in live servers, by id."""
+    rows = items(value_at(loads((golden.root() / CATALOGUE).read_text("utf-8")), "defects"))
+    causes = (_read(row, text(value_at(row, "engine")), "switch") for row in rows)
+    return {cause.id: cause for cause in causes}
+
+
+def known_causes(defects: Iterable[str]) -> tuple[KnownCause, ...]:
+    """Return the causes of engines and the entries of the catalogue that these defects of the reference server imitate."""
+    wanted = frozenset(defects)
+    every = (*(cause for causes in engine_causes().values() for cause in causes), *catalogue().values())
+    return tuple(cause for cause in every if not wanted.isdisjoint(cause.defects))
+
+
+def _read(row: Json, engine: str, defects: str) -> KnownCause:
+    def words(name: str) -> str:
+        return text(value_at(row, name))
+
+    def names(name: str) -> tuple[str, ...]:
+        return tuple(map(text, items(value_at(row, name))))
+
+    return KnownCause(
+        id=words("id"),
+        engine=engine,
+        sentence=words("sentence"),
+        users_see=words("users_see"),
+        clause=words("clause"),
+        affected=words("affected"),
+        fixed_in=words("fixed_in"),
+        threads=names("threads"),
+        catalogue=names("catalogue"),
+        defects=names(defects),
+        remedy=words("remedy"),
+        patterns=tuple(
+            FailurePattern(
+                **{
+                    name: text(members(pattern).get(name, "*"))
+                    for name in ("check", "scenario", "api", "message", "at", "step", "actual")
+                }
+            )
+            for pattern in items(value_at(row, "matches"))
+        ),
+    )

@@ -1,0 +1,78 @@
+"""The causes of a report in words, shared by all renderings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from harmony_conformance.json_value import JsonObject, integer, items, text, value_at
+from harmony_conformance.judge.check import Severity
+from harmony_conformance.report.model import Report, ResultLine
+from harmony_conformance.report.summary import number_of, sides
+from harmony_conformance.report.text_excerpt import Pieces
+
+
+@dataclass(frozen=True, kw_only=True)
+class CauseSummary:
+    """A cause of a report in words.
+
+    Attributes:
+        name: The known cause, the likeliest defect, or the failing check of a group of like failures.
+        also: What else explains the failures equally well, and the ids of the catalogue. Empty if there is neither.
+        extent: How many results and scenarios it explains.
+        users_see: What a user of the server sees. Empty if unknown.
+        clause: The quotation and its source.
+        threads: Addresses of issues and pull requests about it.
+        remedy: What an operator can do. Empty if unknown.
+        example: The check, the exchange and the place of the example.
+        sides: The expected and the actual text of the example, by name.
+        script: The scripted output of the model. Empty without a script.
+    """
+
+    name: str
+    severity: Severity
+    sentence: str
+    also: str
+    extent: str
+    users_see: str
+    clause: tuple[str, str]
+    threads: tuple[str, ...]
+    remedy: str
+    message: str
+    example: str
+    sides: tuple[tuple[str, Pieces], ...]
+    script: str
+    reproduce: str
+
+
+def cause_summaries(report: Report) -> tuple[CauseSummary, ...]:
+    """Return the causes of a report, in its order."""
+    results = {(result.check, result.scenario, result.api): result for result in report.results}
+    return tuple(_cause_summary(cause, results) for cause in report.causes)
+
+
+def _cause_summary(cause: JsonObject, results: Mapping[tuple[str, str, str], ResultLine]) -> CauseSummary:
+    example = value_at(cause, "example")
+    check, scenario, api, exchange, at, message = (
+        text(value_at(example, name)) for name in ("check", "scenario", "api", "exchange", "at", "message")
+    )
+    alternatives = " or ".join(map(text, items(value_at(cause, "defects"))[1:]))
+    catalogued = ", ".join(map(text, items(value_at(cause, "catalogue"))))
+    scenarios = number_of(len(items(value_at(cause, "scenarios"))), "scenario")
+    result = results.get((check, scenario, api))
+    return CauseSummary(
+        name=text(value_at(cause, "id")),
+        severity=Severity(text(value_at(cause, "severity"))),
+        sentence=text(value_at(cause, "sentence")),
+        also="; ".join(filter(None, (f"or {alternatives}" if alternatives else "", catalogued))),
+        extent=f"{number_of(integer(value_at(cause, 'results')) or 0, 'result')} in {scenarios}",
+        users_see=text(value_at(cause, "users_see")),
+        clause=(text(value_at(cause, "clause", "quotation")), text(value_at(cause, "clause", "source"))),
+        threads=tuple(map(text, items(value_at(cause, "threads")))),
+        remedy=text(value_at(cause, "remedy")),
+        message=message,
+        example=" at ".join(filter(None, (f"{check} in {exchange or scenario}", at))),
+        sides=tuple(sides(example if isinstance(example, dict) else {})),
+        script=result.script if result else "",
+        reproduce=result.reproduce if result else "",
+    )
