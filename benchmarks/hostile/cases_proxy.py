@@ -12,13 +12,12 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from threading import Thread
 
 from case import Case, expect
 from cases_run import fixed, full_disk
-from doors import Door, Reply, children, get, post, proxy, raw, resident, until
+from doors import Door, children, get, post, proxy, raw, resident, until
 from payloads import BACKSLASHES, BOMBS, LEAK, TOOLS
-from servers import EVENTS_HEAD, Received, answer_with, completion, event, hostile, whole
+from servers import Received, answer_with, completion, hostile, whole
 from smuggling import FORWARDED, REFUSED, misread, raw_upstream
 
 DOOR = "proxy"
@@ -57,66 +56,9 @@ def bomb(coding: str, options: tuple[str, ...], status: int, folder: Path) -> st
         return f"status {reply.status}; {len(body):,} bytes sent"
 
 
-def held_streams(folder: Path) -> str:
-    """60 streams of 15 MB each, held open before their end."""
-    piece = event({"choices": [{"index": 0, "delta": {"content": "word " * 3000}}]})
-    with ExitStack() as stack:
-
-        def answer(request: Received) -> Iterator[bytes]:
-            yield b"HTTP/1.1 200 OK\r\n" + EVENTS_HEAD + b"connection: close\r\n\r\n"
-            yield from itertools.repeat(piece, LARGE // len(piece))
-            server.release.wait(100)
-
-        server = stack.enter_context(hostile(answer))
-        door = stack.enter_context(proxy(folder, server.port))
-        healthy(door)
-        before = resident(door.process.pid)
-        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", door.port))) for _ in range(60)]
-        for client in clients:
-            client.sendall(request_bytes(STREAMED))
-            drain(client, LARGE - 2 * len(piece))
-        held = resident(door.process.pid)
-        healthy(door)
-        for client in clients:
-            client.close()
-        server.release.set()
-        time.sleep(5)
-        after = resident(door.process.pid)
-        outcome = f"{before:.0f} MiB before, {held:.0f} held, {after:.0f} five seconds after"
-        expect(after < before + (held - before) / 2 + 50, f"{outcome}: not given back")
-        return outcome
-
-
 def request_bytes(body: bytes, path: str = CHAT, method: str = "POST") -> bytes:
     head = f"{method} {path} HTTP/1.1\r\nHost: proxy\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode("latin-1") + body
-
-
-def drain(client: socket.socket, size: int) -> None:
-    client.settimeout(30)
-    received = 0
-    while received < size and (more := client.recv(1 << 20)):
-        received += len(more)
-
-
-def slow_neighbour(folder: Path) -> str:
-    """Others wait while an answer of 15 MB is judged and blocked."""
-    body = json.dumps(completion("word " * (LARGE // 5) + LEAK)).encode()
-    with hostile(fixed(body)) as server, proxy(folder, server.port, *BLOCK) as door:
-        healthy(door)
-        replies: list[Reply] = []
-        thread = Thread(target=lambda: replies.append(post(door.url + CHAT, BODY, seconds=50)))
-        thread.start()
-        worst = 0.0
-        while thread.is_alive():
-            begin = time.monotonic()
-            healthy(door)
-            worst = max(worst, time.monotonic() - begin)
-            time.sleep(0.01)
-        expect(replies and replies[0].status == 502, f"status {[reply.status for reply in replies]}")
-        outcome = f"blocked; the slowest /healthz took {worst:.2f} s"
-        expect(worst < 0.7, outcome)
-        return outcome
 
 
 def idle_clients(folder: Path) -> str:
@@ -377,8 +319,6 @@ CASES = (
         )
         for coding in ("gzip", "br", "zstd", "gzip, gzip")
     ),
-    case("60 held streams of 15 MB", "F5", "bounded, given back", held_streams, memory=700, seconds=150),
-    case("15 MB in block mode", "F10", "blocked; others wait less than 0.7 s", slow_neighbour, memory=700, seconds=90),
     case("2,000 idle clients", "survived 5", "less than 100 MiB, others served", idle_clients),
     case("40 uploads of 60 MB, deaf upstream", "survived 5", "clients wait", stalled_uploads, memory=600),
     case("300 slow heads", "survived 5", "ended after the limit of 30 s", slow_heads, seconds=90),

@@ -21,6 +21,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import cases_audit
+import cases_large_answers
 import cases_proxy
 import cases_reference
 import cases_run
@@ -31,6 +32,7 @@ from case import ADDRESS_SPACE, Case, UnexpectedOutcomeError
 CASES = (
     *cases_run.CASES,
     *cases_audit.CASES,
+    *cases_large_answers.CASES,
     *cases_proxy.CASES,
     *cases_serve.CASES,
     *cases_reference.CASES,

@@ -30,6 +30,7 @@ from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, text, value_at
 from harmony_proxy.capture.memory_budget import SMALLEST_LIMIT
+from harmony_proxy.judging.examiner import Examiner
 from harmony_proxy.judging.judge_settings import EXCERPT_MODES, LOW, NONE, NORMAL, JudgeSettings
 from harmony_proxy.policy.policy import (
     OBSERVE_POLICY,
@@ -203,7 +204,7 @@ def _rules(read: Callable[..., Policy], reasoning_field: Json) -> Rules:
     if reasoning_field is not None and reasoning_field not in REASONING_FIELDS:
         expected = ", ".join(map(repr, REASONING_FIELDS))
         raise InvalidPolicyError(f"invalid reasoning_field: expected one of {expected}, got {reasoning_field!r}")
-    handlers = repair.handlers(reasoning_field=text(reasoning_field) or None)
+    handlers = repair.handlers(reasoning_field=text(reasoning_field) or None, call_apart=Examiner())
     musts = frozenset(check.id for check in CHECKS if check.subject is Exchange and check.severity is MUST)
     policy = read(musts=musts, repairable=handlers.repairable_checks)
     if policy.observes:

@@ -12,11 +12,7 @@ from harmony_proxy.capture.asgi_observer import Clock, Message, Receive, Send
 from harmony_proxy.capture.recorder import End
 from harmony_proxy.guard.guard import Guard
 from harmony_proxy.judging.counters import Gauges
-
-LARGE_BYTES = 256 * 1024
-"""Size of a complete response from which on it is examined in a thread."""
-LARGE_STREAM_BYTES = 2 * 1024 * 1024
-"""The same for streams: each of their events waits for the thread."""
+from harmony_proxy.policy.repair_interface import LARGE_ANSWER, LARGE_STREAM
 
 _Value = TypeVar("_Value")
 _EXAMINERS = ThreadPoolExecutor(max_workers=1, thread_name_prefix="harmony-guard")  # more would only delay the traffic
@@ -138,7 +134,7 @@ class InterceptedExchange:
     @property
     def _is_large(self) -> bool:
         """True if examining the response may take long enough to delay other exchanges."""
-        return self.recorder.cost >= (LARGE_BYTES if self._guard.is_buffering else LARGE_STREAM_BYTES)
+        return self.recorder.cost >= (LARGE_ANSWER if self._guard.is_buffering else LARGE_STREAM)
 
     def _now(self) -> float:
         return self._clock() - self._begun

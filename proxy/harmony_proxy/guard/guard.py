@@ -14,7 +14,7 @@ from enum import Enum, auto
 
 from harmony_conformance.transport.content_coding import BodyDecoder, ContentDecodingError
 from harmony_conformance.transport.messages import NO_HEADERS, Request, Response
-from harmony_proxy.capture.build_exchange import build_exchange, is_unreadable
+from harmony_proxy.capture.build_exchange import build_exchange
 from harmony_proxy.capture.memory_budget import MemoryBudget
 from harmony_proxy.capture.recorder import LIMIT, End, Headers, Recorder
 from harmony_proxy.capture.routes import api_of, normalize_path, refine_api
@@ -351,7 +351,7 @@ class Guard:
         if answer.actions.blocked_checks:
             return self._block(answer.actions.blocked_checks)
         verdict = verdict_of(answer.actions, answer.results)
-        if answer.body is None and is_unreadable(built.exchange):
+        if answer.body is None and answer.is_unreadable:
             self._give_up("the answer is not JSON")
             return self._unexamined()
         if answer.body is None:

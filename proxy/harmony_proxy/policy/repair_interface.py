@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol
+from typing import ParamSpec, Protocol, TypeVar
 
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.judge.judge import Result
 from harmony_conformance.transport.messages import Request, Response
 from harmony_proxy.policy.policy import Action, FailMode
+
+LARGE_ANSWER = 256 * 1024
+"""Size of an exchange from which on its complete response is examined apart from others: in a thread, and in another process."""
+LARGE_STREAM = 2 * 1024 * 1024
+"""The same for streams: each of their events waits for the thread."""
+
+_Arguments = ParamSpec("_Arguments")
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +43,28 @@ class RepairedAnswer:
     body: bytes | None = None  # decoded; None: unchanged
     actions: Actions = NO_ACTIONS
     results: tuple[Result, ...] = ()
+    is_unreadable: bool = False  # neither events nor a JSON value of the API
+
+
+class Caller(Protocol):
+    """Calls a function, in this process or in another one."""
+
+    def __call__(
+        self, function: Callable[_Arguments, _Value], /, *args: _Arguments.args, **named: _Arguments.kwargs
+    ) -> _Value:
+        """Return the result of the function."""
+        ...
+
+
+def call_here(function: Callable[_Arguments, _Value], /, *args: _Arguments.args, **named: _Arguments.kwargs) -> _Value:
+    """Call a function in this process."""
+    return function(*args, **named)
+
+
+def caller_for(x: Exchange, limit: int, call_apart: Caller) -> Caller:
+    """Return `call_apart` for an exchange whose bodies have at least `limit` bytes, else `call_here`."""
+    size = len(x.request.body) + sum(len(chunk.data) for chunk in (x.response.chunks if x.response is not None else ()))
+    return call_apart if size >= limit else call_here
 
 
 class StreamRepair(Protocol):

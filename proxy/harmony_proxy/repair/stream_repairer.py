@@ -23,7 +23,7 @@ from harmony_proxy.guard.error_responses import (
     unexamined_message,
 )
 from harmony_proxy.policy.policy import Action, FailMode
-from harmony_proxy.policy.repair_interface import Actions
+from harmony_proxy.policy.repair_interface import Actions, Caller, call_here
 from harmony_proxy.repair.answer.action_notes import ActionNotes
 from harmony_proxy.repair.answer.repair_table import NO_REPAIR, REPAIRS
 from harmony_proxy.repair.responses.repeated_texts import has_permanent_finding
@@ -66,6 +66,7 @@ class StreamRepairer:
         limit: int,
         fail: FailMode = FailMode.OPEN,
         reasoning_field: str | None = None,
+        call_apart: Caller = call_here,
     ) -> None:
         self.is_terminated = False
         x = Exchange(id=request_id, request=request, response=response, api=api)
@@ -80,7 +81,10 @@ class StreamRepairer:
         self._stream_checks = active & STREAM_CHECKS
         self._blockable_checks = frozenset(one for one in active if Action.BLOCK in (fallback, actions[one]))
         self._judge = StreamJudge(
-            x, is_lines=self._is_lines, blocked=[one for one in active if actions[one] is Action.BLOCK]
+            x,
+            is_lines=self._is_lines,
+            blocked=[one for one in active if actions[one] is Action.BLOCK],
+            call_apart=call_apart,
         )
         self._notes = ActionNotes()
         self._templates = EventTemplates()

@@ -19,7 +19,7 @@ The text of a stream grows: `may_become_leak` is true while its beginning is in 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -126,10 +126,10 @@ def find_unexplained_leaks(x: Exchange, check: str) -> Iterator[Finding]:
             yield Finding(message=message, location=where, excerpt=candidate.excerpt)
 
 
-def may_become_leak(x: Exchange, check: str) -> bool:
+def may_become_leak(x: Exchange, checks: Iterable[str]) -> bool:
     """Return True if only the request excuses the text of an answer so far, and more text may undo the excuse."""
-    rules = _RULES.get(check)
-    return rules is not None and any(one.may_become_leak(x) for _, one in _candidates(x, rules[1]))
+    rules = (_RULES[check] for check in checks if check in _RULES)
+    return any(one.may_become_leak(x) for _, find in rules for _, one in _candidates(x, find))
 
 
 def _candidates(x: Exchange, find: _Find) -> Iterator[tuple[str, _Candidate]]:

@@ -9,14 +9,28 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, dumps
 from harmony_conformance.judge.check import Finding
 from harmony_conformance.transport.messages import Chunk
+from harmony_proxy.capture.build_exchange import is_unreadable
 from harmony_proxy.policy.policy import Action
-from harmony_proxy.policy.repair_interface import Actions, RepairedAnswer
+from harmony_proxy.policy.repair_interface import LARGE_ANSWER, Actions, Caller, RepairedAnswer, call_here, caller_for
 from harmony_proxy.repair.answer.check_verdicts import failures_of_results, find_failures, run_checks
 from harmony_proxy.repair.answer.fixes import FIXES, FailingAnswer, declared_functions
 from harmony_proxy.repair.answer.repair_table import NO_REPAIR, REPAIRS
 from harmony_proxy.repair.text.api_dialects import Dialect
 from harmony_proxy.repair.text.leaked_text_parser import NoDestinationError
 from harmony_proxy.repair.text.responses_answer import ANSWER_DIALECTS
+
+
+def examine_answer(
+    x: Exchange,
+    actions: Mapping[str, Action],
+    *,
+    fallback: Action,
+    reasoning_field: str | None = None,
+    call_apart: Caller = call_here,
+) -> RepairedAnswer:
+    """Return the result of `repair_answer`; for a large exchange by `call_apart`."""
+    call = caller_for(x, LARGE_ANSWER, call_apart)
+    return call(repair_answer, x, actions, fallback=fallback, reasoning_field=reasoning_field)
 
 
 def repair_answer(
@@ -49,6 +63,7 @@ def repair_answer(
         body=body,
         actions=Actions(repair_counts=repaired, blocked_checks=blocked, unrepaired_reasons=left),
         results=results,
+        is_unreadable=is_unreadable(x),
     )
 
 

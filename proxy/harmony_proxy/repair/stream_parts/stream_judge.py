@@ -14,6 +14,7 @@ from harmony_conformance.judge.check import Finding
 from harmony_conformance.prompts import request_members
 from harmony_conformance.runtime.caching import share_view
 from harmony_conformance.transport.messages import Chunk
+from harmony_proxy.policy.repair_interface import LARGE_STREAM, Caller, call_here, caller_for
 from harmony_proxy.repair.answer.check_verdicts import choice_of, find_failures
 from harmony_proxy.repair.answer.strict_leaks import may_become_leak, request_words
 from harmony_proxy.repair.stream_parts.event_splitter import RawEvent
@@ -45,8 +46,10 @@ class Emission(Protocol):
 class StreamJudge:
     """Judges one stream. Counts the characters that were read for verdicts. The exchange is that of the stream, without its body."""
 
-    def __init__(self, x: Exchange, *, is_lines: bool, blocked: Collection[str] = ()) -> None:
-        self._x, self._is_lines, self._blocked = x, is_lines, blocked
+    def __init__(
+        self, x: Exchange, *, is_lines: bool, blocked: Collection[str] = (), call_apart: Caller = call_here
+    ) -> None:
+        self._x, self._is_lines, self._blocked, self._call_apart = x, is_lines, blocked, call_apart
         self._read = 0
 
     def frame_event(self, value: JsonObject) -> bytes:
@@ -74,10 +77,9 @@ class StreamJudge:
         self._read += len(data)
         return self.with_body(data)
 
-    @staticmethod
-    def failing_checks(x: Exchange, checks: Collection[str]) -> frozenset[str]:
+    def failing_checks(self, x: Exchange, checks: Collection[str]) -> frozenset[str]:
         """Return the ids of the checks that fail on an exchange."""
-        return frozenset(find_failures(x, checks))
+        return frozenset(caller_for(x, LARGE_STREAM, self._call_apart)(find_failures, x, checks))
 
     def failing_checks_of_stream(
         self, emission: Emission, buffered: Iterable[RawEvent], checks: Collection[str]
@@ -88,11 +90,12 @@ class StreamJudge:
 
     def failures_of(self, x: Exchange, checks: Collection[str]) -> Mapping[str, tuple[Finding, ...]]:
         """Return the checks that fail on an exchange, with their findings."""
-        return find_failures(x, checks, [check for check in self._blocked if check in checks])
+        blocked = [check for check in self._blocked if check in checks]
+        return caller_for(x, LARGE_STREAM, self._call_apart)(find_failures, x, checks, blocked)
 
     def may_become_leak(self, x: Exchange) -> bool:
         """Return True if more text may turn an excused text into a leak that is blocked."""
-        return any(may_become_leak(x, check) for check in self._blocked)
+        return caller_for(x, LARGE_STREAM, self._call_apart)(may_become_leak, x, self._blocked)
 
     def filter_final(
         self,
