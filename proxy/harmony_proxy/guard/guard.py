@@ -216,9 +216,8 @@ class Guard:
         headers = values_of(head)
         if head.status in _NO_BODY:
             return
-        if self.recorder.is_partial:
-            if head.status < _FIRST_ERROR:
-                self._give_up("the server answered before it had all of the request")
+        if self.recorder.is_partial and head.status < _FIRST_ERROR:
+            self._give_up("the server answered before it had all of the request")
             return
         try:
             self._decoder = BodyDecoder(headers.get("content-encoding", ""))
@@ -341,7 +340,10 @@ class Guard:
         return [error_event(self._api, NOT_EXAMINED, unexamined_message(self._request_id))]
 
     def _repair_whole(self) -> Closing:
-        built = build_exchange(self.recorder.to_record(self._request_id, 0.0), is_masked=False)
+        record = self.recorder.to_record(self._request_id, 0.0)
+        if record.status is not None and record.status >= _FIRST_ERROR and record.end == End.EARLY:
+            record = record._replace(end=End.COMPLETE.value)  # an error is read without the rest of the request
+        built = build_exchange(record, is_masked=False)
         if built.exchange is None or self._handlers is None or self._server_head is None:
             self._give_up(built.unjudged_reason)
             return self._unexamined()

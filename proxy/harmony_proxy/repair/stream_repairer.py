@@ -26,6 +26,7 @@ from harmony_proxy.policy.policy import Action, FailMode
 from harmony_proxy.policy.repair_interface import Actions, Caller, call_here
 from harmony_proxy.repair.answer.action_notes import ActionNotes
 from harmony_proxy.repair.answer.repair_table import NO_REPAIR, REPAIRS
+from harmony_proxy.repair.answer.strict_leaks import as_answer
 from harmony_proxy.repair.responses.repeated_texts import has_permanent_finding
 from harmony_proxy.repair.stream_handlers import create_rewriter, is_final_event
 from harmony_proxy.repair.stream_parts.emitted_history import EmittedHistory
@@ -69,7 +70,7 @@ class StreamRepairer:
         call_apart: Caller = call_here,
     ) -> None:
         self.is_terminated = False
-        x = Exchange(id=request_id, request=request, response=response, api=api)
+        x, actions = as_answer(Exchange(id=request_id, request=request, response=response, api=api), actions)
         active = {check for check, action in actions.items() if action is not Action.OBSERVE}
         self._api, self._id = api, request_id
         self._is_fail_closed = fail is FailMode.CLOSED
@@ -99,7 +100,7 @@ class StreamRepairer:
             reasoning_field=reasoning_field,
         )
         self._unrepairable_checks = (
-            repairable & {FINISH_CHECK} if self._handler is None and response.is_success else frozenset[str]()
+            repairable & {FINISH_CHECK} if self._handler is None and self._is_answer else frozenset[str]()
         )
         self._history = EmittedHistory(None, keeps_bytes=bool(self._blockable_checks or self._unrepairable_checks))
         self._buffered = HoldBuffer(limit=limit)

@@ -91,3 +91,66 @@ def test_a_whole_error_that_quotes_the_model_is_blocked_where_that_is_the_fallba
     for message, how in ((QUOTING, {}), ("no", {"fallback": "block", "fail": "closed"})):
         status, out, body = whole(message, **how)
         assert (status, out) == (500, body)
+
+
+LEAKED = "<|channel|>analysis<|message|>A secret.<|end|><|start|>assistant<|channel|>final<|message|>Hello!"
+ANSWER = {"choices": [{"index": 0, "message": {"role": "assistant", "content": LEAKED}, "finish_reason": "stop"}]}
+STATUSES = pytest.mark.parametrize("status", [300, 302, 308, 400, 404, 500, 503])
+
+
+def guarded(status, kind, body, *, is_partial=False, **rules):
+    rules = load_rules(**rules)
+    one = Guard(rules.policy, request_id="r-1", handlers=rules.handlers)
+    one.request_head("POST", "/v1/chat/completions", ())
+    one.recorder.is_partial = is_partial
+    one.request_body(BODY)
+    one.response_head(status, ((b"content-type", kind),))
+    out = b"".join((*one.feed(body, 0.1), *([] if one.must_stop else one.close(0.2).body)))
+    return one, out
+
+
+@STATUSES
+@pytest.mark.parametrize("fail", ["open", "closed"])
+@pytest.mark.parametrize("kind", [b"application/json", b"text/plain", b"text/event-stream"])
+def test_an_answer_that_leaks_is_blocked_whatever_its_status(status, kind, fail):
+    body = chat(LEAKED) + b"data: [DONE]\n\n" if b"stream" in kind else json.dumps(ANSWER).encode()
+    one, out = guarded(status, kind, body, block=["*"], fail=fail)
+    assert one.recorder.blocked_checks == (LEAK,)
+    assert b"secret" not in out
+    assert b"blocked_by_policy" in out
+
+
+@STATUSES
+def test_an_answer_that_leaks_is_repaired_whatever_its_status(status):
+    one, out = guarded(status, b"application/json", json.dumps(ANSWER).encode(), repair=["*"])
+    assert one.head.status == status
+    assert json.loads(out)["choices"][0]["message"]["content"] == "Hello!"
+    one, out = guarded(status, b"text/event-stream", chat(LEAKED) + b"data: [DONE]\n\n", repair=["*"])
+    deltas = [json.loads(line[6:])["choices"][0]["delta"] for line in out.splitlines() if line.startswith(b"data: {")]
+    assert "".join(delta.get("content") or "" for delta in deltas) == "Hello!"
+
+
+@STATUSES
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (b"application/json", b'{"error": {"message": "no such model", "code": null}, "choices": []}'),
+        (b"application/json", b'{"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello!"}}]}'),
+        (b"text/html", b"<p>Moved</p>"),
+        (b"text/event-stream", event({"error": {"message": "overloaded"}})),
+        (b"text/event-stream", b"event: error\ndata: it is overloaded\n\n"),
+    ],
+)
+def test_another_answer_with_such_a_status_passes_unchanged(status, kind, body):
+    one, out = guarded(status, kind, body, block=["channels.*"], fail="closed")
+    assert (out, one.head.status) == (body, status)
+
+
+def test_an_error_before_the_end_of_the_request_is_read_too():
+    one, out = guarded(
+        413, b"application/json", json.dumps(ANSWER).encode(), is_partial=True, block=["*"], fail="closed"
+    )
+    assert (one.recorder.blocked_checks, b"secret" in out) == ((LEAK,), False)
+    body = b'{"error": {"message": "too large"}}'
+    one, out = guarded(413, b"application/json", body, is_partial=True, block=["*"], fail="closed")
+    assert (out, one.head.status) == (body, 413)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from harmony_conformance.apis.text_fields import FieldKind, TextField
@@ -41,6 +41,7 @@ from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import Finding
 from harmony_conformance.redactable_text import Location, RedactableText
 from harmony_conformance.runtime.caching import cached_view
+from harmony_proxy.policy.policy import Action
 from harmony_proxy.repair.answer.fixes import declared_functions
 
 _CHANNEL = r"(?:analysis|commentary|final)\b[^<\n]{0,80}"
@@ -58,6 +59,7 @@ _FIRST_WORD = re.compile(
     r"\s*(?:analysis|commentary)(?=[\w\"'(\[{<*#`])(?P<text>[\s\S]*?)assistant(?:final|analysis|commentary)"
 )
 _CALL = re.compile(r"\s*(?:assistant\s?)?(?:commentary\s?to=[\w.]+\s*(?:json|code)?|json|code)\s*(?P<text>\{[^\n]*)")
+_OK = 200
 _AROUND = 30
 _FEW = 200  # characters that are looked for in the request
 _UNFINISHED_ESCAPE = re.compile(r"(?:&(?:amp;?)?[\w#]{0,6}|\\+(?:u0{0,2}\w?)?)\Z")
@@ -108,6 +110,14 @@ class _Candidate:
         """Return True if the text has words, and the request does not contain it."""
         words = self._words
         return bool(words) and words not in request_words(x)
+
+
+def as_answer(x: Exchange, actions: Mapping[str, Action]) -> tuple[Exchange, Mapping[str, Action]]:
+    """Return the exchange as if it succeeded, and the actions on leaks alone: a client may show an answer whatever its status."""
+    if x.response is None or x.response.is_success:
+        return x, actions
+    leaks = {check: action for check, action in actions.items() if check in _RULES}
+    return replace(x, response=replace(x.response, status=_OK)), leaks
 
 
 def find_unexplained_leaks(x: Exchange, check: str) -> Iterator[Finding]:

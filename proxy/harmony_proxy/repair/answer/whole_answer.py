@@ -15,6 +15,7 @@ from harmony_proxy.policy.repair_interface import LARGE_ANSWER, Actions, Caller,
 from harmony_proxy.repair.answer.check_verdicts import failures_of_results, find_failures, run_checks
 from harmony_proxy.repair.answer.fixes import FIXES, FailingAnswer, declared_functions
 from harmony_proxy.repair.answer.repair_table import NO_REPAIR, REPAIRS
+from harmony_proxy.repair.answer.strict_leaks import as_answer
 from harmony_proxy.repair.text.api_dialects import Dialect
 from harmony_proxy.repair.text.leaked_text_parser import NoDestinationError
 from harmony_proxy.repair.text.responses_answer import ANSWER_DIALECTS
@@ -41,6 +42,9 @@ def repair_answer(
     If `actions.blocked` of the result names a check, the answer is withheld and `body` has no meaning.
     `reasoning_field`: the client's name for the reasoning.
     """
+    answer, leak_actions = as_answer(x, actions)
+    if any(field.text.strip() for one in answer.answers for field in one.fields):
+        x, actions = answer, leak_actions
     checks = [check for check, action in actions.items() if action is not Action.OBSERVE]
     results = run_checks(x, checks)
     findings = dict(failures_of_results(results))
