@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from harmony_conformance.causes.known import KnownCause, catalogue
+from harmony_conformance.causes.known import KnownCause, catalogue, user_effects
 from harmony_conformance.json_value import JsonObject
 from harmony_conformance.judge.check import Finding, Severity
 from harmony_conformance.judge.clause import Clause
@@ -61,7 +61,7 @@ class Cause:
             "id": self.id,
             "sentence": self.sentence,
             "severity": self.severity.value,
-            "users_see": next((cause.users_see for cause in details if cause.users_see), ""),
+            "users_see": next((cause.users_see for cause in details), user_effects().get(self.id, "")),
             "clause": {"id": self.clause.id, "quotation": self.clause.quotation, "source": self.clause.source},
             "defects": list(self.defects),
             "catalogue": list(self.catalogue),

@@ -96,9 +96,21 @@ def engine_causes() -> Mapping[str, tuple[KnownCause, ...]]:
 @cache
 def catalogue() -> Mapping[str, KnownCause]:
     """Read the catalogue of defects that were seen in live servers, by id."""
-    rows = items(value_at(loads((golden.root() / CATALOGUE).read_text("utf-8")), "defects"))
-    causes = (_read(row, text(value_at(row, "engine")), "switch") for row in rows)
+    causes = (_read(row, text(value_at(row, "engine")), "switch") for row in items(value_at(_document(), "defects")))
     return {cause.id: cause for cause in causes}
+
+
+@cache
+def user_effects() -> Mapping[str, str]:
+    """Read what users see of defects that no report describes, by defect of the reference server."""
+    return {
+        text(value_at(row, "switch")): text(value_at(row, "users_see")) for row in items(value_at(_document(), "own"))
+    }
+
+
+@cache
+def _document() -> Json:
+    return loads((golden.root() / CATALOGUE).read_text("utf-8"))
 
 
 def known_causes(defects: Iterable[str]) -> tuple[KnownCause, ...]:

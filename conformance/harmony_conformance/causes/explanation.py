@@ -1,0 +1,148 @@
+"""Explain an id of a report: a check, a defect of the reference server, a known cause, an entry of the catalogue, or a scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from functools import cache
+
+from harmony_conformance.causes.known import KnownCause, catalogue, engine_causes, known_causes, user_effects
+from harmony_conformance.causes.signatures import read_signatures
+from harmony_conformance.checks import CHECKS
+from harmony_conformance.golden.data import Example, examples
+from harmony_conformance.golden.scenario import Scenario
+from harmony_conformance.judge.check import Check, Comparison, Outcome
+from harmony_conformance.reference_server.defects import DEFECTS
+
+Section = tuple[str, tuple[str, ...]]
+"""A heading, and its paragraphs."""
+
+_EXAMPLE_LENGTH = 800
+_ANSWERS_SHOWN = 2
+_LISTED = 12
+_CHECKS: Mapping[str, Check | Comparison] = {one.id: one for one in CHECKS}
+
+
+class UnknownIdError(ValueError):
+    """An id that nothing has. The message names similar ones."""
+
+
+def explain(name: str, scenarios: Mapping[str, Scenario]) -> tuple[Section, ...]:
+    """Return the explanation of an id.
+
+    Raises:
+        UnknownIdError: Nothing has this id.
+    """
+    causes = _causes()
+    if name in _CHECKS:
+        return tuple(_check(_CHECKS[name]))
+    if name in DEFECTS:
+        return tuple(_defect(name))
+    if name in causes:
+        return tuple(_cause(causes[name]))
+    if name in scenarios:
+        return tuple(_scenario(scenarios[name]))
+    near = get_close_matches(name, (*_CHECKS, *DEFECTS, *causes, *scenarios), n=3)
+    hint = f" (similar: {', '.join(near)})" if near else ""
+    raise UnknownIdError(f"invalid id: expected a check, defect, cause or scenario, got {name!r}{hint}")
+
+
+def _causes() -> Mapping[str, KnownCause]:
+    return {**catalogue(), **{cause.id: cause for causes in engine_causes().values() for cause in causes}}
+
+
+def _check(check: Check | Comparison) -> Iterator[Section]:
+    yield f"check {check.id} ({check.severity.value.upper()})", (check.requirement, check.reason)
+    yield "clause", (check.clause.quotation, check.clause.source)
+    yield from _examples(check.id, frozenset())
+    detected = [defect for defect, checks in _failing_checks().items() if check.id in checks]
+    yield "defects that make it fail", tuple(f"{name}: {DEFECTS[name].summary}" for name in detected[:_LISTED])
+    yield "engines known to have one of them", tuple(map(_line, known_causes(detected)[:_LISTED]))
+
+
+def _defect(name: str) -> Iterator[Section]:
+    effects = (
+        user_effects().get(name, ""),
+        *(f"On {cause.engine}: {cause.users_see}" for cause in known_causes([name])),
+    )
+    yield f"defect {name}", (DEFECTS[name].summary,)
+    yield "users see", effects
+    checks = sorted(_failing_checks()[name])
+    yield "checks that fail", tuple(f"{check}: {_CHECKS[check].requirement}" for check in checks[:_LISTED])
+    yield from _examples(checks[0], frozenset(DEFECTS[name].catalogue))
+    yield "engines known to have it", tuple(map(_line, known_causes([name])))
+    yield "try it", (f"harmony-conformance run reference:defect={name}",)
+
+
+def _cause(cause: KnownCause) -> Iterator[Section]:
+    versions = (("affected", cause.affected), ("fixed in", cause.fixed_in), ("remedy", cause.remedy))
+    yield f"cause {cause.id} ({cause.engine})", (cause.sentence,)
+    yield "users see", (cause.users_see,)
+    yield from ((heading, (value,)) for heading, value in versions)
+    yield "threads", cause.threads
+    yield "recognized by failures of", tuple(dict.fromkeys(pattern.check for pattern in cause.patterns))
+    yield "in the catalogue", tuple(_line(catalogue()[entry]) for entry in cause.catalogue)
+    checks = sorted({check for defect in cause.defects for check in _failing_checks()[defect]})
+    yield "checks that fail", tuple(f"{check}: {_CHECKS[check].requirement}" for check in checks[:_LISTED])
+    yield from _examples(checks[0], frozenset((cause.id, *cause.catalogue))) if checks else ()
+    yield "try it", tuple(f"harmony-conformance run reference:defect={defect}" for defect in cause.defects)
+
+
+def _scenario(scenario: Scenario) -> Iterator[Section]:
+    yield f"scenario {scenario.name}", (scenario.description,)
+    yield "steps", tuple(step.name for step in scenario.steps[:_LISTED])
+    yield "checks that it is written for", tuple(sorted(scenario.exercises))
+    known = {
+        failure.check
+        for levels in read_signatures().values()
+        for failure in levels["ids"]
+        if failure.scenario == scenario.name
+    }
+    yield "checks that known defects make fail in it", tuple(sorted(known))
+    yield "try it", (f"harmony-conformance run reference --select {scenario.name}",)
+
+
+def _examples(check: str, instances: frozenset[str]) -> Iterator[Section]:
+    """Yield the smallest example that passes, and one that fails, if possible an instance of an entry of the catalogue."""
+    for heading, outcome in (("right", Outcome.PASS), ("wrong", Outcome.FAIL)):
+        of_check = [one for one in _all_examples() if one.check == check and one.outcome is outcome]
+        best = min(
+            of_check,
+            key=lambda one: (instances.isdisjoint(one.defects), sum(map(len, _answers(one)))),
+            default=None,
+        )
+        if best is not None:
+            yield (
+                heading,
+                (best.comment, *(_cut(answer) for answer in _answers(best)[:_ANSWERS_SHOWN]), f"golden/exchanges/{best.id}.json"),
+            )
+
+
+def _answers(example: Example) -> tuple[str, ...]:
+    return tuple(
+        b"".join(chunk.data for chunk in x.response.chunks).decode("utf-8", "replace")
+        for x in example.series.exchanges.values()
+        if x.response is not None
+    )
+
+
+@cache
+def _all_examples() -> tuple[Example, ...]:
+    return tuple(examples())
+
+
+@cache
+def _failing_checks() -> Mapping[str, frozenset[str]]:
+    """Return the checks that each defect makes fail."""
+    return {
+        defect: frozenset(failure.check for level in levels.values() for failure in level)
+        for defect, levels in read_signatures().items()
+    }
+
+
+def _line(cause: KnownCause) -> str:
+    return f"{cause.id} ({cause.engine}): {' '.join((cause.sentence, *cause.threads))}"
+
+
+def _cut(answer: str) -> str:
+    return answer if len(answer) <= _EXAMPLE_LENGTH else f"{answer[:_EXAMPLE_LENGTH]} … ({len(answer)} characters)"

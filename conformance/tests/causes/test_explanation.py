@@ -1,0 +1,73 @@
+"""`harmony-conformance explain ID`: every id of a report leads to an explanation."""
+
+import json
+
+import pytest
+
+from harmony_conformance.causes.explanation import explain
+from harmony_conformance.causes.known import catalogue, engine_causes
+from harmony_conformance.checks import CHECKS
+from harmony_conformance.cli.main import main
+from harmony_conformance.errors import Exit
+from harmony_conformance.reference_server.defects import DEFECTS
+from harmony_conformance.runner.selection import load_scenarios
+
+SCENARIOS = {scenario.name: scenario for scenario in load_scenarios()}
+ENGINE_CAUSES = [cause.id for causes in engine_causes().values() for cause in causes]
+
+
+def sections(name):
+    return {heading: [one for one in paragraphs if one] for heading, paragraphs in explain(name, SCENARIOS)}
+
+
+@pytest.mark.parametrize("name", [check.id for check in CHECKS])
+def test_a_check_has_its_requirement_clause_and_a_right_and_a_wrong_example(name):
+    shown = sections(name)
+    check = next(one for one in CHECKS if one.id == name)
+    assert shown[f"check {name} ({check.severity.value.upper()})"][0] == check.requirement
+    assert shown["clause"] == [check.clause.quotation, check.clause.source]
+    assert shown["right"][-1].startswith(f"golden/exchanges/{name}/pass-")
+    assert shown["wrong"][-1].startswith(f"golden/exchanges/{name}/fail-")
+
+
+@pytest.mark.parametrize("name", list(DEFECTS))
+def test_a_defect_has_its_effect_on_users_and_its_checks(name):
+    shown = sections(name)
+    assert shown[f"defect {name}"] == [DEFECTS[name].summary]
+    assert shown["users see"]
+    assert shown["checks that fail"]
+    assert shown["wrong"]
+
+
+@pytest.mark.parametrize("name", [*catalogue(), *ENGINE_CAUSES])
+def test_a_cause_has_its_effect_on_users_and_how_it_is_known(name):
+    shown = sections(name)
+    assert len(shown["users see"]) == 1
+    assert shown["threads"] or shown["recognized by failures of"]
+
+
+@pytest.mark.parametrize("name", list(SCENARIOS))
+def test_a_scenario_has_its_description_and_steps(name):
+    shown = sections(name)
+    assert shown[f"scenario {name}"] == [SCENARIOS[name].description]
+    assert shown["steps"]
+
+
+def test_the_catalogue_and_the_checks_share_no_id():
+    ids = [*(check.id for check in CHECKS), *DEFECTS, *catalogue(), *ENGINE_CAUSES, *SCENARIOS]
+    assert len(ids) == len(set(ids))
+
+
+def test_the_explanation_is_printed_as_text_and_as_json(capsys):
+    assert main(["explain", "V07"]) == Exit.CONFORMS
+    assert "users see" in capsys.readouterr().out.splitlines()
+    assert main(["explain", "V07", "--format", "json"]) == Exit.CONFORMS
+    assert json.loads(capsys.readouterr().out)["users see"] == [catalogue()["V07"].users_see]
+
+
+def test_an_unknown_id_is_one_line_with_similar_ones(capsys):
+    assert main(["explain", "channels.no_marker_leek"]) == Exit.USAGE
+    error = capsys.readouterr().err
+    assert "invalid id: expected a check, defect, cause or scenario, got 'channels.no_marker_leek'" in error
+    assert "channels.no_marker_leak" in error
+    assert len(error.splitlines()) == 1
