@@ -70,7 +70,13 @@ def no_reasoning_in_content(x: Exchange) -> Iterator[Finding]:
 @check(
     SHOULD,
     spec="harmony#analysis",
-    when=(on.api_parses_output, on.was_answered_as_scripted, on.output_is_unknown, on.is_unrelated_to_harmony),
+    when=(
+        on.api_parses_output,
+        on.was_answered_as_scripted,
+        on.has_words_of_a_model,
+        on.output_is_unknown,
+        on.is_unrelated_to_harmony,
+    ),
 )
 def no_suspected_leak(x: Exchange) -> Iterator[Finding]:
     """No lone marker, channel word or reasoning tag is in a text that clients show.
@@ -148,7 +154,11 @@ def nobody_else_speaks(x: Exchange) -> Iterator[Finding]:
             yield Finding(message=message, location=leak.field.where, excerpt=excerpt)
 
 
-@check(SHOULD, spec="harmony#roles", when=(on.api_parses_output, on.was_answered_as_scripted, asks_for_no_dialogue))
+@check(
+    SHOULD,
+    spec="harmony#roles",
+    when=(on.api_parses_output, on.was_answered_as_scripted, on.has_words_of_a_model, asks_for_no_dialogue),
+)
 def answer_ends_with_its_turn(x: Exchange) -> Iterator[Finding]:
     """The answer does not continue as the user, in plain words: `User: And Italy?`, and often the answer to that.
 
@@ -164,7 +174,13 @@ def answer_ends_with_its_turn(x: Exchange) -> Iterator[Finding]:
 @check(
     SHOULD,
     spec="harmony#final",
-    when=(on.is_conversation, on.was_answered_as_scripted, on.output_is_unknown, asks_for_whole_characters),
+    when=(
+        on.is_conversation,
+        on.was_answered_as_scripted,
+        on.has_words_of_a_model,
+        on.output_is_unknown,
+        asks_for_whole_characters,
+    ),
 )
 def no_suspected_broken_character(x: Exchange) -> Iterator[Finding]:
     """No answer contains U+FFFD if its request does not.
@@ -203,7 +219,13 @@ def no_stop_string_ended_it(x: Exchange) -> bool:
 @check(
     SHOULD,
     spec="harmony#final",
-    when=(on.is_conversation, on.is_complete_answer, stopped_by_itself, no_stop_string_ended_it),
+    when=(
+        on.is_conversation,
+        on.is_complete_answer,
+        on.is_no_random_guess,
+        stopped_by_itself,
+        no_stop_string_ended_it,
+    ),
 )
 def answer_is_more_than_reasoning(x: Exchange) -> Iterator[Finding]:
     """An answer that stopped by itself contains more than reasoning: content, or a call.
@@ -228,7 +250,11 @@ def answer_is_more_than_reasoning(x: Exchange) -> Iterator[Finding]:
     yield mismatch(message, "content", "content or tool_calls", actual)
 
 
-@check(SHOULD, spec="harmony#final", when=(on.api_parses_output, on.was_answered_as_scripted, on.output_is_unknown))
+@check(
+    SHOULD,
+    spec="harmony#final",
+    when=(on.api_parses_output, on.was_answered_as_scripted, on.has_words_of_a_model, on.output_is_unknown),
+)
 def answer_is_told_once(x: Exchange) -> Iterator[Finding]:
     """The answer is returned once: its text is not the same text twice, nor one piece over and over until the limit.
 
@@ -323,7 +349,7 @@ def shows_spent_tokens(x: Exchange) -> bool:
 @check(
     MUST,
     spec="harmony#final",
-    when=(on.is_conversation, on.is_complete_answer, shows_spent_tokens, on.wants_one_choice),
+    when=(on.is_conversation, on.is_complete_answer, shows_spent_tokens, on.is_no_random_guess, on.wants_one_choice),
 )
 def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
     """An answer that stopped by itself and spent tokens beyond its reasoning gives the client content or a call.

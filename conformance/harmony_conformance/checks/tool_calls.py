@@ -31,7 +31,11 @@ from harmony_conformance.prompts import request_members
 from harmony_conformance.redactable_text import Location, RedactableText, quote, shorten
 
 
-@check(MUST, spec="harmony#receiving-calls", when=(on.is_conversation, on.called_a_tool, on.offered_tools))
+@check(
+    MUST,
+    spec="harmony#receiving-calls",
+    when=(on.is_conversation, on.called_a_tool, on.offered_tools, on.is_no_random_guess),
+)
 def name_is_declared(x: Exchange) -> Iterator[Finding]:
     """A called function is one that the request declared, unless the model itself named another.
 

@@ -171,6 +171,25 @@ def drop_unproven_stream_scripts(series: Series) -> Series:
     return replace(series, exchanges=exchanges)
 
 
+def mark_unscripted(series: Series, method: ScriptMethod | None) -> Series:
+    """Return the series, with a mark on the answers that vLLM's weights wrote: those without a script, and those whose ids are not their script's.
+
+    Ids may be missing (vLLM 0.11.0 leaves headers out of its streams), and `<|endoftext|>` may follow.
+    """
+    if method is not ScriptMethod.VLLM:
+        return series
+    return replace(series, exchanges={step: _mark_unscripted(x) for step, x in series.exchanges.items()})
+
+
+def _mark_unscripted(x: Exchange) -> Exchange:
+    if x.script is None:
+        return replace(x, may_be_random=True)
+    returned = x.turn.output_ids if x.turn is not None else None
+    left = iter(x.script)
+    is_played = all(token in left for token in returned or () if token != tokens.ENDOFTEXT or token in x.script)
+    return x if is_played else replace(_without_script(x), may_be_random=True)
+
+
 def is_unproven(x: Exchange, way: Scripting) -> bool:
     """Return True if only the number of tokens suggests that a script was played, and a grammar may have replaced tokens.
 

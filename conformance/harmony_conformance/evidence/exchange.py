@@ -97,6 +97,7 @@ class Exchange:
         script: The token ids that the model was forced to emit, or None for free generation.
         expected: The hand-written expectation for `script`, or None.
         script_not_played: The reason if the model did not emit its script, else empty.
+        may_be_random: True if the weights wrote the answer on a server that plays scripts: they may be random.
         rendered_prompt: Prompt ids from a render endpoint, or None.
         counted_prompt: Prompt token count from a count endpoint, or None.
         retry_waits: The waits before retries that the server requested, in seconds.
@@ -120,6 +121,7 @@ class Exchange:
     script: tuple[int, ...] | None = None
     expected: Expectation | None = None
     script_not_played: str = ""
+    may_be_random: bool = False
     rendered_prompt: RenderedPrompt | None = None
     counted_prompt: PromptTokenCount | None = None
     retry_waits: tuple[float, ...] = ()

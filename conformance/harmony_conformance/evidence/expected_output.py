@@ -176,7 +176,7 @@ def reconcile(
 
 
 def end_at_first_call(script: tuple[int, ...], count: int | None) -> tuple[int, ...]:
-    """Return the script up to the end of its first call if `count` is that many tokens, with or without its last one; else the script."""
+    """Return the script up to the end of its first call if it has `count` tokens up to there, with or without the last one."""
     start = 0
     for place, token in enumerate(script, 1):
         if token in tokens.STOP_TOKENS:

@@ -23,7 +23,7 @@ _STOPPED_READING = frozenset({FailureKind.TIMEOUT, FailureKind.TOO_LARGE})  # th
 _NOT_ENDPOINT_FAILURES = frozenset(
     {
         *(FailureKind.CLIENT_LEFT, FailureKind.RATE_LIMITED, FailureKind.ACCESS_REFUSED),
-        *(FailureKind.NOT_SENT, FailureKind.RUN_STOPPED),
+        *(FailureKind.NOT_SENT, FailureKind.RUN_STOPPED, FailureKind.SERVER_GONE),
     }
 )
 
@@ -141,6 +141,18 @@ def was_answered(x: Exchange) -> bool:
 def was_answered_as_scripted(x: Exchange) -> bool:
     """answered requests whose script, if any, was played"""
     return was_answered.holds(x) and not x.script_not_played
+
+
+@evidence
+def has_words_of_a_model(x: Exchange) -> bool:
+    """answers in the words of a script or of trained weights: random weights write anything"""
+    return not x.may_be_random and not x.script_not_played
+
+
+@evidence
+def is_no_random_guess(x: Exchange) -> bool:
+    """answers in the words of a script or of trained weights, or with known output tokens"""
+    return has_words_of_a_model.holds(x) or x.output.ids is not None
 
 
 @condition

@@ -24,6 +24,9 @@ from harmony_conformance.transport.messages import FailureKind
 
 NOT_ENOUGH_EVIDENCE = "not enough evidence: "
 """The beginning of the reason if an endpoint does not expose what a check examines."""
+_RUN_ENDED = (FailureKind.ACCESS_REFUSED, FailureKind.RUN_STOPPED, FailureKind.SERVER_GONE)
+_NO_SCRIPT = "no script"
+"""A part of the reason why no script was played, if the request has none."""
 _API_CONDITIONS = (is_chat, is_completion, api_sends_done)
 
 
@@ -92,6 +95,16 @@ class ScenarioSeries:
         return tuple(
             name for name, failure in failures if failure is not None and failure.kind is FailureKind.RATE_LIMITED
         )
+
+    @cached_property
+    def unplayed_reason(self) -> str:
+        """The number and the ids of the exchanges whose scripts were not played. Empty without such an exchange."""
+        exchanges = [x for one in self.series for x in one.exchanges.values()]
+        unplayed = [x for x in exchanges if x.script_not_played and _NO_SCRIPT not in x.script_not_played]
+        if not unplayed:
+            return ""
+        ids = ", ".join(x.id for x in unplayed)
+        return f"{len(unplayed)} of {len(exchanges)} exchanges are inconclusive, since {unplayed[0].script_not_played}: {ids}"
 
     def ids_and_evidence(self, subjects: tuple[JudgedSubject, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the exchange ids and the evidence levels of a result: the same for all checks that applied to the same subjects."""
@@ -248,16 +261,18 @@ def _run_check(
         if divergences:
             findings += [_locate(finding, subject.exchanges) for finding in divergences]
             failed += any(finding.verdict is Verdict.FAIL for finding in divergences)
-    reason = ""
+    is_exercised = rule.id in exercises
+    reason = case.unplayed_reason if is_exercised else ""
+    gone = _reasons_without_server(pairs, place) if is_exercised else []
     if errors:
         outcome, reason = Outcome.ERROR, errors[0]
-    elif findings:
-        outcome = Outcome.FAIL if failed else Outcome.VARIANT
+    elif applied and (failed or not gone):
+        outcome = Outcome.FAIL if failed else Outcome.VARIANT if findings else Outcome.PASS
     elif applied:
-        outcome = Outcome.PASS
+        outcome, reason = Outcome.INCONCLUSIVE, gone[0]
     else:
         try:
-            outcome, reason = _explain_unapplied(case, pairs, place, exercised=rule.id in exercises)
+            outcome, reason = _explain_unapplied(case, pairs, place, exercised=is_exercised)
         except BaseException as error:
             if not applicability.is_error_of_check(error):
                 raise
@@ -279,6 +294,12 @@ def _run_check(
         tuple(findings),
         reason,
     )
+
+
+def _reasons_without_server(pairs: Sequence[_SubjectUnmet], place: int) -> list[str]:
+    """Return the reasons why exchanges got no answer that a check could judge: the server was gone."""
+    unmet = [x.failure for subject, conditions in pairs if place in conditions for x in subject.exchanges]
+    return [one.detail for one in unmet if one is not None and one.kind is FailureKind.SERVER_GONE]
 
 
 def _error_text(error: BaseException) -> str:
@@ -312,7 +333,7 @@ def _explain_unapplied(
     if UnmetReason.LIMIT in reasons:
         return Outcome.NOT_APPLICABLE, "the endpoint declares a limit: " + reason
     for x in sent:
-        if x.failure is not None and x.failure.kind in (FailureKind.ACCESS_REFUSED, FailureKind.RUN_STOPPED):
+        if x.failure is not None and x.failure.kind in _RUN_ENDED:
             return Outcome.INCONCLUSIVE, x.failure.detail
     unanswered = [
         x.id
@@ -326,6 +347,8 @@ def _explain_unapplied(
     is_derendered = any(x.answered_by is AnsweredBy.DERENDER for x in sent)
     if unanswered and not (is_derendered and all(one is UnmetReason.EVIDENCE for one in reasons)):
         return Outcome.INCONCLUSIVE, f"no usable answer to {unanswered[0]} (see errors.valid_request_is_answered)"
+    if case.unplayed_reason and (UnmetReason.EVIDENCE not in reasons or all(x.script_not_played for x in sent)):
+        return Outcome.INCONCLUSIVE, case.unplayed_reason
     unscripted = [detail for x in sent if (detail := _not_sent_reason(x) or x.script_not_played)]
     if unscripted:
         return Outcome.NOT_APPLICABLE, unscripted[0]

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from harmony_conformance.checks.rendering.renderer_fingerprint import Fingerprint, fingerprint
 from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.engines.scripting import drop_unproven_stream_scripts
+from harmony_conformance.evidence.dead_engine import mark_dead_engine
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.exchange_json import exchange_line, read_exchange
 from harmony_conformance.golden.scenario import Scenario, expand
@@ -109,7 +110,9 @@ class _BackgroundJudge(RunJudge):
         return self._sendable[cache_key]
 
     async def results(self, series: Sequence[Series], ways: ScriptMethods, limit: int | None) -> tuple[Result, ...]:
-        del limit  # a run with a limit is judged at the end
+        if mark_dead_engine(series) != tuple(mark_dead_engine([one])[0] for one in series):
+            self._renderer = fingerprint(series)
+            return await super().results(series, ways, limit)  # a request of one series killed the engine of others
         keys = [scenario.key for scenario in self._plan.scenarios if scenario.api in ways]
         by_name: dict[str, dict[ScenarioKey, None]] = {}
         for one in series:

@@ -11,7 +11,8 @@ from typing import TypeAlias
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, CONVERSATION_APIS
 from harmony_conformance.checks.rendering.renderer_fingerprint import Fingerprint, fingerprint
 from harmony_conformance.engines.profiles import ScriptMethod
-from harmony_conformance.engines.scripting import drop_unproven_stream_scripts
+from harmony_conformance.engines.scripting import drop_unproven_stream_scripts, mark_unscripted
+from harmony_conformance.evidence.dead_engine import mark_dead_engine
 from harmony_conformance.evidence.exchange import API_SEPARATOR, Exchange, Series
 from harmony_conformance.golden.scenario import Scenario, expand, model_requirement, skip_reason
 from harmony_conformance.judge.check import Check, Comparison, Outcome
@@ -83,7 +84,7 @@ def judge_all(
     if it prevented requests.
     """
     by_key: dict[ScenarioKey, list[Series]] = {}
-    for one in series:
+    for one in mark_dead_engine(tuple(series)):
         by_key.setdefault((one.name, one.api), []).append(one)
     for scenario in plan.scenarios:
         yield from judge_scenario(scenario, by_key.get(scenario.key, ()), plan, ways, limit)
@@ -100,7 +101,8 @@ def judge_scenario(
     """Yield the results of every check on one scenario over one API; nothing if the endpoint does not offer the API."""
     if ways is not None and scenario.api not in ways:
         return
-    sent = ScenarioSeries([one for one in series if one.exchanges])
+    marked = mark_dead_engine([one for one in series if one.exchanges])
+    sent = ScenarioSeries([mark_unscripted(one, (ways or {}).get(scenario.api)) for one in marked])
     rules = _rules_of_api(plan.checks_of(scenario.name), scenario.api)
     if not sent.series:
         rules = tuple(rule for rule in rules if rule.id in scenario.exercises)

@@ -260,6 +260,7 @@ _UNKNOWN: Mapping[str, object] = {
     "script": None,
     "expected": None,
     "script_not_played": "",
+    "may_be_random": False,
     "rendered_prompt": None,
     "counted_prompt": None,
     "retry_waits": (),
@@ -271,7 +272,7 @@ _UNKNOWN: Mapping[str, object] = {
 
 SUITE_ONLY_FACTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "the script of the model": ("script", "expected", "script_not_played"),
+        "the script of the model": ("script", "expected", "script_not_played", "may_be_random"),
         "the prompt from a separate endpoint": ("rendered_prompt", "counted_prompt"),
         "the intended validity of the request": ("validity",),
         "the engine": ("engine",),

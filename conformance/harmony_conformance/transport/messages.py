@@ -22,7 +22,7 @@ class FailureKind(StrEnum):
     """The reason why an exchange is incomplete.
 
     `rate_limited` and `access_refused` mean that the server rejects the client, and `not_sent` that the suite skipped the request.
-    `run_stopped` means that the run ended before the answer.
+    `run_stopped` means that the run ended before the answer, and `server_gone` that the server went away before it.
     """
 
     NO_CONNECTION = "no_connection"
@@ -36,6 +36,7 @@ class FailureKind(StrEnum):
     ACCESS_REFUSED = "access_refused"
     NOT_SENT = "not_sent"
     RUN_STOPPED = "run_stopped"
+    SERVER_GONE = "server_gone"
 
 
 @dataclass(frozen=True, kw_only=True)

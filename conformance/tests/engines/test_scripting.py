@@ -13,6 +13,7 @@ from harmony_conformance.engines.scripting import (
     drop_unplayed_script,
     drop_unproven_stream_scripts,
     is_unproven,
+    mark_unscripted,
     with_forced_prefix,
     with_script,
 )
@@ -296,3 +297,24 @@ def test_a_script_stands_at_the_end_of_the_last_message_of_a_raw_prompt(is_text)
 def test_a_script_is_not_carried_by_a_raw_prompt_without_a_message_that_ends(prompt):
     with pytest.raises(ScriptUnsupportedError, match="no complete message"):
         with_script({"prompt": prompt}, SCRIPT, WAY)
+
+
+VLLM_OUTPUTS = {
+    "no script": (said(), None, True, False),
+    "its ids": (said(SCRIPT), SCRIPT, False, True),
+    "its ids without headers, as in the streams of vLLM 0.11.0": (said(SCRIPT[2:]), SCRIPT, False, True),
+    "its ids and the token that ends them": (said((*SCRIPT, 199999)), SCRIPT, False, True),
+    "no ids": (said(), SCRIPT, False, True),
+    "other ids": (said(BESIDE), SCRIPT, True, False),
+}
+
+
+@pytest.mark.parametrize("what", VLLM_OUTPUTS)
+def test_random_weights_write_where_vllm_plays_no_script(what):
+    response, script, may_be_random, is_played = VLLM_OUTPUTS[what]
+    sent = Series(name="s", exchanges={"a": asked(response, script)})
+    x = mark_unscripted(sent, ScriptMethod.VLLM).exchanges["a"]
+    assert (x.may_be_random, x.script is not None) == (may_be_random, is_played)
+    assert bool(x.script_not_played) is (script is not None and not is_played)
+    assert mark_unscripted(sent, ScriptMethod.REFERENCE) is sent
+    assert mark_unscripted(sent, None) is sent

@@ -160,6 +160,38 @@ def test_a_scenario_without_an_answer_names_the_exchange():
     )
 
 
+UNPLAYED = {"script_not_played": "the output differs from the script"}
+
+
+def test_scripts_that_were_not_played_are_counted_and_listed():
+    played, unplayed = answered("played"), answered("unplayed", **UNPLAYED)
+    result = judge_one(good, [series(played, unplayed)], exercised=True)
+    expected = "1 of 2 exchanges are inconclusive, since the output differs from the script: unplayed"
+    assert (result.outcome, result.reason) == (Outcome.PASS, expected)
+
+
+def test_a_check_whose_scripts_were_not_played_is_inconclusive():
+    unplayed = answered("hidden", **UNPLAYED), answered("hidden too", **UNPLAYED)
+    result = judge_one(good, [series(*unplayed)], exercised=True)
+    expected = "2 of 2 exchanges are inconclusive, since the output differs from the script: hidden, hidden too"
+    assert (result.outcome, result.reason) == (Outcome.INCONCLUSIVE, expected)
+    assert judge_one(good, [series(*unplayed)], exercised=False).outcome is Outcome.NOT_APPLICABLE
+
+
+def test_a_request_without_a_script_lacks_none():
+    unscripted = answered("hidden", script_not_played="the request has no script")
+    result = judge_one(good, [series(unscripted)], exercised=True)
+    assert (result.outcome, result.reason) == (Outcome.NOT_APPLICABLE, "the request has no script")
+
+
+def test_a_server_that_was_gone_leaves_the_rest_open():
+    gone = answered("off", response=None, failure=Failure(kind=FailureKind.SERVER_GONE, detail="dead since one"))
+    result = judge_one(good, [series(answered("one"), gone)], exercised=True)
+    assert (result.outcome, result.reason, result.passed) == (Outcome.INCONCLUSIVE, "dead since one", 1)
+    assert judge_one(good, [series(answered("bad"), gone)], exercised=True).outcome is Outcome.FAIL
+    assert judge_one(good, [series(answered("one"), gone)], exercised=False).outcome is Outcome.PASS
+
+
 def test_tries_are_counted():
     tries = [series(answered("a"), name="s"), series(answered("bad"), name="s"), series(answered("off"), name="s")]
     result = judge_one(good, tries, exercised=False)

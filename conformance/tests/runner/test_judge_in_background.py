@@ -11,11 +11,13 @@ import pytest
 from harmony_conformance.checks.rendering.renderer_fingerprint import fingerprint
 from harmony_conformance.engines.target import parse_target
 from harmony_conformance.evidence.exchange_json import exchange_line
+from harmony_conformance.judge.check import Outcome
 from harmony_conformance.runner import judge_in_background
 from harmony_conformance.runner.judge_in_background import JudgeProcessError, open_judge
 from harmony_conformance.runner.judge_run import RunJudge
 from harmony_conformance.runner.run import Options, make_plan, run
 from harmony_conformance.runtime import processes
+from harmony_conformance.transport.messages import Chunk
 
 OPTIONS = Options(apis=("chat", "responses", "tgi"), select=("simple_answer", "preamble_and_call"), tries=2)
 TARGET = parse_target("reference")
@@ -52,6 +54,40 @@ def test_it_says_the_same_in_the_same_order(plan, beside):
         unsent = asyncio.run(judge.results((), ways, None))
     assert unsent == asyncio.run(RunJudge(plan).results((), ways, None))
     assert unsent
+
+
+def test_a_dead_engine_is_known_across_scenarios(plan, beside):
+    body = b'{"error": {"message": "EngineCore encountered an issue."}}'
+    with open_judge(plan, OPTIONS) as judge:
+        told = finished(plan, judge)
+        latest = sorted((x.started, x.id) for one in told.series for x in one.exchanges.values())[-2:]
+        ends = {name: f"2126-01-01T00:00:0{second}+00:00" for second, (_, name) in enumerate(latest)}
+        died = tuple(
+            replace(
+                one,
+                exchanges={
+                    step: replace(
+                        x,
+                        started=ends[x.id],
+                        response=replace(x.response, status=500, chunks=(Chunk(arrival_time=0.1, data=body),)),
+                    )
+                    if x.id in ends
+                    else x
+                    for step, x in one.exchanges.items()
+                },
+            )
+            for one in told.series
+        )
+        ways = told.capabilities.script_methods
+        results = asyncio.run(judge.results(died, ways, None))
+    assert results == asyncio.run(RunJudge(plan).results(died, ways, None))
+    failed = {
+        finding.exchange
+        for one in results
+        for finding in one.findings
+        if one.check == "errors.valid_request_is_answered" and one.outcome is Outcome.FAIL
+    }
+    assert failed == {latest[0][1]}
 
 
 def test_it_says_the_same_where_nothing_can_be_forked(beside, monkeypatch):

@@ -10,6 +10,7 @@ from harmony_conformance.json_value import dumps, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import Finding, mismatch
 from harmony_conformance.redactable_text import RedactableText, shorten
+from harmony_conformance.transport.messages import FailureKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +29,14 @@ def before_and_after(series: Series, disturbs: Callable[[Exchange], bool]) -> It
     for x in series.exchanges.values():
         if disturbs(x):
             last = x
-        elif x.validity is Validity.VALID and on.was_sent.holds(x):
+        elif x.validity is Validity.VALID and (on.was_sent.holds(x) or _is_gone(x)):
             if before is not None and last is not None:
                 yield BeforeAndAfter(before=before, disturbance=last, after=x)
             before, last = (x if x.turn is not None else None), None
+
+
+def _is_gone(x: Exchange) -> bool:
+    return x.failure is not None and x.failure.kind is FailureKind.SERVER_GONE
 
 
 def behaviour_changes(one: BeforeAndAfter, event: RedactableText) -> Iterator[Finding]:
