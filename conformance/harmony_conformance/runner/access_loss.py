@@ -23,7 +23,7 @@ _ACCESS_STATUSES: Mapping[int, str] = {
 }
 _PROBES = 5  # a server that rejects requests at random also rejects some of the plain ones
 _UNPAID = Failure(kind=FailureKind.ACCESS_REFUSED, detail=f"this request requires payment (HTTP {_PAYMENT})")
-INCOMPLETE_RUN_KINDS = frozenset({FailureKind.ACCESS_REFUSED, FailureKind.RUN_STOPPED})
+INCOMPLETE_RUN_KINDS = frozenset({FailureKind.ACCESS_REFUSED, FailureKind.RUN_STOPPED, FailureKind.SERVER_GONE})
 """Failures that make a run incomplete and unsuccessful."""
 LimitedSend = Callable[[Request], Awaitable[SendResult | None]]
 """Function that sends a request; it returns None if the limit of requests is reached."""
@@ -45,9 +45,12 @@ class Access:
 
     def skipped_exchange(self, asked: Exchange) -> Exchange | None:
         """Return the placeholder of a request that is not sent; None if it is to be sent."""
-        if self.access_loss is None:
+        loss = self.access_loss
+        if loss is None:
             return None
-        return replace(asked, failure=replace(self.access_loss, detail=f"not sent: {self.access_loss.detail}"))
+        # the loss of the server is one cause, with one reason for every request
+        detail = loss.detail if loss.kind is FailureKind.SERVER_GONE else f"not sent: {loss.detail}"
+        return replace(asked, failure=replace(loss, detail=detail))
 
     async def diagnose(self, x: Exchange, ask: LimitedSend) -> Exchange:
         """Return a doubtful exchange, with a failure if the client lost access."""

@@ -25,6 +25,7 @@ from harmony_conformance.runner.request_builder import RequestProfile
 from harmony_conformance.runner.run_limits import RunLimits
 from harmony_conformance.runner.selection import select_plan
 from harmony_conformance.runner.sender import ExchangeCallback, Progress, RateLimiter, Sender, rate_limited_send
+from harmony_conformance.runner.server_loss import ServerLoss
 from harmony_conformance.transport.client import Client, ConnectionSettings, SendRequest, SendResult, Wait, ignore_wait
 from harmony_conformance.transport.http_transport import Network
 from harmony_conformance.transport.messages import Request
@@ -289,6 +290,7 @@ def _sender(  # noqa: PLR0913, PLR0917 - all that a sender needs
         client=client,
         rate_limiter=limiter,
         access=Access(plain, limits),
+        server_loss=ServerLoss(plain, limits),
         capabilities=found,
         profiles=_profiles(found, options),
         on_exchange=keep,

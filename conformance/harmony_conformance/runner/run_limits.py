@@ -53,5 +53,9 @@ class RunLimits:
             return failure is not None and failure.kind is FailureKind.TIMEOUT
         return now() - started >= self._timeout
 
+    def stop(self, reason: Failure) -> None:
+        """Send nothing more. The first reason remains."""
+        self.stop_reason = self.stop_reason or reason
+
     def _stop(self, detail: str) -> None:
-        self.stop_reason = self.stop_reason or Failure(kind=FailureKind.RUN_STOPPED, detail=detail)
+        self.stop(Failure(kind=FailureKind.RUN_STOPPED, detail=detail))

@@ -37,6 +37,7 @@ from harmony_conformance.json_value import Json
 from harmony_conformance.runner.access_loss import Access, is_doubtful
 from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request
 from harmony_conformance.runner.run_limits import RunLimits
+from harmony_conformance.runner.server_loss import ServerLoss, is_connection_lost
 from harmony_conformance.transport.client import Client, SendRequest, SendResult, Wait, ignore_wait, now
 from harmony_conformance.transport.messages import Failure, FailureKind, Request
 
@@ -190,6 +191,7 @@ class Sender:
     client: Client
     rate_limiter: RateLimiter
     access: Access
+    server_loss: ServerLoss
     capabilities: Capabilities
     profiles: Mapping[str, RequestProfile]
     on_exchange: ExchangeCallback
@@ -269,19 +271,26 @@ class Sender:
         if x is None:
             x = self.access.skipped_exchange(unsent)
         else:
-            x = await self._verify_script(
-                drop_unplayed_script(await self._check_access(x), profile.scripting), profile.scripting
-            )
+            x = await self._check_access(await self._check_server(x))
+            x = await self._verify_script(drop_unplayed_script(x, profile.scripting), profile.scripting)
         if x is not None:
             self.on_exchange(x)
         return x
+
+    async def _check_server(self, x: Exchange) -> Exchange:
+        """Return the exchange, with a failure if the server went away. Other requests wait until a lost connection is explained."""
+        if not is_connection_lost(x):
+            self.server_loss.note_answer(x)
+            return x
+        with self.rate_limiter.pause_others():
+            return await self.server_loss.diagnose(x, self._send_urgently)
 
     async def _check_access(self, x: Exchange) -> Exchange:
         """Return the exchange, with a failure if access was lost. Other requests wait until a doubtful one is decided."""
         if not is_doubtful(x):
             return x
         with self.rate_limiter.pause_others():
-            x = await self.access.diagnose(x, lambda request: self.rate_limiter.send_urgently(self.client, request))
+            x = await self.access.diagnose(x, self._send_urgently)
             if self.access.access_loss is not None:
                 self.rate_limiter.close()
         return x
@@ -355,6 +364,9 @@ class Sender:
         if sent is None or sent.response is None:
             return None
         return replace(x, api=CHAT_COMPLETIONS.name, response=sent.response, failure=None).chat_completion
+
+    async def _send_urgently(self, request: Request) -> SendResult | None:
+        return await self.rate_limiter.send_urgently(self.client, request)
 
     async def _send(self, request: Request) -> SendResult | None:
         return await self.rate_limiter.send(self.client, request)

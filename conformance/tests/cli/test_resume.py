@@ -16,7 +16,7 @@ from harmony_conformance.reference_server import running
 PROGRAM = Path(sys.executable).with_name("harmony-conformance")
 CHOSEN = [
     word
-    for name in ("simple_answer", "tool_call*", "cut_*", "side_by_side", "wrong_formats")
+    for name in ("simple_answer", "*@tool_c*", "cut_*", "side_by_side", "wrong_formats")
     for word in ("--select", name)
 ]
 QUICK = ["--select", "simple_answer", "--latency", "0"]

@@ -34,20 +34,25 @@ def http(status, body, *lines):
 
 @pytest.fixture
 def endpoint(raw_server):
-    """Start an endpoint that answers `count` chat requests; `later(connection, number)` has the others."""
+    """Start an endpoint that answers `count` chat requests; `later(connection, number)` has the others.
 
-    def start(later, count=ANSWERED):
+    `has_gateway`: other requests are always answered, otherwise only until then.
+    """
+
+    def start(later, count=ANSWERED, has_gateway=True, completion=COMPLETION):
         chats, lock = [], Lock()
 
         def answer(connection, request):
             if request.split(b" ", 2)[1] != b"/v1/chat/completions":
+                if not has_gateway and len(chats) >= count:
+                    return
                 connection.sendall(http(200, {"data": [{"id": "m"}]}))
                 return
             with lock:
                 chats.append(request)
                 number = len(chats)
             if number <= count:
-                connection.sendall(http(200, COMPLETION))
+                connection.sendall(http(200, completion))
             else:
                 later(connection, number, server)
 
@@ -71,9 +76,9 @@ def busy(connection, number, server):
     connection.sendall(http(429, {"error": {"message": "busy"}}, b"retry-after: 2"))
 
 
-def finished(url, **options):
+def finished(url, select=SELECTED, **options):
     kept = []
-    options = Options(select=SELECTED, seed=1, **options)
+    options = Options(select=select, seed=1, **options)
     done = asyncio.run(run(parse_target(f"openai:{url}"), options, make_plan(options), kept.append, lambda _: None))
     return done, [x for x in kept if x.scenario != "discovery"]
 
@@ -91,6 +96,77 @@ def test_a_server_that_stops_answering_ends_the_run(endpoint, later, concurrency
     assert blamed.isdisjoint(x.id for x in unsent)
     assert {one.name for one in done.series} == set(SELECTED)
     assert done.latency == ()
+
+
+def dying(connection, number, server):
+    server.__exit__()
+
+
+def resetting(connection, number, server):
+    """Close the connection without an answer."""
+
+
+def blamed_exchanges(done):
+    return {finding.exchange for r in done.results if r.outcome is Outcome.FAIL for finding in r.findings}
+
+
+def gone(kept):
+    return [x for x in kept if x.failure is not None and x.failure.kind is FailureKind.SERVER_GONE]
+
+
+@pytest.mark.parametrize(("later", "concurrency"), [(dying, 1), (dying, 4), (resetting, 1), (resetting, 4)])
+def test_a_server_that_goes_away_ends_the_run_and_fails_no_request(endpoint, later, concurrency):
+    server, chats = endpoint(later, has_gateway=False)
+    done, kept = finished(server.url, concurrency=concurrency, latency_requests=5)
+    lost = gone(kept)
+    reason = early_stop_reason(done.series).detail
+    assert reason.startswith("the server went away after scenario ")
+    assert {x.failure.detail for x in lost} == {reason}
+    assert blamed_exchanges(done).isdisjoint(x.id for x in lost)
+    last = max((x for x in kept if x.response is not None), key=lambda x: x.started)
+    assert f" {last.scenario}, step " in reason.partition(";")[0]
+    assert {one.name for one in done.series} == set(SELECTED)
+    assert (done.latency, len(chats) <= ANSWERED + concurrency) == ((), True)
+
+
+def test_requests_that_are_not_answered_by_a_living_server_fail_and_the_run_goes_on(endpoint):
+    def later(connection, number, server):
+        if number % 4 == 0:
+            connection.sendall(http(200, COMPLETION))
+
+    server, _ = endpoint(later)
+    done, kept = finished(server.url, concurrency=1)
+    assert (gone(kept), early_stop_reason(done.series)) == ([], None)
+    lost = {x.id for x in kept if x.failure is not None and x.failure.kind is FailureKind.RESET}
+    assert lost
+    assert lost <= blamed_exchanges(done)
+
+
+def test_a_gateway_that_answers_for_a_dead_server_hides_no_loss(endpoint):
+    server, _ = endpoint(resetting)
+    done, kept = finished(server.url, concurrency=1)
+    assert gone(kept)
+    assert early_stop_reason(done.series).kind is FailureKind.SERVER_GONE
+
+
+def test_an_invalid_request_that_ends_the_server_fails(endpoint):
+    server, _ = endpoint(dying, count=4)
+    done, kept = finished(server.url, select=("wrong_formats",))
+    (ended,) = [x for x in kept if x.failure is not None and x.failure.kind is FailureKind.RESET]
+    assert {x.step for x in gone(kept)} == {"no schema", "a format that does not exist", "after"}
+    assert ended.id in blamed_exchanges(done)
+
+
+WRONG_SUM = {**COMPLETION, "usage": {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 12}}
+
+
+@pytest.mark.parametrize(("completion", "code"), [(COMPLETION, 2), (WRONG_SUM, 1)])
+def test_the_exit_code_of_a_run_without_its_server(completion, code, endpoint, capsys, tmp_path):
+    server, _ = endpoint(dying, count=3, completion=completion)
+    assert main(["run", f"openai:{server.url}", "--select", "simple_answer", "--out", str(tmp_path)]) == code
+    err = capsys.readouterr().err
+    assert err.count("run stopped early: ") == 1
+    assert "the server went away after scenario simple_answer, step answer (" in err
 
 
 def test_timeouts_between_answers_end_no_run(endpoint):
