@@ -7,8 +7,8 @@ from pathlib import Path
 
 from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import Exit, UsageError
-from harmony_conformance.report.files import RENDERERS
-from harmony_conformance.report.model import InvalidReportError, read_report
+from harmony_conformance.report.files import RENDERERS, REPORT
+from harmony_conformance.report.model import InvalidReportError, Report, read_report
 from harmony_conformance.runner.options import FAIL_ON
 
 
@@ -20,19 +20,26 @@ def configure(parser: ArgumentParser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Print the rendered report."""
-    path: Path = arguments.run_dir
+    print(RENDERERS[arguments.format](read_run(arguments.run_dir), FAIL_ON["must"]))
+    return Exit.CONFORMS
+
+
+def read_run(path: Path) -> Report:
+    """Read the report of a run: its folder, or its `report.jsonl`.
+
+    Raises:
+        UsageError: There is no valid report.
+    """
     if not path.is_file():
-        path /= "report.jsonl"
+        path /= REPORT
     try:
-        report = read_report(path.read_text(encoding="utf-8"))
+        return read_report(path.read_text(encoding="utf-8"))
     except OSError as problem:
         raise UsageError(f"{path}: {problem.strerror}") from None
     except UnicodeDecodeError as problem:
         raise UsageError(f"{path}: invalid UTF-8 at byte {problem.start}") from None
     except (InvalidReportError, ValueError) as problem:
         raise UsageError(f"{path}: {problem}") from None
-    print(RENDERERS[arguments.format](report, FAIL_ON["must"]))
-    return Exit.CONFORMS
 
 
 COMMAND = Command(name="report", help="render the report of a finished run again", configure=configure, run=execute)

@@ -83,6 +83,7 @@ def _causes(report: Report) -> Iterator[str]:
         yield from _cause(cause)
     if len(causes) > _CAUSES_SHOWN:
         yield f"  … and {len(causes) - _CAUSES_SHOWN} more in report.md"
+    yield "  more: harmony-conformance explain ID, harmony-conformance reproduce RUN ID"
 
 
 def _cause(cause: CauseSummary) -> Iterator[str]:

@@ -1,0 +1,69 @@
+"""`harmony-conformance reproduce RUN ID`, on runs against the embedded reference server."""
+
+import pytest
+
+from harmony_conformance.cli.main import main
+from harmony_conformance.errors import Exit
+
+DEFECTS = "reference:defect=finished-reasoning-kept,stream-without-done"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    selected = ["--select", "finished_turn", "--select", "simple_answer"]
+    assert main(["run", DEFECTS, *selected, "--latency", "0", "--out", str(folder)]) == Exit.DIVERGES
+    return folder
+
+
+@pytest.mark.parametrize(
+    "name", ["finished-reasoning-kept", "streaming.ends_with_done", "streaming.ends_with_done@simple_answer"]
+)
+def test_a_cause_or_a_check_still_happens_on_the_same_server(run, name, capsys):
+    assert main(["reproduce", str(run), name]) == Exit.DIVERGES
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("still happens: ")
+
+
+def test_every_result_of_a_cause_is_repeated(run, capsys):
+    assert main(["reproduce", str(run), "stream-without-done", "--all"]) == Exit.DIVERGES
+    lines = capsys.readouterr().out.splitlines()
+    assert sorted(line.split(":")[1].split(" in ")[1] for line in lines) == ["finished_turn", "simple_answer"]
+
+
+def test_it_no_longer_happens_on_the_correct_server(run, capsys):
+    assert main(["reproduce", str(run), "finished-reasoning-kept", "--against", "reference"]) == Exit.CONFORMS
+    assert capsys.readouterr().out.startswith("no longer happens: ")
+
+
+def test_another_failure_of_the_check_is_reported_as_such(run, tmp_path, capsys):
+    for file in ("exchanges.jsonl", "report.jsonl"):
+        text = (run / file).read_text("utf-8").replace("the stream ends without [DONE]", "the stream has two ends")
+        (tmp_path / file).write_text(text, "utf-8")
+    assert main(["reproduce", str(tmp_path), "stream-without-done"]) == Exit.DIVERGES
+    line = capsys.readouterr().out
+    assert line == "fails in another way: streaming.ends_with_done in finished_turn: the stream ends without [DONE]\n"
+
+
+INVALID = {
+    "an unknown id": (["nothing"], "expected a cause (finished-reasoning-kept, stream-without-done) or a failed check"),
+    "a check that passed": (["errors.answer_is_well_formed"], "expected a cause"),
+    "a server that is not there": (["stream-without-done", "--against", "openai:http://127.0.0.1:9/v1"], "refused"),
+}
+
+
+@pytest.mark.parametrize("what", INVALID)
+def test_invalid_arguments_are_one_line(what, run, capsys):
+    arguments, message = INVALID[what]
+    assert main(["reproduce", str(run), *arguments]) == Exit.USAGE
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.splitlines()) == 1
+
+
+def test_a_recording_without_its_target_needs_one(run, tmp_path, capsys):
+    (tmp_path / "report.jsonl").write_bytes((run / "report.jsonl").read_bytes())
+    assert main(["reproduce", str(tmp_path), "stream-without-done"]) == Exit.USAGE
+    assert "expected --against TARGET" in capsys.readouterr().err
+    assert main(["reproduce", str(tmp_path / "none"), "stream-without-done"]) == Exit.USAGE
+    assert "No such file" in capsys.readouterr().err
