@@ -34,6 +34,8 @@ LONGEST_VALUE = 300
 """Longest value in characters that is shown."""
 MOST_SCENARIOS = 8
 """Largest number of scenarios that are listed."""
+PROMPT_PLACES = ("prompt", "/messages", "/usage/prompt_tokens", "status")
+"""Beginnings of places that have nothing to do with the output of the model."""
 _PARTS = ("check", "scenario", "api", "step", "at", "actual", "message")
 
 
@@ -163,8 +165,9 @@ def results_of(failures: Iterable[Failure]) -> int:
 
 
 def shortened(value: str) -> str:
-    """Return a value on one line, cut if it is long."""
+    """Return a value on one line, cut if it is long. Invisible characters are escaped."""
     line = " ".join(value.split())
+    line = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
     return line if len(line) <= LONGEST_VALUE else f"{line[:LONGEST_VALUE]}…"
 
 
@@ -174,7 +177,7 @@ def example_of(failures: Iterable[Failure]) -> Failure:
     def cost(failure: Failure) -> tuple[bool, bool, int]:
         command = text(value_at(failure.result, "reproduce"))
         first = next(iter(items(value_at(failure.result, "findings"))), None)
-        return not command.startswith("curl"), first is not failure.finding, len(command)
+        return not command.startswith("curl") or not command.isprintable(), first is not failure.finding, len(command)
 
     return min(failures, key=cost)
 
@@ -185,9 +188,9 @@ def draft_lines(cause: KnownDefect, failures: Iterable[Failure]) -> Iterator[str
     yield from ("", "Not reported yet. Text of a report:", "")
     yield f"> {cause.member('sentence')} {cause.member('users_see')}"
     command, script = (text(value_at(example.result, name)) for name in ("reproduce", "script"))
-    if command and len(command) < LONGEST_COMMAND:
+    if command.isprintable() and 0 < len(command) < LONGEST_COMMAND:
         yield from (">", "> ```sh", f"> {command}", "> ```")
-    if script and len(script) < LONGEST_VALUE:
+    if not example.parts["at"].startswith(PROMPT_PLACES) and 0 < len(script) < LONGEST_VALUE:
         yield from (">", "> Output of the model:", ">", "> ```text", f"> {shortened(script)}", "> ```")
     values = ((name, text(value_at(example.finding, name))) for name in ("at", "expected", "actual"))
     shown = [f"> {name}: {shortened(value)}" for name, value in values if value]
@@ -198,7 +201,7 @@ def draft_lines(cause: KnownDefect, failures: Iterable[Failure]) -> Iterator[str
 def cause_lines(cause: KnownDefect, by_lane: Mapping[str, list[Failure]]) -> Iterator[str]:
     """Yield the section of a cause."""
     yield from ("", f"### {cause.member('id')}", "", cause.member("sentence"), "")
-    yield f"- Users: {cause.member('users_see')}"
+    yield f"- Effect: {cause.member('users_see')}"
     yield f"- Versions: {cause.member('affected')}" + (
         f"; fixed in {fixed}" if (fixed := cause.member("fixed_in")) else ""
     )
