@@ -46,22 +46,28 @@ class InvalidJsonError(ValueError):
         self.position = position
 
 
-def loads(document: str | bytes, *, max_depth: int = MAX_DEPTH) -> Json:
+class DuplicateMemberError(Exception):
+    """An object has two members of one name. Parsers differ in which one they take; that of Python takes the last one."""
+
+
+def loads(document: str | bytes, *, max_depth: int = MAX_DEPTH, allows_duplicates: bool = True) -> Json:
     """Parse a JSON document (RFC 8259: no NaN, no Infinity). Invalid UTF-8 in bytes is replaced.
 
     Raises:
+        DuplicateMemberError: An object has two members of one name, and `allows_duplicates` is false.
         InvalidJsonError: The text is not JSON, or has more than `max_depth` levels.
     """
     if isinstance(document, bytes):
         document = document.decode("utf-8", "replace")
+    decoder = _DECODER if allows_duplicates else _UNIQUE_DECODER
     try:
         value: Json
-        value, end = _DECODER.raw_decode(document)
+        value, end = decoder.raw_decode(document)
         if end == len(document) and (end < 2 * max_depth or not _is_too_deep(document, value, max_depth)):
             return value
     except (ValueError, RecursionError):
         pass  # white space around the value, or invalid JSON: use the slower parser
-    return _parse(document, _DECODER, max_depth)
+    return _parse(document, decoder, max_depth)
 
 
 def _parse(document: str, decoder: json.JSONDecoder, deepest: int) -> Json:
@@ -99,8 +105,16 @@ def _refuse_constant(name: str) -> Json:
     raise ValueError(f"{name} is not JSON")
 
 
+def _to_object(members: list[tuple[str, Json]]) -> JsonObject:
+    value = dict(members)
+    if len(value) < len(members):
+        raise DuplicateMemberError
+    return value
+
+
 # `json.loads` and `json.dumps` with options create a new one on every call
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_UNIQUE_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_to_object)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 

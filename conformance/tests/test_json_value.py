@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from harmony_conformance.json_value import (
     MAX_DEPTH,
     MAX_LINE_DEPTH,
+    DuplicateMemberError,
     InvalidJsonError,
     canonical_json,
     dumps,
@@ -230,3 +231,15 @@ def test_json_is_compact_and_keeps_its_characters():
 )
 def test_a_whole_number_that_is_spelled_as_a_fraction(written, shown, expected):
     assert has_added_fractions(written, shown) is expected
+
+
+@pytest.mark.parametrize("document", ['{"a": 1, "a": 1}', '[{"b": {"a": 1, "\\u0061": 2}}]', b' {"a": 1, "a": 2}\n'])
+def test_duplicate_members_are_refused_on_request(document):
+    assert loads(document)
+    with pytest.raises(DuplicateMemberError):
+        loads(document, allows_duplicates=False)
+
+
+@pytest.mark.parametrize("document", ['{"a": {"a": 1}, "b": "a", "A": 1}', b'[{"a": 1}, {"a": 1}]\n', "1"])
+def test_members_of_different_objects_or_names_are_no_duplicates(document):
+    assert loads(document, allows_duplicates=False) == loads(document)

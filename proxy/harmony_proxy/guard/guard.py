@@ -353,8 +353,8 @@ class Guard:
         if answer.actions.blocked_checks:
             return self._block(answer.actions.blocked_checks)
         verdict = verdict_of(answer.actions, answer.results)
-        if answer.body is None and answer.is_unreadable:
-            self._give_up("the answer is not JSON")
+        if answer.unread_reason:
+            self._give_up(answer.unread_reason)
             return self._unexamined()
         if answer.body is None:
             head, body = self._server_head, self.recorder.response_body

@@ -43,7 +43,7 @@ class RepairedAnswer:
     body: bytes | None = None  # decoded; None: unchanged
     actions: Actions = NO_ACTIONS
     results: tuple[Result, ...] = ()
-    is_unreadable: bool = False  # neither events nor a JSON value of the API
+    unread_reason: str = ""  # the reason if the unchanged body cannot be read as the checks read it
 
 
 class Caller(Protocol):

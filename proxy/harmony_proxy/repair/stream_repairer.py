@@ -148,7 +148,8 @@ class StreamRepairer:
         self._record_unrepaired()
         if self.is_terminated:
             return joined(out)
-        data = b"".join([*out, self._splitter.rest()])
+        is_dropped = self._is_fail_closed and self._is_answer and not is_read
+        data = b"".join([*out, b"" if is_dropped else self._splitter.rest()])
         is_open = is_read and (self._is_lines or data.endswith(rest + self._splitter.end))
         return joined([data.removesuffix(self._splitter.end) if is_open else data])
 
@@ -172,6 +173,8 @@ class StreamRepairer:
     def _take(self, piece: RawEvent) -> list[bytes]:
         if self.is_terminated or self._passes_all:
             return [] if self.is_terminated else [piece.raw]
+        if self._is_fail_closed:
+            piece.read_strictly()
         handler = self._handler
         if handler is not None and self._matches_template(piece.raw):
             return [piece.raw]
@@ -223,9 +226,13 @@ class StreamRepairer:
 
     def _reject_unreadable(self, piece: RawEvent) -> list[bytes]:
         """End the answer at an unreadable event, if the policy says `fail = "closed"`."""
-        if not (piece.is_unreadable and self._is_answer):
+        is_read = self._is_answer or piece.value is not None or piece.has_duplicates  # an error may be plain text
+        reason = piece.unread_reason() if self._is_fail_closed and is_read else ""
+        if self._is_answer and piece.is_unreadable and not piece.has_duplicates:
+            reason = "an event that is not a JSON object"
+        if not reason:
             return []
-        self._notes.record_unrepaired(("*",), "an event that is not a JSON object")
+        self._notes.record_unrepaired(("*",), reason)
         return self._unexamined() if self._is_fail_closed else []
 
     def _buffer_event(self, piece: RawEvent) -> None:

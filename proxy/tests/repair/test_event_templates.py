@@ -113,7 +113,7 @@ def test_of_a_stream_of_plain_text_few_events_are_read(api, monkeypatch, told_as
     }[api]()
     read = []
     loads = event_splitter.loads
-    monkeypatch.setattr(event_splitter, "loads", lambda data: read.append(data) or loads(data))
+    monkeypatch.setattr(event_splitter, "loads", lambda data, **how: read.append(data) or loads(data, **how))
     one = actor(api, kind="application/x-ndjson" if api == "ollama" else "text/event-stream")
     for piece in pieces[:-1]:
         one.feed(piece)

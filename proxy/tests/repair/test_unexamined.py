@@ -171,6 +171,77 @@ def test_a_stream_that_is_larger_than_what_is_kept_goes_on_only_where_the_policy
     assert b"secret" not in out or fail is FailMode.OPEN
 
 
+HELLO = event("Hello!").decode()
+SECRET = {
+    "duplicate members": HELLO.replace('"id": "c"', '"id": "c", "choices": [{"delta": {"content": "A secret."}}]'),
+    "deep duplicate members": HELLO.replace('"content":', '"content": "A secret.", "c\\u006fntent":'),
+    "an unknown field": f"text: A secret.\n{HELLO}",
+    "an id": f"id: A secret.\n{HELLO}",
+    "a long id": f"id: {'secret' * 30}\n{HELLO}",
+    "a name": f"event: A secret.\n{HELLO}",
+    "an id without data": "id: A secret.\n\n",
+    "a time": "retry: A secret.\n\n",
+}
+
+
+def blocking(fail):
+    response = Response(status=200, chunks=(), headers={"content-type": "text/event-stream"})
+    actions = {WORDS: Action.BLOCK}
+    how = {"fallback": Action.OBSERVE, "request_id": "r-1", "limit": 1 << 24, "fail": fail}
+    return StreamRepairer(ASKED, response, "completions", actions, **how)
+
+
+@BOTH
+@pytest.mark.parametrize("make", [actor, blocking])
+@pytest.mark.parametrize("name", SECRET)
+def test_what_some_clients_show_and_no_check_reads(name, make, fail):
+    data = event("Hi. ") + SECRET[name].encode() + STOP + DONE
+    out, one = at_every_split(partial(make, fail), data, step=7)
+    if fail is FailMode.OPEN:
+        assert out == data
+    else:
+        assert b"secret" not in out
+        assert one.actions.unrepaired_reasons["*"] in (
+            "an event with duplicate JSON members",
+            "an event with fields that are not read",
+        )
+        assert b"not_examined" in out
+
+
+@BOTH
+@pytest.mark.parametrize("make", [actor, blocking])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_comment_passes_only_where_the_policy_is_open(end, make, fail):
+    text = f": A secret.\n\n:A secret.\n{HELLO}{HELLO[:-1]}:A secret.\n\n: ping - 2026-01-01 00:00:00.5+00:00\n\n: A secret.\n"
+    data = text.replace("\n", end).encode()
+    out, one = at_every_split(partial(make, fail), data, step=7)
+    assert "*" not in one.actions.unrepaired_reasons
+    assert (out == data) == (fail is FailMode.OPEN)
+    assert content_of(out.replace(b"\r\n", b"\n").replace(b"\r", b"\n")) == "Hello!Hello!"
+    assert b": ping - 2026-01-01 00:00:00.5+00:00" in out
+    assert b"secret" not in out or fail is FailMode.OPEN
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        *(
+            b": ping - 2026-01-31 12:00:00.000000+00:00\n\n",
+            b":\n\n",
+            b":keepalive\n\n",
+            b": OPENROUTER PROCESSING\n\n",
+        ),
+        *(b"event: response.created\nid: 1700-a/b+c=\nretry: 3000\ndata: {}\n\n", b"id\nevent:\ndata:{}\n\n"),
+        b'data: {"a": {"b": 1},\ndata: "c": {"b": 1}}\n\n',
+    ],
+)
+def test_usual_fields_and_keep_alives_pass_where_the_policy_is_closed(more):
+    data = more + event("Hello!") + more + STOP + DONE
+    out, one = at_every_split(partial(actor, FailMode.CLOSED), data, step=3)
+    assert out == data
+    assert not one.actions.unrepaired_reasons
+
+
 NOT_TO_BE_TOLD = (
     "analysisHm.assistantfinalHello!assistantcommentary to=functions.of_nobody json{}assistantanalysisA secret."
     "assistantfinalBye."
@@ -234,6 +305,27 @@ def test_an_error_is_no_answer_that_cannot_be_read(status, fail):
     for data in (b"data: it is overloaded\n\n", b"it is overloaded"):
         one, out = guarded(fail.value, b"text/event-stream", data, status=status)
         assert out == data
+
+
+@BOTH
+@pytest.mark.parametrize("action", ["repair", "block"])
+def test_a_whole_answer_with_duplicate_members(action, fail):
+    body = WHOLE.replace(LEAK.encode(), b"Hello!").replace(b'"x": 0', b'"x": {"y": "A secret.", "y": 0}')
+    rules = load_rules(**{action: ["channels.*"]}, fail=fail.value)
+    one = Guard(rules.policy, request_id="r-1", handlers=rules.handlers)
+    one.request_head("POST", ASKED.path, ())
+    one.request_body(ASKED.body)
+    one.response_head(200, ((b"content-type", b"application/json"),))
+    out = b"".join((*one.feed(body, 0.1), *one.close(0.2).body))
+    assert one.recorder.unrepaired_reasons == {"*": "the answer has duplicate JSON members"}
+    assert (out == body) == (fail is FailMode.OPEN)
+    assert b"secret" not in out or fail is FailMode.OPEN
+
+
+def test_a_repaired_answer_has_no_duplicate_members():
+    _, out = guarded("closed", b"application/json", WHOLE.replace(b'"x": 0', b'"x": "A secret.", "x": 0'))
+    assert json.loads(out)["choices"][0]["message"]["content"] == "Hello!"
+    assert b'"A secret."' not in out.partition(b'"x"')[2]
 
 
 def test_a_guard_tells_its_streams_what_is_to_become_of_them():

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import Json, JsonObject, dumps
+from harmony_conformance.json_value import DuplicateMemberError, InvalidJsonError, Json, JsonObject, dumps, loads
 from harmony_conformance.judge.check import Finding
 from harmony_conformance.transport.messages import Chunk
 from harmony_proxy.capture.build_exchange import is_unreadable
@@ -67,8 +67,21 @@ def repair_answer(
         body=body,
         actions=Actions(repair_counts=repaired, blocked_checks=blocked, unrepaired_reasons=left),
         results=results,
-        is_unreadable=is_unreadable(x),
+        unread_reason=_unread_reason(x) if body is None else "",
     )
+
+
+def _unread_reason(x: Exchange) -> str:
+    """Return the reason why a client may read another answer than the checks, or an empty text."""
+    if is_unreadable(x):
+        return "the answer is not JSON"
+    try:
+        loads(x.response.body if x.response is not None else b"", allows_duplicates=False)
+    except DuplicateMemberError:
+        return "the answer has duplicate JSON members"
+    except InvalidJsonError:  # an error in plain text
+        pass
+    return ""
 
 
 def _apply_fixes(x: Exchange, findings: Mapping[str, tuple[Finding, ...]]) -> tuple[Exchange, dict[str, str]]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from harmony_conformance.json_value import InvalidJsonError, Json, dumps, loads, value_at
+from harmony_conformance.json_value import DuplicateMemberError, InvalidJsonError, Json, dumps, loads, value_at
 from harmony_conformance.transport.sse import DONE
 from harmony_proxy.repair.text.api_dialects import ChoiceContent
 
@@ -24,6 +24,17 @@ _EMPTY_LINES = re.compile(rb"(?:\r?\n)+")
 _LINES = re.compile(rb"\n+|[^\n]+\n")
 _FIELD = re.compile(rb"(?:|:.*|(?:event|id|retry)(?::.*)?)\Z", re.DOTALL)
 """A line of an event without data."""
+_USUAL_EVENT = re.compile(rb"(?:event: [\w.-]{1,64}\n)?data: [^\r\n]*\n\n")
+_PLAIN_LINE = re.compile(
+    rb"(?:|:.*|data(?::.*)?|event(?:: ?[\w.-]{0,64})?|id(?:: ?[\w.:+/=-]{0,128})?|retry(?:: ?\d{0,9})?)\Z", re.DOTALL
+)
+"""A line of an event that shows no text but its data: names and ids are words, and no client reads comments."""
+_FOREIGN_COMMENT = re.compile(
+    rb"((?:\A(?:\xef\xbb\xbf)?|[\r\n]):)"
+    rb"(?! ?(?:keep[-_ ]?alive|ping|heartbeat|(?:openrouter )?processing)?[- ]{0,3}[\d :.+TZ-]{0,40}(?:[\r\n]|\Z))[^\r\n]*",
+    re.IGNORECASE,
+)
+"""A comment other than a keep-alive."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -37,6 +48,8 @@ class RawEvent:
         is_line: True if the stream consists of JSON lines.
         parts: Content by choice, read on arrival.
         source: Place of the item that the event belongs to (Responses API), read on arrival.
+        is_strict: True if duplicate members are looked for, before `value` is read.
+        has_duplicates: True if an object has two members of one name.
     """
 
     raw: bytes
@@ -44,6 +57,8 @@ class RawEvent:
     is_line: bool = False
     parts: Sequence[ChoiceContent] = ()
     source: int | None = None
+    is_strict: bool = False
+    has_duplicates: bool = False
 
     @property
     def is_done(self) -> bool:
@@ -57,6 +72,27 @@ class RawEvent:
             return any(_FIELD.match(line) is None for line in _LINE_END.split(self.raw.removeprefix(_BYTE_ORDER_MARK)))
         return bool(self.data.strip()) and not self.is_done and not isinstance(self.value, dict)
 
+    def unread_reason(self) -> str:
+        """Return the reason if a client may read more than the checks do, or an empty text."""
+        if self.value is None and self.has_duplicates:
+            return "an event with duplicate JSON members"
+        is_plain = (
+            self.raw.startswith(b"data: ") and self.raw.find(b"\n") == len(self.raw) - 2 and b"\r" not in self.raw
+        )
+        if not (self.is_line or is_plain or _USUAL_EVENT.fullmatch(self.raw)):
+            lines = _LINE_END.split(self.raw.removeprefix(_BYTE_ORDER_MARK))
+            if any(_PLAIN_LINE.match(line) is None for line in lines):
+                return "an event with fields that are not read"
+        return ""
+
+    def read_strictly(self) -> None:
+        """Look for duplicate members. Replace comments by empty ones, which keep a connection alive too; usual keep-alives stay."""
+        self.is_strict = True
+        if not self.is_line and (
+            self.raw.removeprefix(_BYTE_ORDER_MARK).startswith(b":") or b"\n:" in self.raw or b"\r:" in self.raw
+        ):
+            self.raw = _FOREIGN_COMMENT.sub(rb"\1", self.raw)
+
     @property
     def is_error(self) -> bool:
         """True if the server reports an error with this event."""
@@ -68,7 +104,10 @@ class RawEvent:
         if not self.data:
             return None
         try:
-            return loads(self.data)
+            return loads(self.data, allows_duplicates=not self.is_strict)
+        except DuplicateMemberError:
+            self.has_duplicates = True
+            return None
         except InvalidJsonError:
             return None
 
