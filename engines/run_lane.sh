@@ -67,5 +67,8 @@ run_lane() {
   trap 'exit 130' INT TERM
   start "$HERE/serve.sh"
   .venv/bin/harmony-conformance run "${ENGINE:-vllm}:http://127.0.0.1:$PORT/v1" --model "${MODEL:-gpt-oss-tiny}" --out "$out" "$@" || code=$?
+  stop
+  gzip -9 --force --no-name "$out/exchanges.jsonl" "$out/report.jsonl" # both are read as they are
+  rm -f "$out/junit.xml"
   exit "$code"
 }

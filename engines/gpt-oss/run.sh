@@ -14,4 +14,4 @@ HEALTH=openapi.json
 # shellcheck source=engines/run_lane.sh
 source "$HERE/../run_lane.sh"
 
-run_lane "${OUT:-reports/gpt-oss-0.0.9-responses}" --api responses --script teleprompter --concurrency 4 --latency 0 "$@"
+run_lane "${OUT:-reports/gpt-oss-0.0.9-responses}" --api responses --engine 'gpt-oss 0.0.9' --script teleprompter --concurrency 4 --latency 0 "$@"

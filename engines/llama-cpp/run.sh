@@ -13,4 +13,4 @@ MODEL=gpt-oss-teleprompter
 source "$HERE/../run_lane.sh"
 
 # top_k: else a token that a grammar is asked about costs a look at all 201088
-run_lane "${OUT:-reports/llama.cpp-${BUILD:-b11549}}" --script teleprompter --concurrency 4 --extra-body '{"top_k": 1}' "$@"
+run_lane "${OUT:-reports/llama.cpp-${BUILD:-b11549}}" --engine "llamacpp ${BUILD:-b11549}" --script teleprompter --concurrency 4 --extra-body '{"top_k": 1}' "$@"

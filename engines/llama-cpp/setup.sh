@@ -27,7 +27,7 @@ install_server() {
 # Made anew when what it is made of has changed.
 install_model() {
   local made_of
-  made_of=$(cat "$ROOT"/conformance/harmony_conformance/teleprompter/*.py "$TEMPLATE" | sha256sum)
+  made_of=$(cat "$ROOT"/conformance/harmony_conformance/engines/teleprompter/*.py "$TEMPLATE" | sha256sum)
   if [[ -f model/teleprompter.gguf && -f model/made_of && $(<model/made_of) == "$made_of" ]]; then return; fi
   say "teleprompter (65 MB)"
   rm -rf model

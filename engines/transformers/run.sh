@@ -12,5 +12,5 @@ MODEL=gpt-oss-teleprompter
 # shellcheck source=engines/run_lane.sh
 source "$HERE/../run_lane.sh"
 
-run_lane "${OUT:-reports/transformers-5.23.0}" --script teleprompter --concurrency 2 --timeout 900 --latency 0 \
+run_lane "${OUT:-reports/transformers-5.23.0}" --engine 'transformers 5.23.0' --script teleprompter --concurrency 2 --timeout 900 --latency 0 \
   --skip 'rows_*' --skip long_requests "$@"

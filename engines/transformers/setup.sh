@@ -15,7 +15,7 @@ source "$HERE/../template.sh"
 # Made anew when what it is made of has changed. The server knows a model by its folder.
 install_model() {
   local made_of
-  made_of=$(cat "$ROOT"/conformance/harmony_conformance/teleprompter/*.py "$TEMPLATE" model/tokenizer.json | sha256sum)
+  made_of=$(cat "$ROOT"/conformance/harmony_conformance/engines/teleprompter/*.py "$TEMPLATE" model/tokenizer.json | sha256sum)
   if [[ -f gpt-oss-teleprompter/made_of && $(<gpt-oss-teleprompter/made_of) == "$made_of" ]]; then return; fi
   say "teleprompter (52 MB)"
   rm -rf gpt-oss-teleprompter

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import Exit, UsageError
-from harmony_conformance.report.files import RENDERERS, REPORT
-from harmony_conformance.report.model import InvalidReportError, Report, read_report
+from harmony_conformance.report.files import RENDERERS, read_report_file
+from harmony_conformance.report.model import InvalidReportError, Report
 from harmony_conformance.runner.options import FAIL_ON
 
 
@@ -25,21 +25,15 @@ def execute(arguments: Namespace) -> int:
 
 
 def read_run(path: Path) -> Report:
-    """Read the report of a run: its folder, or its `report.jsonl`.
+    """Read the report of a run: its folder or file.
 
     Raises:
         UsageError: There is no valid report.
     """
-    if not path.is_file():
-        path /= REPORT
     try:
-        return read_report(path.read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise UsageError(f"{path}: {problem.strerror}") from None
-    except UnicodeDecodeError as problem:
-        raise UsageError(f"{path}: invalid UTF-8 at byte {problem.start}") from None
-    except (InvalidReportError, ValueError) as problem:
-        raise UsageError(f"{path}: {problem}") from None
+        return read_report_file(path)
+    except InvalidReportError as problem:
+        raise UsageError(str(problem)) from None
 
 
 COMMAND = Command(name="report", help="render the report of a finished run again", configure=configure, run=execute)

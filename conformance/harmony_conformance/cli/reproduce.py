@@ -13,7 +13,8 @@ from harmony_conformance.apis.registry import APIS
 from harmony_conformance.cli.command import Command
 from harmony_conformance.cli.report import read_run
 from harmony_conformance.errors import Exit, UsageError
-from harmony_conformance.json_value import InvalidJsonError, JsonObject, dumps, items, loads, members, text, value_at
+from harmony_conformance.evidence.file_lines import Line, parse_line, read_lines
+from harmony_conformance.json_value import JsonObject, dumps, items, members, text, value_at
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.report.model import Report, ResultLine
 from harmony_conformance.report.summary import failures
@@ -70,10 +71,11 @@ def _find(report: Report, name: str, *, every: bool) -> list[ResultLine]:
 
 def _recorded_options(run: Path) -> JsonObject:
     """Return the options in the first line of the recording. Older recordings have none."""
+    recording = next(filter(Path.is_file, (run / EXCHANGES, run / f"{EXCHANGES}.gz")), run / EXCHANGES)
+    first = next(read_lines(recording), None)
     try:
-        with (run / EXCHANGES).open(encoding="utf-8") as recording:
-            return members(value_at(loads(recording.readline()), "options"))
-    except (OSError, UnicodeDecodeError, InvalidJsonError):
+        return members(value_at(parse_line(first), "options")) if isinstance(first, Line) else {}
+    except ValueError:
         return {}
 
 

@@ -1,4 +1,4 @@
-"""Files of a run directory: `report.jsonl`, `junit.xml`, `report.md`, `report.html`."""
+"""Files of a run folder: `report.jsonl`, `junit.xml`, `report.md`, `report.html`."""
 
 from __future__ import annotations
 
@@ -8,23 +8,47 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from harmony_conformance.evidence.file_lines import UnreadableLine, read_lines
 from harmony_conformance.judge.check import Severity
 from harmony_conformance.report.html import html
 from harmony_conformance.report.junit import junit
 from harmony_conformance.report.markdown import markdown
-from harmony_conformance.report.model import Report
+from harmony_conformance.report.model import InvalidReportError, Report, read_report
 from harmony_conformance.runtime.private_files import write_private
 from harmony_conformance.runtime.processes import cores, forked, may_fork
 
 Renderer = Callable[[Report, frozenset[Severity]], str]
 RENDERERS: Mapping[str, Renderer] = MappingProxyType({"html": html, "md": markdown, "junit": junit})
-_NAMES = {"html": "report.html", "md": "report.md", "junit": "junit.xml"}
+HTML_REPORT = "report.html"
+"""File name of the report for a browser."""
+_NAMES = {"html": HTML_REPORT, "md": "report.md", "junit": "junit.xml"}
 _IN_SECOND_PROCESS = ("junit", "md")
 _MIN_FOR_SECOND_PROCESS = 5_000
 """Minimum number of results for a second process. Rendering the files of 45,000 results takes two seconds."""
 
 REPORT = "report.jsonl"
 """The complete report; all other files are rendered from it."""
+
+
+def read_report_file(path: Path) -> Report:
+    """Read the report of a run: its folder, or its `report.jsonl`, plain or packed by gzip.
+
+    Raises:
+        InvalidReportError: It cannot be read, or is no complete report. The message has the file.
+    """
+    file = path if path.is_file() else next(filter(Path.is_file, (path / REPORT, path / f"{REPORT}.gz")), path / REPORT)
+    lines: list[str] = []
+    for line in read_lines(file):
+        if isinstance(line, UnreadableLine):
+            raise InvalidReportError(f"{file}: {f'line {line.number}: ' if line.number else ''}{line}")
+        try:
+            lines.append(line.data.decode())
+        except UnicodeDecodeError as problem:
+            raise InvalidReportError(f"{file}: line {line.number}: invalid UTF-8 at byte {problem.start}") from None
+    try:
+        return read_report("\n".join(lines))
+    except ValueError as problem:
+        raise InvalidReportError(f"{file}: {problem}") from None
 
 
 def write_files(report: Report, out: Path, fails_on: frozenset[Severity]) -> None:

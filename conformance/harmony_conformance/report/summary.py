@@ -39,6 +39,15 @@ _PROMPT_EVIDENCE = MappingProxyType(
         "none": "none: only the model's behaviour",
     }
 )
+_SERVER_FOR_SCRIPTS = MappingProxyType(
+    {
+        "reference": "harmony-conformance serve",
+        "vllm": "vllm serve MODEL --logits-processors harmony_conformance.vllm_script:ScriptedLogits; without it, the model answers in its own words",
+        "derender": "vllm launch render MODEL",
+        "teleprompter": "the checkpoint of `harmony-conformance teleprompter build`; other models see a message of digits and answer in their own words",
+    }
+)
+"""The server that plays the scripts in printed commands, by script method."""
 
 
 class Standing(StrEnum):
@@ -81,8 +90,9 @@ class CheckResults:
 
     @property
     def severity(self) -> Severity:
-        """The severity of the check."""
-        return self.results[0].severity
+        """The severity of the check; of one that failed, the highest severity of its failures."""
+        severities = {result.severity for result in self.with_outcome(Outcome.FAIL) or self.results[:1]}
+        return Severity.MUST if Severity.MUST in severities else Severity.SHOULD
 
     @cached_property
     def counts(self) -> Counter[Outcome]:
@@ -173,7 +183,9 @@ def run_verdict(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON
     if errors := report.counts[Outcome.ERROR]:
         sentence = f"{number_of(errors, 'result')} unknown because of an internal error of this suite. {sentence}"
         return RunVerdict(standing=Standing.OUR_ERROR, sentence=sentence)
-    if counted:
+    if missing := items(value_at(report.header, "missing_features")):
+        sentence = f"No answer had {' or '.join(map(text, missing))} (--require). {sentence}"
+    if counted or missing:
         return RunVerdict(standing=Standing.DIVERGES, sentence=sentence)
     if not must:
         return RunVerdict(standing=Standing.UNCHECKED, sentence="No MUST check was applicable.")
@@ -217,8 +229,10 @@ def facts(report: Report) -> tuple[tuple[str, str], ...]:
         ("Prompts rendered as", _renderer(value_at(header, "renderer"))),
         ("Model output", _output(capabilities)),
         ("Unknown capabilities", "; ".join(f"{api}: {text(reason)}" for api, reason in unknown)),
+        ("Reproduce with", _SERVER_FOR_SCRIPTS.get(text(value_at(capabilities, "script")), "")),
         ("Tries", "" if tries is None else str(tries)),
         ("Seed", "none sent" if seed is None else str(seed)),
+        ("In no answer", ", ".join(map(text, items(value_at(header, "features", "never"))))),
         ("Incomplete", text(value_at(header, "incomplete"))),
         ("Started", text(value_at(header, "started"))),
         ("Suite", f"harmony-conformance {text(value_at(header, 'version'))}".strip()),

@@ -3,6 +3,7 @@
 import pytest
 
 from harmony_conformance.causes.attribution import find_causes
+from harmony_conformance.causes.known import FailurePattern, KnownCause
 from harmony_conformance.causes.signatures import FailureKey, read_signatures, write_signatures
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.cli.main import main
@@ -152,3 +153,58 @@ def test_two_defects_of_a_server_are_both_named(capsys, tmp_path):
     assert "finished-reasoning-kept" in shown
     assert "stream-without-done" in shown
     assert len(shown.splitlines()) <= 30
+
+
+def known(**pattern):
+    every = dict.fromkeys(("check", "scenario", "api", "message", "at"), "*")
+    return KnownCause(
+        id="vllm-known",
+        engine="vllm",
+        sentence="The server does it wrong.",
+        users_see="Users see it.",
+        clause="harmony#roles",
+        affected="1.0",
+        fixed_in="",
+        threads=("https://github.com/vllm-project/vllm/issues/1",),
+        catalogue=("V07",),
+        defects=(),
+        remedy="Upgrade.",
+        patterns=(FailurePattern(**{**every, **pattern}),),
+    )
+
+
+def test_a_known_cause_of_the_engine_owns_its_failures_before_any_defect():
+    results = [result(LEAK, "ab"), result(WORDS, "ab"), result(LOST, "cd")]
+    causes = find_causes(results, SIGNATURES, known=[known(check="channels.no_*")])
+    assert [(cause.id, [one.check for one in cause.results]) for cause in causes] == [
+        ("vllm-known", [LEAK, WORDS]),
+        (DROPPING, [LOST]),
+    ]
+    line = causes[0].to_json()
+    assert (line["sentence"], line["users_see"], line["remedy"]) == (
+        "The server does it wrong.",
+        "Users see it.",
+        "Upgrade.",
+    )
+    assert line["clause"]["id"] == "harmony#roles"
+    assert line["catalogue"] == ["V07"]
+    assert line["threads"][0] == "https://github.com/vllm-project/vllm/issues/1"
+
+
+@pytest.mark.parametrize(
+    "pattern", [{"scenario": "other"}, {"api": "responses"}, {"message": "nothing"}, {"at": "reasoning"}]
+)
+def test_a_known_cause_owns_no_failure_that_one_of_its_patterns_does_not_match(pattern):
+    (cause,) = find_causes([result(LOST, "cd")], SIGNATURES, known=[known(check="*", **pattern)])
+    assert cause.id == DROPPING
+
+
+def test_the_example_is_in_the_smallest_exchange():
+    sizes = {"simple/chat/c/0": 100, "simple/chat/d/0": 10}
+    (cause,) = find_causes([result(LOST, "cd")], SIGNATURES, sizes=sizes)
+    assert cause.example.exchange == "simple/chat/d/0"
+
+
+def test_an_inconclusive_result_does_not_count_against_a_defect():
+    results = [result(LEAK, "ab"), result(WORDS, "ab", Outcome.INCONCLUSIVE), result(LOST, "x", Outcome.PASS)]
+    assert named(*results) == [(LEAKING, (LEAKING,))]

@@ -1,5 +1,8 @@
 """`harmony-conformance reproduce RUN ID`, on runs against the embedded reference server."""
 
+import gzip
+import json
+
 import pytest
 
 from harmony_conformance.cli.main import main
@@ -66,4 +69,39 @@ def test_a_recording_without_its_target_needs_one(run, tmp_path, capsys):
     assert main(["reproduce", str(tmp_path), "stream-without-done"]) == Exit.USAGE
     assert "expected --against TARGET" in capsys.readouterr().err
     assert main(["reproduce", str(tmp_path / "none"), "stream-without-done"]) == Exit.USAGE
-    assert "No such file" in capsys.readouterr().err
+    assert "no such file" in capsys.readouterr().err
+
+
+def test_a_packed_recording_is_judged_and_reproduced_as_it_is(run, tmp_path, capsys):
+    for file in ("exchanges.jsonl", "report.jsonl"):
+        (tmp_path / f"{file}.gz").write_bytes(gzip.compress((run / file).read_bytes()))
+    again = tmp_path / "again"
+    code = main(["run", f"replay:{tmp_path / 'exchanges.jsonl.gz'}", "--engine", "vllm 0.0", "--out", str(again)])
+    assert code == Exit.DIVERGES
+    header, *lines = map(json.loads, (again / "report.jsonl").read_text("utf-8").splitlines())
+    assert (header["target"]["engine"], header["target"]["engine_version"]) == ("vllm", "0.0")
+    assert {line["id"] for line in lines if line["kind"] == "cause"} == {
+        "finished-reasoning-kept",
+        "stream-without-done",
+    }
+    capsys.readouterr()
+    assert main(["reproduce", str(tmp_path), "stream-without-done"]) == Exit.DIVERGES
+    assert capsys.readouterr().out.startswith("still happens: ")
+
+
+def test_commands_of_a_recording_name_its_target_unless_another_is_given(run, tmp_path):
+    def commands(*options):
+        out = tmp_path / str(len(options))
+        main(["run", f"replay:{run / 'exchanges.jsonl'}", *options, "--out", str(out)])
+        lines = map(json.loads, (out / "report.jsonl").read_text("utf-8").splitlines())
+        return [line["reproduce"] for line in lines if line.get("outcome") == "fail"]
+
+    assert all(command.startswith("harmony-conformance run reference:defect=") for command in commands())
+    named = commands("--recorded-target", "vllm:http://host:8000/v1")
+    assert all("http://host:8000/v1/chat/completions" in command for command in named)
+
+
+def test_an_invalid_recorded_target_is_one_line(run, tmp_path, capsys):
+    arguments = ["run", f"replay:{run / 'exchanges.jsonl'}", "--recorded-target", "vllm:", "--out", str(tmp_path)]
+    assert main(arguments) == Exit.USAGE
+    assert "invalid target 'vllm:'" in capsys.readouterr().err

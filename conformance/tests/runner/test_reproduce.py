@@ -6,7 +6,7 @@ import pytest
 
 from harmony_conformance.engines.target import parse_target
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.judge.check import Finding, Outcome, Severity
+from harmony_conformance.judge.check import Finding, Outcome, Severity, Verdict
 from harmony_conformance.judge.harmony_clauses import CLAUSES
 from harmony_conformance.judge.judge import Result
 from harmony_conformance.runner.reproduce import reproduce, reproduce_result
@@ -120,3 +120,23 @@ def test_a_body_with_invisible_characters_is_escaped_and_survives_the_shell(body
     shell = ["bash", "-c", f'curl() {{ printf %s "${{@: -1}}"; }}; {command}']
     sent = subprocess.run(shell, capture_output=True, check=True).stdout
     assert sent == body or json.loads(sent) == json.loads(body)
+
+
+WHOLE, STREAM = exchange('{"n":1}', "a/chat/one/0"), exchange('{"stream":true}', "a/chat/one+stream/0")
+
+
+def test_a_comparison_shows_both_exchanges():
+    compared = result(Outcome.FAIL, Finding(message="…", exchange=STREAM.id))._replace(
+        check="streaming.content_equals_whole", exchanges=(WHOLE.id, STREAM.id)
+    )
+    first, second = reproduce_result(VLLM, compared, {x.id: x for x in (WHOLE, STREAM)}, None).split("; ")
+    assert (shlex.split(first)[-1], shlex.split(second)[-1]) == ('{"n":1}', '{"stream":true}')
+
+
+def test_a_failure_is_shown_before_a_variant():
+    findings = (
+        Finding(message="legitimate", exchange=FIRST.id, verdict=Verdict.VARIANT),
+        Finding(message="wrong", exchange=SECOND.id),
+    )
+    told = result(Outcome.FAIL, *findings, exchanges=(FIRST.id, SECOND.id))
+    assert shlex.split(reproduce_result(VLLM, told, KNOWN, None))[-1] == '{"n":2}'
