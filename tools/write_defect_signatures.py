@@ -9,34 +9,34 @@ Where the token counts alone give other failures, it is computed with them too (
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from harmony_conformance.causes.signatures import SIGNATURES, FailureKey, failures_of, write_signatures
-from harmony_conformance.judge.judge import Result
+from harmony_conformance.golden.scenario import has_only_rows
 from harmony_conformance.reference_server.defects import DEFECTS
 from harmony_conformance.runner.judge_run import judge_all
+from harmony_conformance.runner.selection import load_scenarios
 from harmony_conformance.runtime.processes import process_context
 from harmony_conformance.selftest.prompt_evidence import without_prompt_ids
 from harmony_conformance.selftest.selftest import (
-    golden_evidence,
     judge_defect_run,
     remember_correct_run,
     run_correct_server,
 )
 
 ROOT = Path(__file__).parents[1]
+ROWS = frozenset(scenario.name for scenario in load_scenarios() if has_only_rows(scenario))
+"""Names of the scenarios of hand-written rows."""
 
 
 def compute_signature(defect: str) -> dict[str, frozenset[FailureKey]]:
     """Return the failures of a defect by evidence level."""
     series, plan, results = judge_defect_run(defect)
     by_ids = failures_of(results)
-    if defect not in golden_evidence():
-        return {"ids": by_ids}
-    hidden: Iterable[Result] = judge_all(map(without_prompt_ids, series), plan)
-    by_counts = failures_of(hidden)
+    # the rows are run apart, and no prompt of theirs is judged: without prompt ids they fail alike
+    of_rows = (result for result in results if result.scenario in ROWS)
+    by_counts = failures_of((*judge_all(map(without_prompt_ids, series), plan), *of_rows))
     return {"ids": by_ids} if by_counts == by_ids else {"ids": by_ids, "counts": by_counts}
 
 

@@ -3,7 +3,7 @@
     python -m benchmarks.causes.measure [--draws 300] [--seed 1] [--out benchmarks/results/causes.json]
 
 A named cause is right if one of its defects is switched on. A defect is found if a named cause has it.
-Two levels of evidence: the token ids of prompts (`ids`), or their number only (`counts`).
+Three levels of evidence: the token ids of prompts (`ids`), their number only (`counts`), neither ids nor usage (`texts`).
 """
 
 from __future__ import annotations
@@ -11,15 +11,22 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from harmony_conformance.causes.attribution import find_causes
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.golden.scenario import has_only_rows
+from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import Result
 from harmony_conformance.reference_server.defects import DEFECTS
 from harmony_conformance.runner.judge_run import judge_all
+from harmony_conformance.runner.selection import load_scenarios
 from harmony_conformance.runtime.processes import process_context
 from harmony_conformance.selftest.prompt_evidence import without_prompt_ids
 from harmony_conformance.selftest.selftest import (
@@ -30,7 +37,6 @@ from harmony_conformance.selftest.selftest import (
 )
 from harmony_conformance.selftest.unchanged_answers import Digests
 
-LEVELS = ("ids", "counts")
 _CORRECT: dict[str, tuple[Result, ...]] = {}
 """Results of the correct server by level, in each worker process."""
 Causes = dict[str, list[list[str]]]
@@ -46,9 +52,46 @@ def remember(digests: Digests, correct: Mapping[str, tuple[Result, ...]]) -> Non
 def measure(defects: tuple[str, ...]) -> Causes:
     """Return the causes that are found with these defects."""
     run = judge_defect_run(*defects)
-    judged = {"ids": run.results, "counts": tuple(judge_all(map(without_prompt_ids, run.series), run.plan))}
-    found = {level: find_causes((*results, *_CORRECT[level])) for level, results in judged.items()}
+    # the rows are run apart, and no prompt of theirs is judged: without prompt ids their results are the same
+    of_rows = tuple(result for result in run.results if result.scenario in _rows())
+    judged = {"ids": run.results}
+    for level, hide in HIDE.items():
+        judged[level] = (*judge_all(map(hide, run.series), run.plan), *of_rows)
+    found = {level: find_causes(_known(level, (*results, *_CORRECT[level]))) for level, results in judged.items()}
     return {level: [list(cause.defects) for cause in causes] for level, causes in found.items()}
+
+
+@cache
+def _rows() -> frozenset[str]:
+    return frozenset(scenario.name for scenario in load_scenarios() if has_only_rows(scenario))
+
+
+def _known(level: str, results: tuple[Result, ...]) -> tuple[Result, ...]:
+    """Return the results of checks that the evidence of the level leaves to judge: on the correct server they do not fail."""
+    lacking = {(one.check, one.scenario) for one in _CORRECT[level] if one.outcome is Outcome.FAIL}
+    return tuple(one for one in results if (one.check, one.scenario) not in lacking)
+
+
+def without_counts(series: Series) -> Series:
+    """Remove all token ids and all usage, as if the endpoint returned texts alone."""
+    hidden = without_prompt_ids(series)
+    return replace(hidden, exchanges={step: _texts_only(x) for step, x in hidden.exchanges.items()})
+
+
+def _texts_only(x: Exchange) -> Exchange:
+    if x.response is None:
+        return x
+    chunks = tuple(
+        replace(chunk, data=_COUNTED.sub(lambda found: b'"_' + found.group(1), chunk.data))
+        for chunk in x.response.chunks
+    )
+    return replace(x, response=replace(x.response, chunks=chunks))
+
+
+_COUNTED = re.compile(rb'"(token_ids"|usage"|prompt_eval_count"|eval_count")')
+HIDE: Mapping[str, Callable[[Series], Series]] = {"counts": without_prompt_ids, "texts": without_counts}
+"""What removes the evidence that a level lacks."""
+LEVELS = ("ids", *HIDE)
 
 
 def draw(count: int, seed: int) -> list[tuple[str, ...]]:
@@ -90,7 +133,7 @@ def main() -> None:
     arguments = parser.parse_args()
     series, digests = run_correct_server()
     results = judge_correct_run(series)
-    correct = {"ids": results, "counts": judge_correct_run(map(without_prompt_ids, series))}
+    correct = {"ids": results, **{level: judge_correct_run(map(hide, series)) for level, hide in HIDE.items()}}
     draws = draw(arguments.draws, arguments.seed)
     with ProcessPoolExecutor(None, process_context(), initializer=remember, initargs=(digests, correct)) as pool:
         measured = list(pool.map(measure, draws))
