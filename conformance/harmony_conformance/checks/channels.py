@@ -7,13 +7,20 @@ from typing import LiteralString
 
 from harmony_conformance.apis.chat_completion import Usage
 from harmony_conformance.apis.text_fields import FieldKind
+from harmony_conformance.checks.helpers.empty_answers import (
+    calls_forbidden_function,
+    has_refusal,
+    may_be_cut,
+    owes_nothing,
+    shows_all_as_reasoning,
+    wrote_only_forbidden_calls,
+)
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import (
-    ExpectedOutput,
-    OutputTokenCounts,
     count_output_tokens,
     has_texts_in_order,
+    is_malformed,
 )
 from harmony_conformance.evidence.leaks import by_text
 from harmony_conformance.evidence.leaks.broken_characters import REPLACEMENT, asks_about_characters
@@ -21,9 +28,9 @@ from harmony_conformance.evidence.leaks.by_token_ids import parse_completion
 from harmony_conformance.evidence.leaks.repetition import find_doubled_text, find_loop, is_repetition_requested
 from harmony_conformance.evidence.leaks.role_play import find_user_turn, is_dialogue_requested
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, mismatch, variant
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, mismatch, ruled, variant
 from harmony_conformance.judge.condition import condition, evidence
-from harmony_conformance.prompts.request_members import can_be_called
+from harmony_conformance.judge.rulings import MALFORMED_OUTPUT
 from harmony_conformance.redactable_text import Location, RedactableText, quote, shorten
 from harmony_ref import encode
 
@@ -204,8 +211,8 @@ def stopped_by_itself(x: Exchange) -> bool:
     return (
         x.turn is not None
         and x.turn.finish_reason == "stop"
-        and not _may_be_cut(x)
-        and not _has_refusal(x)
+        and not may_be_cut(x)
+        and not has_refusal(x)
         and not any(field.where.startswith("output/") and field.text.endswith("_call") for field in fields)
     )
 
@@ -236,13 +243,13 @@ def answer_is_more_than_reasoning(x: Exchange) -> Iterator[Finding]:
     turn = x.turn
     if turn is None or not (turn.reasoning or "").strip() or turn.has_answer:
         return
-    if x.expectation is not None and _owes_nothing(x.expectation.required_output):
+    if x.expectation is not None and owes_nothing(x.expectation.required_output):
         return
     written = count_output_tokens(x.output.ids) if x.output.ids is not None else None
-    if (written is not None and not written.user_tokens and not written.call_tokens) or _shows_all_as_reasoning(x):
+    if (written is not None and not written.user_tokens and not written.call_tokens) or shows_all_as_reasoning(x):
         yield variant("the model wrote nothing that is not shown as reasoning", where="content")
         return
-    if written is not None and _wrote_only_forbidden_calls(x, written):
+    if written is not None and wrote_only_forbidden_calls(x, written):
         yield variant(_DROPPED_CALL, where="content")
         return
     message = "the answer is reasoning alone, although it stopped by itself"
@@ -273,14 +280,8 @@ def answer_is_told_once(x: Exchange) -> Iterator[Finding]:
 def has_only_allowed_calls(x: Exchange) -> bool:
     """completions whose calls, if any, are of an offered and allowed function"""
     written = x.expected_output
-    has_allowed_calls = on.offered_tools.holds(x) and not _calls_forbidden_function(x)
+    has_allowed_calls = on.offered_tools.holds(x) and not calls_forbidden_function(x)
     return written is not None and (not written.calls or has_allowed_calls)
-
-
-def _calls_forbidden_function(x: Exchange) -> bool:
-    """Return True if the model called a function that the request offers and does not allow."""
-    calls = x.expected_output.calls if x.expected_output is not None else ()
-    return any(not can_be_called(x.chat_request, call.name) for call in calls)
 
 
 @check(
@@ -357,64 +358,28 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
     `content: null`, no calls, `finish_reason: stop` and a token count: the parser ended in a state that it does not flush (defects V06, V10, O21, M02, S01).
     """
     turn = x.turn
-    if turn is None or turn.is_truncated or turn.has_answer or _has_refusal(x) or _may_be_cut(x):
+    if turn is None or turn.is_truncated or turn.has_answer or has_refusal(x) or may_be_cut(x):
         return
     usage = turn.usage or Usage()
     spent = len(x.output.ids) if usage.completion_tokens is None and x.output.ids else usage.completion_tokens or 0
-    if _owes_nothing(x.expectation.required_output if x.expectation is not None else x.expected_output):
+    if owes_nothing(x.expectation.required_output if x.expectation is not None else x.expected_output):
         return
     reasoned = usage.reasoning_tokens or len(encode(turn.reasoning or ""))
     unaccounted = spent - reasoned - _HEADER_TOKENS
     if x.output.ids is not None:
         written = count_output_tokens(x.output.ids)
-        if _wrote_only_forbidden_calls(x, written):
+        if wrote_only_forbidden_calls(x, written):
             yield variant(_DROPPED_CALL, where="content")
             return
         unaccounted = written.user_tokens + written.call_tokens
-    if unaccounted > 0 and _shows_all_as_reasoning(x):
+    if unaccounted > 0 and shows_all_as_reasoning(x):
         yield variant("text under a broken header is shown as reasoning", where="reasoning")
     elif unaccounted > 0:
-        yield Finding(
-            message=RedactableText(
-                "{} tokens were spent, about {} of them on reasoning, and the client got neither content nor a call",
-                spent,
-                reasoned,
-            ),
-            location="content",
-            expected="content or tool_calls",
-            actual=RedactableText("finish_reason {}, no content, no tool_calls", turn.finish_reason),
-        )
+        template = "{} tokens were spent, about {} of them on reasoning, and the client got neither content nor a call"
+        actual = RedactableText("finish_reason {}, no content, no tool_calls", turn.finish_reason)
+        finding = mismatch(RedactableText(template, spent, reasoned), "content", "content or tool_calls", actual)
+        is_of_broken_output = x.output.ids is not None and is_malformed(x.output.ids)
+        yield ruled(finding, MALFORMED_OUTPUT) if is_of_broken_output else finding
 
 
 _DROPPED_CALL: LiteralString = "a call that the request does not allow was dropped, and nothing is shown instead"
-
-
-def _wrote_only_forbidden_calls(x: Exchange, written: OutputTokenCounts) -> bool:
-    """Return True if all that the model wrote for others are calls, and the request does not allow them."""
-    is_forbidden = _calls_forbidden_function(x) or not on.offered_tools.holds(x)
-    return bool(written.call_tokens) and not written.user_tokens and is_forbidden
-
-
-def _shows_all_as_reasoning(x: Exchange) -> bool:
-    """Return True if the known ids are broken, so that their channels are unclear, and all of their text is shown as reasoning."""
-    ids, turn = x.output.ids, x.turn
-    if ids is None or turn is None or x.expected_output is not None:
-        return False
-    return parse_completion(ids).is_all_in(turn.reasoning or "")
-
-
-def _may_be_cut(x: Exchange) -> bool:
-    """Return True if all allowed tokens were spent, and nothing shows that the model ended its turn with the last of them."""
-    usage = x.turn.usage if x.turn is not None else None
-    spent = usage.completion_tokens if usage is not None else None
-    limit = x.max_output_tokens
-    return x.output.ids is None and limit is not None and spent is not None and spent >= limit
-
-
-def _has_refusal(x: Exchange) -> bool:
-    return any(field.where == "refusal" for answer in x.answers for field in answer.fields)
-
-
-def _owes_nothing(output: ExpectedOutput | None) -> bool:
-    """Return True if the model is known to have written neither a text for the user nor a call."""
-    return output is not None and not "".join(output.user_texts).strip() and not output.calls

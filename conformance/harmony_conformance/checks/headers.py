@@ -12,7 +12,7 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import FunctionCall, contains_call
 from harmony_conformance.json_value import equal_json, has_added_fractions, pointer
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, Verdict, check, mismatch, variant
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, Verdict, check, mismatch, variant
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
 _TYPE = r"(?: ?⟦constrain⟧(?:json|code)| (?:json|code))?"
@@ -63,7 +63,7 @@ def messages_end_as_they_must(x: Exchange) -> Iterator[Finding]:
             yield mismatch(problem, f"prompt message {index}", quote(expected), actual)
 
 
-@check(MUST, spec="harmony#final", when=(on.is_conversation, on.is_complete_answer, on.has_row_for_broken_output))
+@check(SHOULD, spec="harmony#final", when=(on.is_conversation, on.is_complete_answer, on.has_row_for_broken_output))
 def broken_output_loses_nothing(x: Exchange) -> Iterator[Finding]:
     """Broken output costs the client nothing that must arrive by its row in the golden data: reasoning, answer, calls.
 

@@ -13,11 +13,20 @@ from harmony_conformance.checks.rendering.accepted_renderings import has_predict
 from harmony_conformance.checks.rendering.prompt_diff import compare_with_nearest, has_renamed_reasoning_field
 from harmony_conformance.checks.rendering.tool_schemas import find_missing_descriptions
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.json_value import equal_json, has_added_fractions, pointer, text, value_at
+from harmony_conformance.json_value import (
+    InvalidJsonError,
+    equal_json,
+    has_added_fractions,
+    loads,
+    pointer,
+    text,
+    value_at,
+)
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge import history_conditions as history
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, mismatch, variant
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, mismatch, ruled, variant
 from harmony_conformance.judge.condition import condition, evidence, series_only
+from harmony_conformance.judge.rulings import QUOTED_RESULTS
 from harmony_conformance.prompts.declarations_in_prompt import (
     as_identifier,
     declared_functions,
@@ -149,9 +158,20 @@ def results_are_rendered(x: Exchange) -> Iterator[Finding]:
         else:
             yield from _another_name(part, message)
         yield from placement.find_wrong_address(part, message)
-        if message.content != part.text:
+        if message.content != part.text and _is_quoted(message.content, part.text):
+            quoted = _content_mismatch("a function result is quoted as a JSON string", part, message)
+            yield ruled(quoted, QUOTED_RESULTS)
+        elif message.content != part.text:
             yield _content_mismatch("a function result is not what was sent", part, message)
     yield from placement.find_surplus_messages(parts, results)
+
+
+def _is_quoted(content: str, sent: str) -> bool:
+    """Return True if a content is a text as a JSON string."""
+    try:
+        return content.startswith('"') and loads(content) == sent
+    except InvalidJsonError:
+        return False
 
 
 @check(MUST, spec="harmony#tools", when=(on.is_conversation, on.prompt_is_known, on.offered_tools))
@@ -328,4 +348,5 @@ def text_costs_its_tokens(series: Series) -> Iterator[Finding]:
             message = RedactableText(template, pair.shorter.step, pair.longer.step, pair.prompt_growth)
             expected = RedactableText("{} more tokens", pair.expected_growth)
             actual = RedactableText("{} more tokens", pair.prompt_growth)
-            yield mismatch(message, "/usage/prompt_tokens", expected, actual, exchange=pair.longer.id)
+            finding = mismatch(message, "/usage/prompt_tokens", expected, actual, exchange=pair.longer.id)
+            yield ruled(finding, QUOTED_RESULTS) if pair.prompt_growth == pair.quoted_growth else finding

@@ -10,8 +10,9 @@ from harmony_conformance.evidence.expected_output import has_texts_in_order, par
 from harmony_conformance.evidence.series_pairs import find_pair
 from harmony_conformance.json_value import text, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, mismatch, variant
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, mismatch, ruled, variant
 from harmony_conformance.judge.condition import condition, series_only
+from harmony_conformance.judge.rulings import EFFORTS_OF_THE_API
 from harmony_conformance.redactable_text import Location, RedactableText, quote, shorten
 from harmony_ref import encode
 
@@ -114,7 +115,8 @@ def unknown_effort_is_not_swallowed(x: Exchange) -> Iterator[Finding]:
     else:
         message = RedactableText("effort {!r} was accepted and rendered as {}", effort, quote(line) or no_line)
         expected = "a 4xx status, or the nearest of low, medium, high"
-        yield mismatch(message, "system message", expected, quote(line) or "no line")
+        finding = mismatch(message, "system message", expected, quote(line) or "no line")
+        yield ruled(finding, EFFORTS_OF_THE_API) if effort in _EFFORTS_OF_THE_API else finding
 
 
 def _effort_line(x: Exchange) -> str | None:
@@ -124,6 +126,7 @@ def _effort_line(x: Exchange) -> str | None:
 
 
 _NEAREST = {"minimal": ("low",), "none": ("low",), "xhigh": ("high",), "max": ("high",), "ultra": ("high",)}
+_EFFORTS_OF_THE_API = ("none", "minimal", "xhigh")
 _NEAR_MEDIUM = ("auto", "default")
 
 

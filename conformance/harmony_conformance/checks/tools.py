@@ -82,7 +82,7 @@ def has_orphan_result(x: Exchange) -> bool:
 
 
 @check(
-    MUST,
+    SHOULD,
     spec="harmony#tool-messages",
     when=(on.is_conversation, has_orphan_result, has_full_history, on.is_refused_or_shows_prompt),
 )

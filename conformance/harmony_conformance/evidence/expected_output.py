@@ -198,7 +198,7 @@ def parse_output(ids: Sequence[int]) -> ExpectedOutput | None:
         messages = parse(ids, role=Role.ASSISTANT)
     except HarmonyError:
         return None
-    by_channel: dict[str, list[str]] = {"analysis": [], "commentary": [], "final": []}
+    by_channel: dict[str, list[str]] = {channel: [] for channel in _CHANNELS}
     calls: list[FunctionCall] = []
     for message in messages:
         body, channel, recipient = text_of(message), message.channel, message.recipient
@@ -227,6 +227,16 @@ def parse_output(ids: Sequence[int]) -> ExpectedOutput | None:
     )
 
 
+def is_malformed(ids: Sequence[int]) -> bool:
+    """Return True for ids that the official library refuses, and for a message without a channel of the guide or of another role."""
+    try:
+        messages = parse(strip_endoftext(ids), role=Role.ASSISTANT)
+    except HarmonyError:
+        return True
+    return any(one.channel not in _CHANNELS or one.author.role is not Role.ASSISTANT for one in messages)
+
+
+_CHANNELS = ("analysis", "commentary", "final")
 _FUNCTION_RECIPIENT = re.compile(re.escape(FUNCTIONS_PREFIX) + r"\S+")
 
 

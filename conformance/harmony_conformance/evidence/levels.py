@@ -12,7 +12,7 @@ class Validity(StrEnum):
     - `valid`: Every member has a documented type and value.
     - `invalid`: A member has another type or value than the reference allows.
     - `questionable`: The reference does not decide, so the server may answer or reject.
-    - `unknown`: The request comes from a log.
+    - `unknown`: The request comes from a log, or servers may refuse it (`judge/rulings.py`). An answer is judged like any other.
     """
 
     VALID = "valid"

@@ -13,6 +13,7 @@ from itertools import cycle
 
 from harmony_conformance.evidence.exchange_json import InvalidRecordError, read_script
 from harmony_conformance.evidence.expected_output import read_expectation
+from harmony_conformance.evidence.levels import Validity
 from harmony_conformance.golden.scenario import InvalidScenarioError, Scenario, Step
 from harmony_conformance.json_value import Json, integer, items, members, text, value_at
 
@@ -65,6 +66,7 @@ def _steps(row: Json, requests: Mapping[str, Json], group: str) -> Iterator[Step
         full_name = f"{name}, {serial}" if "headers" in members(row) else name
         body = members(requests[request])
         step = Step(name=full_name, request=body, script=script, expected=read_expectation(row), row_id=name)
+        step = replace(step, validity=Validity(text(value_at(row, "validity")) or Validity.VALID))
         yield from _cut(step, items(value_at(row, "limits")), where)
 
 

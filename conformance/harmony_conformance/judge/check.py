@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Generic
 
@@ -57,7 +57,7 @@ class Outcome(StrEnum):
 class Finding:
     """One divergence, with both values and its place: a JSON pointer, an event number, or a prompt message.
 
-    `exchange` is the id of the exchange; empty means the judged one.
+    `exchange` is the id of the exchange; empty means the judged one. `ruling`: the key in `RULINGS` that has its severity, if not the check's.
     """
 
     message: ReportText
@@ -67,6 +67,12 @@ class Finding:
     excerpt: str | None = None
     verdict: Verdict = Verdict.FAIL
     exchange: str = ""
+    ruling: str = ""
+
+
+def ruled(finding: Finding, ruling: str) -> Finding:
+    """Return the finding with the severity of a ruling."""
+    return replace(finding, ruling=ruling)
 
 
 def mismatch(message: ReportText, at: str, expected: ReportText, actual: ReportText, exchange: str = "") -> Finding:

@@ -19,6 +19,7 @@ from harmony_conformance.judge.check import Check, Comparison, Finding, Outcome,
 from harmony_conformance.judge.clause import Clause
 from harmony_conformance.judge.condition import UnmetReason
 from harmony_conformance.judge.conditions import api_sends_done, is_chat, is_completion
+from harmony_conformance.judge.rulings import RULINGS
 from harmony_conformance.runtime.caching import cached_property
 from harmony_conformance.transport.messages import FailureKind
 
@@ -33,6 +34,7 @@ _API_CONDITIONS = (is_chat, is_completion, api_sends_done)
 class Result(NamedTuple):
     """The result of one check for one scenario on one API, over all tries.
 
+    `severity` is that of the check. For a failure it is that of the severest finding, which a ruling may lower.
     `applied` counts the exchanges (or series) that the check applied to, and `passed` those that passed.
     """
 
@@ -281,7 +283,7 @@ def _run_check(
     # positional, since keywords would double the cost
     return Result(
         rule.id,
-        rule.severity,
+        _severity(rule.severity, findings) if failed else rule.severity,
         rule.clause,
         case.name,
         case.api,
@@ -294,6 +296,14 @@ def _run_check(
         tuple(findings),
         reason,
     )
+
+
+def _severity(severity: Severity, findings: Iterable[Finding]) -> Severity:
+    """Return the highest severity of the failures: that of the check, unless all of them have rulings."""
+    of_rulings = {
+        RULINGS[one.ruling].severity if one.ruling else severity for one in findings if one.verdict is Verdict.FAIL
+    }
+    return Severity.MUST if Severity.MUST in of_rulings else Severity.SHOULD
 
 
 def _reasons_without_server(pairs: Sequence[_SubjectUnmet], place: int) -> list[str]:

@@ -9,6 +9,7 @@ from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Series
 from harmony_conformance.json_value import JsonObject, dumps
 from harmony_conformance.judge.check import Check, Comparison
+from harmony_conformance.judge.rulings import RULINGS
 from harmony_conformance.prompts.token_accounting import FORMS, RequestSet, cost_tables
 
 _HEAD = """# Checks
@@ -20,14 +21,29 @@ Made by `harmony-conformance checks`; do not edit. {count} checks in {families} 
 
 A check steps aside where its conditions do not hold, and says which; there is no other way to skip one. Each is shown passing and failing under
 [golden/exchanges](../golden/exchanges). Defect ids are those of the catalogue of real servers' defects.
+
+## Rulings
+
+Where the cited clause is silent, or the sources differ, the severity is settled here. A failure whose findings all have such a ruling has its severity.
+A request with a ruling may be refused with a 4xx status. An answer to it is judged, and a 5xx status is a failure.
+
+{rulings}
 """
 
 
 def checks_markdown() -> str:
     """The document: a section for each family, an entry for each check."""
     families = [(family, list(rules)) for family, rules in groupby(CHECKS, key=lambda rule: rule.family)]
-    head = _HEAD.format(count=len(CHECKS), families=len(families))
+    head = _HEAD.format(count=len(CHECKS), families=len(families), rulings="\n".join(_rulings()))
     return "\n".join((head, *(line for family, rules in families for line in _family(family, rules)))).rstrip()
+
+
+def _rulings() -> Iterator[str]:
+    yield from ("| question | severity | applies to | sources |", "| --- | --- | --- | --- |")
+    for ruling in RULINGS.values():
+        severity = ruling.severity or "may be refused"
+        where = ", ".join(f"`{name}`" for name in (*ruling.checks, *ruling.steps))
+        yield f"| {ruling.subject} | {severity} | {where} | {ruling.source} |"
 
 
 def checks_json() -> str:

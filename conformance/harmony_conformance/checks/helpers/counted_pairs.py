@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.series_pairs import find_pair, prompt_count
-from harmony_conformance.json_value import strings
+from harmony_conformance.json_value import dumps, strings
+from harmony_conformance.prompts.expected_parts import PartKind
 from harmony_ref import encode
 
 _FIRST_WORDS = {"plain": "marked", "tame": "odd", "short": "long"}
@@ -21,12 +22,16 @@ _HEADER_AND_SEPARATORS = 12  # maximum number of tokens around an additional mes
 
 @dataclass(frozen=True, kw_only=True)
 class CountedPair:
-    """Two answered requests, the second with a longer text, and the differences of their prompt counts and texts in tokens."""
+    """Two answered requests, the second with a longer text, and the differences of their prompt counts and texts in tokens.
+
+    `quoted_growth` is the difference if function results are quoted as JSON strings.
+    """
 
     shorter: Exchange
     longer: Exchange
     prompt_growth: int
     expected_growth: int
+    quoted_growth: int
 
     @property
     def is_explained_by_headers(self) -> bool:
@@ -55,10 +60,19 @@ def counted_pair(series: Series, first: str, second: str) -> CountedPair | None:
     if fewer is None or grown is None:
         return None
     growth = _text_tokens(more) - _text_tokens(less)
-    return CountedPair(shorter=less, longer=more, prompt_growth=grown - fewer, expected_growth=growth)
+    quoted = growth + _quotes(more) - _quotes(less)
+    return CountedPair(
+        shorter=less, longer=more, prompt_growth=grown - fewer, expected_growth=growth, quoted_growth=quoted
+    )
 
 
 def _text_tokens(x: Exchange) -> int:
     """Count the tokens of a request's texts: its messages and its declared tools."""
     declared = [text for tool in x.tools for text in strings(tool)]
     return sum(len(encode(text)) for text in (*[part.text for part in x.expected_parts], *declared))
+
+
+def _quotes(x: Exchange) -> int:
+    """Count the tokens that function results cost more as JSON strings."""
+    results = [part.text for part in x.expected_parts if part.kind is PartKind.RESULT]
+    return sum(len(encode(dumps(text))) - len(encode(text)) for text in results)

@@ -8,12 +8,15 @@ from dataclasses import replace
 from harmony_conformance.apis.chat_completion import Turn, has_same_calls
 from harmony_conformance.checks.helpers.value_diff import json_differences
 from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.expected_output import parse_output
 from harmony_conformance.evidence.series_pairs import stream_step_pairs
 from harmony_conformance.json_value import Json, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, mismatch, variant
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, mismatch, ruled, variant
 from harmony_conformance.judge.condition import evidence
+from harmony_conformance.judge.rulings import WHITE_SPACE_BETWEEN_MESSAGES
 from harmony_conformance.redactable_text import RedactableText
+from harmony_ref import tokens
 
 
 @evidence
@@ -90,18 +93,33 @@ def usage_equals_whole(series: Series) -> Iterator[Finding]:
 
 
 def _part_findings(series: Series, part: Callable[[Turn], Json]) -> Iterator[Finding]:
+    exchanges = {x.id: x for x in series.exchanges.values()}
     for whole, streamed, streamed_id in _whole_and_streamed(series):
-        yield from _difference_findings(part(whole), part(streamed), streamed_id)
+        for finding in _difference_findings(part(whole), part(streamed), streamed_id):
+            is_joiner = finding.message.endswith(_IN_WHITE_SPACE) and _has_several(
+                exchanges[streamed_id], finding.location
+            )
+            yield ruled(finding, WHITE_SPACE_BETWEEN_MESSAGES) if is_joiner else finding
+
+
+def _has_several(x: Exchange, member: str) -> bool:
+    """Return True if the content or the reasoning of an answer is of several messages, whose joiner no source defines."""
+    output = parse_output(x.output.ids or ())
+    if output is None:
+        return (x.output.ids or ()).count(tokens.MESSAGE) > 1
+    return len(output.reasoning if member == "reasoning" else output.user_texts) > 1
+
+
+_IN_WHITE_SPACE = " in white space only"
 
 
 def _difference_findings(whole: Json, streamed: Json, streamed_id: str) -> Iterator[Finding]:
     for difference in json_differences(whole, streamed) if whole != streamed else ():
         one, other = value_at(whole, difference.path), value_at(streamed, difference.path)
-        # servers put different white space between several messages of a channel
         is_white_space = (
             isinstance(one, str) and isinstance(other, str) and "".join(one.split()) == "".join(other.split())
         )
-        suffix = " in white space only" if is_white_space else ""
+        suffix = _IN_WHITE_SPACE if is_white_space else ""
         message = RedactableText("streamed, {} differs{}", difference.path, RedactableText(suffix))
         yield mismatch(message, difference.path, difference.expected, difference.actual, exchange=streamed_id)
 

@@ -1,0 +1,47 @@
+"""Answers without content and calls: the part of the output that the client should have got."""
+
+from __future__ import annotations
+
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.expected_output import ExpectedOutput, OutputTokenCounts
+from harmony_conformance.evidence.leaks.by_token_ids import parse_completion
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.prompts.request_members import can_be_called
+
+
+def calls_forbidden_function(x: Exchange) -> bool:
+    """Return True if the model called a function that the request offers and does not allow."""
+    calls = x.expected_output.calls if x.expected_output is not None else ()
+    return any(not can_be_called(x.chat_request, call.name) for call in calls)
+
+
+def wrote_only_forbidden_calls(x: Exchange, written: OutputTokenCounts) -> bool:
+    """Return True if all that the model wrote for others are calls, and the request does not allow them."""
+    is_forbidden = calls_forbidden_function(x) or not on.offered_tools.holds(x)
+    return bool(written.call_tokens) and not written.user_tokens and is_forbidden
+
+
+def shows_all_as_reasoning(x: Exchange) -> bool:
+    """Return True if the known ids are broken, so that their channels are unclear, and all of their text is shown as reasoning."""
+    ids, turn = x.output.ids, x.turn
+    if ids is None or turn is None or x.expected_output is not None:
+        return False
+    return parse_completion(ids).is_all_in(turn.reasoning or "")
+
+
+def may_be_cut(x: Exchange) -> bool:
+    """Return True if all allowed tokens were spent, and nothing shows that the model ended its turn with the last of them."""
+    usage = x.turn.usage if x.turn is not None else None
+    spent = usage.completion_tokens if usage is not None else None
+    limit = x.max_output_tokens
+    return x.output.ids is None and limit is not None and spent is not None and spent >= limit
+
+
+def has_refusal(x: Exchange) -> bool:
+    """Return True if an answer has a refusal."""
+    return any(field.where == "refusal" for answer in x.answers for field in answer.fields)
+
+
+def owes_nothing(output: ExpectedOutput | None) -> bool:
+    """Return True if the model is known to have written neither a text for the user nor a call."""
+    return output is not None and not "".join(output.user_texts).strip() and not output.calls

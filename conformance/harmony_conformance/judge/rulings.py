@@ -1,0 +1,105 @@
+"""Severities where the cited clause is silent, or where the sources differ: each is settled here once, with its source.
+
+A ruling on a difference lowers the severity of the findings that name it. A ruling on a request says that it is neither valid nor invalid.
+A server may refuse such a request with a 4xx status, and a 5xx status is a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from harmony_conformance.judge.check import SHOULD, Severity
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ruling:
+    """A settled question.
+
+    Attributes:
+        subject: The difference, or the request.
+        source: What the sources say.
+        severity: The severity of the difference. None for a request.
+        checks: The ids of the checks whose findings name the ruling, or that have its severity.
+        steps: The steps (`scenario/step`) whose requests are neither valid nor invalid. With a severity: the steps whose output is malformed.
+    """
+
+    subject: str
+    source: str
+    severity: Severity | None = None
+    checks: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+
+
+QUOTED_RESULTS = "quoted-results"
+WHITE_SPACE_BETWEEN_MESSAGES = "white-space-between-messages"
+EFFORTS_OF_THE_API = "efforts-of-the-api"
+MALFORMED_OUTPUT = "malformed-output"
+
+RULINGS: Mapping[str, Ruling] = MappingProxyType(
+    {
+        QUOTED_RESULTS: Ruling(
+            subject="a function result is in the prompt as a JSON string",
+            source="The guide writes `{output}` raw, as both official libraries do. The published chat template quotes it (`tojson`).",
+            severity=SHOULD,
+            checks=("prompt.results_are_rendered", "prompt.text_costs_its_tokens"),
+        ),
+        WHITE_SPACE_BETWEEN_MESSAGES: Ruling(
+            subject="the texts of several messages are joined by other white space in a stream than in the whole answer",
+            source="No source defines what joins two messages of a channel.",
+            severity=SHOULD,
+            checks=("streaming.content_equals_whole", "streaming.reasoning_equals_whole"),
+        ),
+        EFFORTS_OF_THE_API: Ruling(
+            subject="the efforts `none`, `minimal` and `xhigh` are not mapped to the nearest level",
+            source="The API reference lists them as values of `reasoning_effort`. The guide defines `low`, `medium` and `high`, and no mapping.",
+            severity=SHOULD,
+            checks=("reasoning.unknown_effort_is_not_swallowed",),
+        ),
+        MALFORMED_OUTPUT: Ruling(
+            subject="a part of malformed output is lost",
+            source="The guide describes well-formed messages, and no recovery from others.",
+            severity=SHOULD,
+            checks=("headers.broken_output_loses_nothing", "channels.nothing_is_lost"),
+        ),
+        "orphan-results": Ruling(
+            subject="a function result names no call",
+            source="The API requires `tool_call_id`, and refuses a result without its call. The clause on tool messages does not mention such results.",
+            severity=SHOULD,
+            checks=("tools.orphan_result_is_not_misnamed",),
+        ),
+        "odd-function-names": Ruling(
+            subject="the name of a function has dots",
+            source="API reference: the name must be a-z, A-Z, 0-9, or contain underscores and dashes, with a maximum length of 64.",
+            steps=(
+                "odd_function_names/mcp.search",
+                "rows_names/declared: mcp.search",
+                "rows_names/declared: a.b.c-d_e",
+            ),
+        ),
+        "empty-tool-calls": Ruling(
+            subject="an assistant message has an empty list of calls",
+            source="OpenAI's API refuses it: `[] is too short`. The API reference states no minimum.",
+            steps=("content_forms/empty list of calls",),
+        ),
+        "arrays-without-items": Ruling(
+            subject="a parameter is an array without `items`",
+            source="JSON Schema allows it. OpenAI's API refuses it: `array schema missing items`.",
+            steps=("tool_schemas/array without items",),
+        ),
+        "half-surrogates": Ruling(
+            subject="a text contains half of a surrogate pair",
+            source="RFC 8259, section 8.2: the behavior of software that receives JSON texts containing such values is unpredictable.",
+            steps=("odd_texts/half of a surrogate pair",),
+        ),
+        "recipients-without-to": Ruling(
+            subject="the header of a call has a recipient without `to=`",
+            source="The guide has one format, `to={name}`. The official library also reads a recipient without it. Such output is malformed.",
+            severity=SHOULD,
+            checks=("headers.broken_output_loses_nothing",),
+            steps=("rows_broken_call_headers/recipient without to=",),
+        ),
+    }
+)
+"""By the name that findings have in `Finding.ruling`."""

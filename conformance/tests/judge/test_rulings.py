@@ -1,0 +1,96 @@
+"""Each ruling is used where it says, a failure has the severity of its rulings, and no other difference is ruled."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import harmony_conformance.checks
+from harmony_conformance.checks import CHECKS
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.levels import Validity
+from harmony_conformance.golden import data as golden
+from harmony_conformance.judge import rulings
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, Outcome, check, ruled
+from harmony_conformance.judge.condition import condition
+from harmony_conformance.judge.judge import judge, judge_one
+from harmony_conformance.judge.rulings import RULINGS
+from harmony_conformance.runner.selection import load_scenarios
+from harmony_conformance.transport.messages import Request
+
+EXAMPLES = {example.id: example for example in golden.examples()}
+RULES = {rule.id: rule for rule in CHECKS}
+STEPS = {
+    f"{scenario.name}/{name}": step
+    for scenario in load_scenarios()
+    for step in scenario.steps
+    for name in {step.name, step.row_id}
+}
+SOURCES = "\n".join(file.read_text("utf-8") for file in Path(harmony_conformance.checks.__file__).parent.rglob("*.py"))
+NAMES = {value: name for name, value in vars(rulings).items() if name.isupper() and isinstance(value, str)}
+
+
+@pytest.mark.parametrize("name", RULINGS)
+def test_each_ruling_applies_to_what_exists(name):
+    ruling = RULINGS[name]
+    assert set(ruling.checks) <= RULES.keys()
+    assert set(ruling.steps) <= STEPS.keys()
+    assert bool(ruling.severity) == bool(ruling.checks)
+    assert ruling.checks or ruling.steps
+    if name in NAMES:
+        assert re.search(rf"ruled\([^)]*\b{NAMES[name]}\b", SOURCES)
+    assert name in NAMES or all(RULES[rule].severity is ruling.severity for rule in ruling.checks)
+
+
+def test_a_request_with_a_ruling_may_be_refused():
+    requests = [STEPS[step] for ruling in RULINGS.values() for step in ruling.steps if ruling.severity is None]
+    assert {step.validity for step in requests} == {Validity.UNKNOWN}
+
+
+def test_an_output_with_a_ruling_is_malformed():
+    outputs = [STEPS[step] for ruling in RULINGS.values() for step in ruling.steps if ruling.severity is not None]
+    assert [step.expected.is_well_formed for step in outputs] == [False]
+
+
+RULED = {
+    "prompt.results_are_rendered/fail-quoted": SHOULD,
+    "prompt.results_are_rendered/fail-dropped": MUST,
+    "prompt.results_are_rendered/fail-another-function": MUST,
+    "prompt.text_costs_its_tokens/fail-result-quoted": SHOULD,
+    "prompt.text_costs_its_tokens/fail-markers-are-special": MUST,
+    "streaming.content_equals_whole/fail-other-white-space-between-messages": SHOULD,
+    "streaming.content_equals_whole/fail-white-space-lost-within-a-message": MUST,
+    "reasoning.unknown_effort_is_not_swallowed/fail-none-is-medium": SHOULD,
+    "reasoning.unknown_effort_is_not_swallowed/fail-minimal-is-high": SHOULD,
+    "reasoning.unknown_effort_is_not_swallowed/fail-rendered-as-it-is": MUST,
+    "channels.nothing_is_lost/fail-vllm-no-channel": SHOULD,
+    "channels.nothing_is_lost/fail-call-swallowed": MUST,
+    "headers.broken_output_loses_nothing/fail-end-missing": SHOULD,
+    "tools.orphan_result_is_not_misnamed/fail-no-name": SHOULD,
+}
+
+
+@pytest.mark.parametrize("name", RULED)
+def test_a_failure_has_the_severity_of_its_ruling(name):
+    example = EXAMPLES[name]
+    (result,) = judge([example.series], [RULES[example.check]])
+    assert (result.outcome, result.severity) == (Outcome.FAIL, RULED[name])
+
+
+@condition
+def is_anything(_):
+    """everything"""
+    return True
+
+
+@check(MUST, spec="chat#usage", when=is_anything)
+def many_faults(x):
+    """It has no fault."""
+    quoted = Finding(message="quoted")
+    yield from {"ruled": [ruled(quoted, "quoted-results")], "both": [ruled(quoted, "quoted-results"), quoted]}[x.id]
+
+
+@pytest.mark.parametrize(("name", "severity"), [("ruled", SHOULD), ("both", MUST)])
+def test_the_severest_finding_counts(name, severity):
+    sent = Series(name="s", exchanges={"a": Exchange(id=name, request=Request(path="/", body=b"{}"))})
+    assert judge_one(many_faults, [sent], exercised=True).severity is severity
