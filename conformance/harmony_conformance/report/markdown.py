@@ -40,6 +40,7 @@ _FOR_FAILURES = 500 * 1024
 _FOR_THE_REST = 300 * 1024
 _SCENARIOS = 2
 _FINDINGS = 3
+_THREADS = 4
 _LONGEST = 1500
 
 _SIGN = re.compile(r"""[\\`*_{}\[\]()#+\-.!|~:@$=]""")
@@ -129,9 +130,11 @@ def _cause(cause: CauseSummary) -> Iterator[str]:
     """The sentence first, then what is known about it, and the smallest example with its evidence."""
     also = f" ({inline(cause.also)})" if cause.also else ""
     yield f"#### {cause.severity.upper()} {inline(cause.name)}{also}: {cause.extent}"
-    yield inline(cause.sentence)
-    known = (("Users see", cause.users_see), ("Remedy", cause.remedy), ("Reported as", " ".join(cause.threads)))
-    yield from (f"{name}: {inline(value)}" for name, value in known if value)
+    yield prose(cause.sentence)
+    known = (("Users see", cause.users_see), ("Remedy", cause.remedy))
+    yield from (f"{name}: {prose(value)}" for name, value in known if value)
+    if cause.threads:
+        yield f"Reported as {', '.join(prose(f'`{thread}`') for thread in cause.threads[:_THREADS])}"
     quotation, source = cause.clause
     yield f"> {prose(quotation)}\n>\n> — {inline(source)}"
     said = f": {inline(cause.message)}" if cause.message != cause.sentence else ""
