@@ -1,0 +1,79 @@
+"""Judge the recordings in `reports/` again with the checks of today, and write their reports.
+
+    python tools/rejudge_reports.py [LANE ...]
+
+Recordings and `report.jsonl` are packed by gzip. JUnit files are not stored: `harmony-conformance report FOLDER --format junit` writes one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from harmony_conformance.cli.main import main as run_command
+from harmony_conformance.errors import Exit
+from harmony_conformance.report.files import REPORT
+from harmony_conformance.runner.shared_run import EXCHANGES
+
+REPORTS = Path(__file__).parents[1] / "reports"
+_VLLM = ("--model", "gpt-oss-tiny", "--script", "vllm")
+_TELEPROMPTER = ("--model", "gpt-oss-teleprompter", "--script", "teleprompter")
+_LLAMA = (*_TELEPROMPTER, "--extra-body", '{"top_k": 1}')
+_RENDER = ("--model", "gpt-oss-tiny", "--script", "derender")
+_RESPONSES = ("--api", "responses")
+LANES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
+    "gpt-oss-0.0.9-responses": (
+        "gpt-oss 0.0.9",
+        "openai:http://127.0.0.1:18440/v1",
+        ("--model", "gpt-oss-120b", "--script", "teleprompter", *_RESPONSES),
+    ),
+    "llama.cpp-b11549": ("llamacpp b11549", "llamacpp:http://127.0.0.1:18420/v1", _LLAMA),
+    "llama.cpp-b11549-responses": ("llamacpp b11549", "llamacpp:http://127.0.0.1:18420/v1", (*_LLAMA, *_RESPONSES)),
+    "llama.cpp-b7551": ("llamacpp b7551", "llamacpp:http://127.0.0.1:18420/v1", _LLAMA),
+    "transformers-5.23.0": ("transformers 5.23.0", "transformers:http://127.0.0.1:18430/v1", _TELEPROMPTER),
+    "vllm-0.11.0": ("vllm 0.11.0", "vllm:http://127.0.0.1:18400/v1", _VLLM),
+    "vllm-0.11.0-responses": ("vllm 0.11.0", "vllm:http://127.0.0.1:18400/v1", (*_VLLM, *_RESPONSES)),
+    "vllm-0.32.0": ("vllm 0.32.0", "vllm:http://127.0.0.1:18400/v1", _VLLM),
+    "vllm-0.32.0-responses": ("vllm 0.32.0", "vllm:http://127.0.0.1:18400/v1", (*_VLLM, *_RESPONSES)),
+    "vllm-0.33.0-render": ("vllm 0.33.0", "vllm:http://127.0.0.1:18402/v1", _RENDER),
+    "vllm-0.33.0-render-responses": ("vllm 0.33.0", "vllm:http://127.0.0.1:18402/v1", (*_RENDER, *_RESPONSES)),
+}
+"""Engine with version, target and options of each lane's run, by folder."""
+
+
+def rejudge(lane: str) -> int:
+    """Judge the recording of a lane again and replace its report. Return the exit code of the run."""
+    engine, target, options = LANES[lane]
+    folder = REPORTS / lane
+    for name in (EXCHANGES, REPORT):
+        _pack(folder / name)
+    recording = folder / f"{EXCHANGES}.gz"
+    with TemporaryDirectory() as out:
+        code = run_command(
+            ["run", f"replay:{recording}", *options, "--engine", engine, "--recorded-target", target, "--out", out]
+        )
+        if code not in (Exit.CONFORMS, Exit.DIVERGES):
+            return code
+        for name in ("report.md", "report.html", REPORT):
+            (folder / name).write_bytes((Path(out) / name).read_bytes())
+        _pack(folder / REPORT)
+    return Exit.CONFORMS
+
+
+def _pack(file: Path) -> None:
+    """Replace a file by its gzip form, which depends on the content alone."""
+    if file.is_file():
+        file.with_name(f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes(), 9, mtime=0))
+        file.unlink()
+
+
+def main() -> int:
+    """Judge the named lanes, or all."""
+    return max(rejudge(lane) for lane in sys.argv[1:] or LANES)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
