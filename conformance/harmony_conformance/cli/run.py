@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import ArgumentParser, Namespace
-from collections import Counter
 from collections.abc import Iterable
+from contextlib import ExitStack, redirect_stderr
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -18,33 +19,31 @@ from harmony_conformance.checks.rendering.renderer_fingerprint import Fingerprin
 from harmony_conformance.cli.command import Command
 from harmony_conformance.cli.live_run import endpoint_facts, send_plan
 from harmony_conformance.cli.run_folder import announce_replacement, open_run_folder, report_write_errors
+from harmony_conformance.cli.run_output import add_output_options, missing_features, print_run
 from harmony_conformance.cli.run_recording import RunRecording, read_earlier
 from harmony_conformance.engines.profiles import ScriptMethod
-from harmony_conformance.engines.target import Target
+from harmony_conformance.engines.target import InvalidTargetError, Target, parse_target
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.recording_file import Recording, read_recording
 from harmony_conformance.golden.scenario import UNSCRIPTED_LIMIT, Step, expand
 from harmony_conformance.json_value import JsonObject, dumps, members, text, value_at
-from harmony_conformance.judge.check import Outcome, Severity
-from harmony_conformance.judge.judge import Result, run_outcome
-from harmony_conformance.report.files import REPORT, write_files
+from harmony_conformance.report.files import read_report_file, write_files
 from harmony_conformance.report.model import (
     InvalidReportError,
     Report,
     make_report,
     mask_report,
-    read_report,
     result_line,
 )
-from harmony_conformance.report.terminal import print_report, print_summary, report_console, visible
-from harmony_conformance.runner.access_loss import INCOMPLETE_RUN_KINDS, early_stop_reason
+from harmony_conformance.runner.access_loss import early_stop_reason
+from harmony_conformance.runner.features import count_features
 from harmony_conformance.runner.judge_in_background import reduce_garbage_collection
 from harmony_conformance.runner.judge_run import Plan, explain_incomplete_probes, judge_all, sort_series
 from harmony_conformance.runner.latency import max_probe_requests, max_probe_tokens
 from harmony_conformance.runner.options import (
-    FAIL_ON,
     add_options,
+    failing_severities,
     read_options,
     read_plan,
     reproduction_arguments,
@@ -56,7 +55,6 @@ from harmony_conformance.runner.resume import recorded_options
 from harmony_conformance.runner.run import Options, Run
 from harmony_conformance.runner.shared_run import EXCHANGES
 from harmony_conformance.transport.http_transport import CA_DIR, CA_FILE
-from harmony_conformance.transport.messages import FailureKind
 from harmony_conformance.transport.redaction import Mask
 
 _REASONS_SHOWN = 5
@@ -78,15 +76,23 @@ def configure(parser: ArgumentParser) -> None:
         metavar="N",
         help=f"number of requests of the latency probe after the checks (default: {_LATENCY_REQUESTS}, with --select 0; 0: no probe)",
     )
+    parser.add_argument(
+        "--engine",
+        metavar="NAME[ VERSION]",
+        help="engine of the report, if the server does not name itself, for example 'llamacpp b11549'",
+    )
+    parser.add_argument(
+        "--recorded-target",
+        metavar="TARGET",
+        help="target in the printed commands, for a recording that does not name its own",
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="output folder (default: a new folder below runs/)")
     parser.add_argument(
         "--resume",
         action="store_true",
         help="continue the run in --out: send only the series that its recording lacks",
     )
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="print every check and every failure with its evidence"
-    )
+    add_output_options(parser)
     parser.add_argument("--list", action="store_true", help="list checks and scenarios without sending requests")
     parser.add_argument("--dry-run", action="store_true", help="print the requests without sending them")
 
@@ -107,7 +113,10 @@ def execute(arguments: Namespace) -> int:
     if arguments.dry_run:
         return _dry_run(target, options, plan)
     reduce_garbage_collection()
-    with open_run_folder(arguments.out, target) as out:
+    with ExitStack() as stack:
+        if arguments.quiet:
+            stack.enter_context(redirect_stderr(stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))))
+        out = stack.enter_context(open_run_folder(arguments.out, target))
         if target.replay is not None and recorded is not None:
             finished = _replay(Path(target.replay), recorded, plan)
             renderer = fingerprint(finished.series)
@@ -124,33 +133,13 @@ def execute(arguments: Namespace) -> int:
 def _report_run(  # noqa: PLR0913, PLR0917 - the run and the command
     arguments: Namespace, target: Target, options: Options, finished: Run, renderer: Fingerprint | None, out: Path
 ) -> int:
-    """Write the files, print the report and return the exit code."""
-    console = report_console()
+    """Write the files, print the run and return the exit code."""
     mask = Mask(options.secrets)
-    report = _report(target, options, finished, renderer, arguments.api_key_env)
+    report = _report(target, options, finished, renderer, arguments)
     report = report if mask.is_empty else mask_report(report, mask.mask_text)
     with report_write_errors(out):
-        write_files(report, out, FAIL_ON[arguments.fail_on])
-    (print_report if arguments.verbose else print_summary)(report, console, FAIL_ON[arguments.fail_on])
-    print(f"run written to {out}", file=sys.stderr)
-    if finished.latency_skip_reason:
-        print(f"latency not measured: {finished.latency_skip_reason}", file=sys.stderr)
-    code = _exit_code(finished.results, FAIL_ON[arguments.fail_on])
-    if finished.missing_part:
-        print(
-            visible(f"recording incomplete: {finished.missing_part}; only what it contains is judged"), file=sys.stderr
-        )
-        code = max(code, Exit.USAGE)
-    if (cut := early_stop_reason(finished.series)) is not None:
-        print(f"run stopped early: {cut.detail}", file=sys.stderr)
-        if cut.kind is FailureKind.SERVER_GONE:
-            code = code or Exit.USAGE
-        elif cut.kind in INCOMPLETE_RUN_KINDS:
-            code = max(code, Exit.USAGE)
-    reasons = [result.reason for result in report.results if result.outcome is Outcome.INCONCLUSIVE]
-    if code == Exit.CONFORMS and reasons:
-        print(f"{len(reasons)} inconclusive results, for example: {visible(reasons[0])}", file=sys.stderr)
-    return code
+        write_files(report, out, failing_severities(arguments.fail_on))
+    return print_run(arguments, report, finished, out)
 
 
 def _list(plan: Plan) -> int:
@@ -230,7 +219,7 @@ def _apis_of(recorded: Iterable[Series]) -> tuple[str, ...]:
 def _replay(path: Path, recorded: Recording, plan: Plan) -> Run:
     series = sort_series(recorded.series, plan.scenarios)
     first = _first_report(path)
-    header = first.header if first is not None else recorded.header
+    header = {**recorded.header, **(first.header if first is not None else {})}
     methods, unknown = _script_methods(header), _unknown_apis(header)
     known = {
         api: method
@@ -252,8 +241,8 @@ def _replay(path: Path, recorded: Recording, plan: Plan) -> Run:
 def _first_report(recording: Path) -> Report | None:
     """Return the report in the folder of a recording, which has facts that exchanges lack. None if there is no such report."""
     try:
-        return read_report((recording.parent / REPORT).read_text("utf-8")) if recording.name == EXCHANGES else None
-    except (OSError, UnicodeDecodeError, InvalidReportError):
+        return read_report_file(recording.parent) if recording.name.removesuffix(".gz") == EXCHANGES else None
+    except InvalidReportError:
         return None
 
 
@@ -278,47 +267,57 @@ def _unknown_apis(header: JsonObject) -> dict[str, str]:
 
 
 def _report(
-    target: Target, options: Options, finished: Run, renderer: Fingerprint | None, key_env: str | None
+    target: Target, options: Options, finished: Run, renderer: Fingerprint | None, arguments: Namespace
 ) -> Report:
     by_id = {x.id: x for series in finished.series for x in series.exchanges.values()}
     cut = early_stop_reason(finished.series)
     incomplete = finished.missing_part or (cut.detail if cut is not None else "")
+    features = count_features(finished.series)
+    missing = missing_features(arguments.require, features)
     header: JsonObject = {
         "version": version("harmony-conformance"),
         **endpoint_facts(target, finished.capabilities),
         **({"incomplete": incomplete} if incomplete else {}),
         "renderer": renderer.to_json() if renderer is not None else None,
+        "features": features,
+        **({"missing_features": [*missing]} if missing else {}),
         "tries": options.tries,
         "seed": options.seed,
         "started": finished.start_time or datetime.now(UTC).isoformat(timespec="seconds"),
         **{name: finished.recorded_header[name] for name in _RECORDED_MEMBERS if name in finished.recorded_header},
     }
+    if arguments.engine:
+        name, _, version_ = arguments.engine.partition(" ")
+        header["target"] = {**members(header["target"]), "engine": name, "engine_version": version_ or None}
     words = reproduction_arguments(options)
+    shown = _shown_target(target, finished.recorded_header, arguments.recorded_target)
     lines = (
         result_line(result, command, script_text(shown_exchange(result, by_id)) if command else "")
         for result in finished.results
-        for command in (reproduce_result(target, result, by_id, key_env, words),)
+        for command in (reproduce_result(shown, result, by_id, arguments.api_key_env, words),)
     )
     known = engine_causes().get(text(value_at(header, "target", "engine")), ())
     causes = find_causes(finished.results, known=known, sizes={name: _size(x) for name, x in by_id.items()})
     return make_report(header, lines, finished.latency, (cause.to_json() for cause in causes))
 
 
+def _shown_target(target: Target, recorded: JsonObject, named: str | None) -> Target:
+    """Return the target of printed commands. That of a recording is in its first line, unless the user names it.
+
+    Raises:
+        UsageError: The user names an invalid one.
+    """
+    try:
+        return parse_target(named or text(value_at(recorded, "options", "target")) or str(target))
+    except InvalidTargetError as problem:
+        if named:
+            raise UsageError(str(problem)) from None
+        return target
+
+
 def _size(x: Exchange) -> int:
     """Return the bytes of an exchange."""
     return len(x.request.body) + (sum(len(chunk.data) for chunk in x.response.chunks) if x.response else 0)
-
-
-def _exit_code(results: tuple[Result, ...], fails_on: frozenset[Severity]) -> int:
-    outcome = run_outcome(results, fails_on)
-    if outcome is Outcome.ERROR:
-        return Exit.INTERNAL_ERROR
-    if not any(result.applied and result.severity is Severity.MUST for result in results):
-        reasons = Counter(result.reason for result in results if result.reason).most_common(_REASONS_SHOWN)
-        details = "; ".join(f"{reason}: {times}" for reason, times in reasons)
-        print(f"nothing could be checked: no MUST check was applicable ({details})", file=sys.stderr)
-        return Exit.USAGE
-    return Exit.DIVERGES if outcome is Outcome.FAIL else Exit.CONFORMS
 
 
 COMMAND = Command(name="run", help="test an endpoint, or judge a recording", configure=configure, run=execute)

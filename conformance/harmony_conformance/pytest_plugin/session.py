@@ -17,16 +17,17 @@ from harmony_conformance.engines.target import Target
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import ALL_APIS, Series
 from harmony_conformance.golden.scenario import Scenario
-from harmony_conformance.judge.check import Check, Comparison
+from harmony_conformance.judge.check import Check, Comparison, Outcome
 from harmony_conformance.judge.judge import ScenarioSeries
 from harmony_conformance.pytest_plugin import outcomes
 from harmony_conformance.pytest_plugin.items import MODULE, ConformanceItem, ConformanceModule, ItemResult
 from harmony_conformance.runner.access_loss import INCOMPLETE_RUN_KINDS, early_stop_reason
 from harmony_conformance.runner.judge_run import Plan, explain_incomplete_probes, join_apis, judge_pair
 from harmony_conformance.runner.options import (
-    FAIL_ON,
     FLAGS,
     add_options,
+    failing_severities,
+    fails_on_inconclusive,
     read_options,
     read_plan,
     reproduction_arguments,
@@ -170,7 +171,9 @@ class HarmonySession:
             limit = asked.options.max_requests if not series else None
             result = judge_pair(rule, scenario, ScenarioSeries(series), found.judged_apis, limit)
             (result,) = explain_incomplete_probes([result], found.script_methods, found.incomplete_probes)
-        end = outcomes.item_status(result, FAIL_ON[asked.fail_on])
+        end = outcomes.item_status(result, failing_severities(asked.fail_on))
+        if result.outcome is Outcome.INCONCLUSIVE and fails_on_inconclusive(asked.fail_on):
+            end = outcomes.ItemStatus.FAILED
         text = ""
         if end in (outcomes.ItemStatus.FAILED, outcomes.ItemStatus.ERROR):
             by_id = {x.id: x for one in series for x in one.exchanges.values()}

@@ -5,17 +5,21 @@ With `--verbose`, it begins with a line for each check and each failure with its
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
 
-from harmony_conformance.json_value import JsonObject, text, value_at
+from harmony_conformance.json_value import JsonObject, integer, items, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.cause_summary import CauseSummary, cause_summaries
+from harmony_conformance.report.evidence_grade import evidence_grade
 from harmony_conformance.report.latency_table import COLUMNS, rows
 from harmony_conformance.report.model import WORDS, Report, ResultLine
 from harmony_conformance.report.summary import (
@@ -39,8 +43,7 @@ STYLE = {
 }
 """Styles of the outcomes."""
 _FINDINGS_SHOWN = 3
-_CAUSES_SHOWN = 8
-_REASONS_SHOWN = 3
+_ROWS, _MIN_COLUMNS = 30, 80
 _WIDE = 140  # a file has no edge; a table cut at 80 columns would lose words
 
 
@@ -54,43 +57,90 @@ class EscapingConsole(Console):
 
 
 def report_console(*, piped_width: int | None = _WIDE, stderr: bool = False) -> Console:
-    """Return a console: as wide as the terminal; without a terminal, wide enough for every table."""
+    """Return a console: as wide as the terminal; without a terminal, as the variable COLUMNS, else wide enough for every table."""
     file = unescaped(sys.stderr if stderr else sys.stdout)
     console = EscapingConsole(file=file, highlight=False)
-    return console if console.is_terminal else EscapingConsole(file=file, highlight=False, width=piped_width)
+    if console.is_terminal or "COLUMNS" in os.environ:
+        return console
+    return EscapingConsole(file=file, highlight=False, width=piped_width)
 
 
-def print_summary(report: Report, console: Console, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> None:
-    """Print the verdict, the causes, what was not checked, and the counts: at most 30 lines of 80 columns."""
-    for line in (*_verdict(report, fails_on), *_causes(report), *_open_questions(report)):
+def print_summary(
+    report: Report, console: Console, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON, folder: Path | None = None
+) -> None:
+    """Print the verdict, the causes, what was not checked, the path of the report and the counts: at most 30 rows of the console.
+
+    `folder`: the folder of the run's files.
+    """
+    width = max(console.width, _MIN_COLUMNS)
+    first = [_fit(line, 2 * width) for line in _verdict(report, fails_on)]
+    last = [_fit(line, width) for line in _open_questions(report)]
+    if folder is not None:
+        last.append(Text(f"report: {escape_invisible(str(folder / 'report.html'))}"))
+    last.append(Text(report.summary()))
+    for line in (*first, *_causes(report, width, _ROWS - _rows([*first, *last], width)), *last):
         console.print(line, soft_wrap=True, highlight=False)
-    console.print(report.summary(), soft_wrap=True, highlight=False)
+
+
+def summary_line(report: Report, fails_on: frozenset[Severity], folder: Path) -> str:
+    """Return a run in one line: verdict, causes, counts, reason of an early end, folder."""
+    causes = f"causes: {len(report.causes)}" if report.causes else ""
+    incomplete = text(value_at(report.header, "incomplete"))
+    stopped = f"incomplete: {incomplete}" if incomplete else ""
+    parts = filter(None, (run_verdict(report, fails_on).headline, causes, report.summary(), stopped, str(folder)))
+    return visible(f"{title(report)}: {'; '.join(parts)}")
+
+
+def _fit(line: str, width: int) -> Text:
+    """Return a line of markup, cut to a width."""
+    shown = Text.from_markup(line)
+    shown.truncate(width, overflow="ellipsis")
+    return shown
+
+
+def _rows(lines: Iterable[Text], width: int) -> int:
+    """Return the number of rows that lines take at a width."""
+    return sum(max(1, -(-line.cell_len // width)) for line in lines)
 
 
 def _verdict(report: Report, fails_on: frozenset[Severity]) -> Iterator[str]:
     verdict = run_verdict(report, fails_on)
     yield f"[bold]{escape(visible(title(report)))}: {escape(visible(verdict.headline))}[/]"
     yield escape(visible(verdict.sentence))
+    if stopped := text(value_at(report.header, "incomplete")):
+        yield f"[{STYLE[Outcome.INCONCLUSIVE]}]incomplete[/]: {escape(visible(stopped))}"
+    if never := items(value_at(report.header, "features", "never")):
+        answers = integer(value_at(report.header, "features", "answers"))
+        yield f"[{STYLE[Outcome.INCONCLUSIVE]}]in none of {answers} answers[/]: {', '.join(map(text, never))}"
 
 
-def _causes(report: Report) -> Iterator[str]:
+def _causes(report: Report, width: int, rows: int) -> Iterator[Text]:
+    """Yield the causes that fit into some rows."""
     causes = cause_summaries(report)
     if not causes:
         return
-    yield ""
-    yield f"[bold]causes: {len(causes)}, for {report.counts[Outcome.FAIL]} failed results[/]"
-    for cause in causes[:_CAUSES_SHOWN]:
-        yield from _cause(cause)
-    if len(causes) > _CAUSES_SHOWN:
-        yield f"  … and {len(causes) - _CAUSES_SHOWN} more in report.md"
-    yield "  more: harmony-conformance explain ID, harmony-conformance reproduce RUN ID"
+    heading = (Text(), Text(f"causes: {len(causes)}, for {report.counts[Outcome.FAIL]} failed results", style="bold"))
+    hint = _fit("  more: harmony-conformance explain ID, harmony-conformance reproduce RUN ID", width)
+    rows -= _rows([*heading, hint], width)
+    yield from heading
+    shown = 0
+    for cause in causes:
+        lines = [_fit(line, width) for line in _cause(cause, width)]
+        rows -= _rows(lines, width)
+        if rows < (shown + 1 < len(causes)):  # one row for the number of the others
+            break
+        shown += 1
+        yield from lines
+    if shown < len(causes):
+        yield Text(f"  … and {len(causes) - shown} more in report.md")
+    yield hint
 
 
-def _cause(cause: CauseSummary) -> Iterator[str]:
+def _cause(cause: CauseSummary, width: int) -> Iterator[str]:
     style = STYLE[Outcome.FAIL] if cause.severity is Severity.MUST else STYLE[Outcome.VARIANT]
     also = f" ({escape(visible(cause.also))})" if cause.also else ""
-    yield f"  [{style}]{cause.severity.upper()}[/] [bold]{escape(visible(cause.name))}[/]{also}: {cause.extent}"
-    yield f"    {escape(visible(cut_words(cause.sentence)))}"
+    yield f"  [{style}]{cause.severity.upper()}[/] [bold]{escape(visible(cause.name))}[/]: {cause.extent}{also}"
+    yield f"    {escape(visible(cut_words(cause.sentence, width - 4)))}"
 
 
 def cut_words(sentence: str, most: int = 140) -> str:
@@ -99,20 +149,20 @@ def cut_words(sentence: str, most: int = 140) -> str:
 
 
 def _open_questions(report: Report) -> Iterator[str]:
-    """Yield what the run could not judge: the number of checks, and the commonest reasons."""
-    checks = by_check(report)
-    reasons = never_applied(checks)
-    judged = len(checks) - sum(map(len, reasons.values()))
+    """Yield the number of checks that could judge the server, and what the others need."""
+    grade = evidence_grade(report)
     yield ""
-    yield f"{judged} of {len(checks)} checks could judge this server"
-    for reason, unapplied in sorted(reasons.items(), key=lambda one: -len(one[1]))[:_REASONS_SHOWN]:
-        yield f"  {len(unapplied)} not: {escape(visible(cut_words(reason)))}"
-    if reasons or report.counts[Outcome.INCONCLUSIVE]:
+    yield f"{grade.judged} of {grade.checks} checks could judge this server"
+    for need, count in grade.missing:
+        yield f"  {count} more {need}"
+    if grade.missing or report.counts[Outcome.INCONCLUSIVE]:
         yield "  all reasons: report.md, or --verbose"
 
 
-def print_report(report: Report, console: Console, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> None:
-    """Print every check and every failure, then the summary."""
+def print_report(
+    report: Report, console: Console, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON, folder: Path | None = None
+) -> None:
+    """Print every check and every failure, then the summary. See `print_summary`."""
     console.print(_table(report))
     for outcome in (Outcome.FAIL, Outcome.ERROR):
         for result in report.results:
@@ -123,7 +173,7 @@ def print_report(report: Report, console: Console, fails_on: frozenset[Severity]
         console.print(line, soft_wrap=True, highlight=False)
     if report.latency:
         console.print(_latency(report))
-    print_summary(report, console, fails_on)
+    print_summary(report, console, fails_on, folder)
 
 
 def _table(report: Report) -> Table:

@@ -28,6 +28,7 @@ FAIL_ON = {
     "never": frozenset[Severity](),
 }
 """Severities whose failures count, by the value of `--fail-on`."""
+_INCONCLUSIVE = "inconclusive"
 OWN_MEMBERS = frozenset(
     {
         *("harmony_script", "harmony_script_then", "max_completion_tokens", "max_tokens", "messages", "model"),
@@ -71,7 +72,13 @@ def add_options(parser: ArgumentParser) -> None:
         default="auto",
         help="method of scripted output",
     )
-    add("--fail-on", choices=list(FAIL_ON), default="must", help="lowest severity for exit code 1")
+    add(
+        "--fail-on",
+        type=_fail_on,
+        default="must",
+        metavar="SEVERITY[,inconclusive]",
+        help=f"exit code 1 for failures from this severity ({', '.join(FAIL_ON)}; default: must), and for inconclusive results if named",
+    )
     add("--api-key-env", metavar="VAR", help="environment variable with the API key")
     add("--header", action="append", default=[], metavar="'K: V'", help="header added to each request, never recorded")
     add("--extra-body", default="{}", metavar="JSON", help="members added to each request")
@@ -195,6 +202,23 @@ def reproduction_arguments(options: Options) -> tuple[str, ...]:
         words += ("--extra-body", dumps(options.extra_body))
     words += options.network.command_line_options
     return tuple(words)
+
+
+def failing_severities(fail_on: str) -> frozenset[Severity]:
+    """Return the severities whose failures count, for a value of `--fail-on`."""
+    return next((FAIL_ON[word] for word in fail_on.split(",") if word in FAIL_ON), FAIL_ON["must"])
+
+
+def fails_on_inconclusive(fail_on: str) -> bool:
+    """Return True if inconclusive results count, for a value of `--fail-on`."""
+    return _INCONCLUSIVE in fail_on.split(",")
+
+
+def _fail_on(text: str) -> str:
+    words = text.split(",")
+    if not {*words} <= {*FAIL_ON, _INCONCLUSIVE} or len(FAIL_ON.keys() & words) > 1:
+        raise ArgumentTypeError(f"expected one of {', '.join(FAIL_ON)}, with or without {_INCONCLUSIVE}, got {text!r}")
+    return text
 
 
 def read_plan(options: Options) -> Plan:

@@ -1,6 +1,7 @@
 import gzip
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -231,10 +232,10 @@ def test_a_recorded_run_is_judged_again_with_what_its_report_knows_of_the_endpoi
 
 
 def test_a_folder_is_made_below_runs_where_none_is_named(capsys, tmp_path):
-    code, _, err = run(capsys, "reference", *QUICK)
+    code, out, _ = run(capsys, "reference", *QUICK)
     (folder,) = tmp_path.glob("runs/*-reference")
     assert code == 0
-    assert f"run written to runs/{folder.name}" in err
+    assert f"report: runs/{folder.name}/report.html" in out
     assert (folder / "report.jsonl").is_file()
 
 
@@ -407,6 +408,69 @@ def test_a_run_that_was_cut_short_conforms_and_says_what_was_left_open(capsys, t
     assert err.splitlines()[-1] == (f"{len(open_ones)} inconclusive results, for example: {open_ones[0]['reason']}")
     assert "not sent: --max-requests 5 was reached" in {line["reason"] for line in open_ones}
     assert ": no failure found, " in (tmp_path / "run" / "report.md").read_text().splitlines()[0]
+
+
+INCONCLUSIVE = ["reference", "--select", "simple_answer", "--max-requests", "1"]
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "expected"), [("must", 0), ("never", 0), ("inconclusive", 1), ("should,inconclusive", 1)]
+)
+def test_inconclusive_results_fail_a_run_if_they_are_named(fail_on, expected, capsys):
+    code, _, err = run(capsys, *INCONCLUSIVE, "--fail-on", fail_on, "--out", "run")
+    assert code == expected
+    assert "inconclusive results, for example: " in err
+
+
+def test_a_run_without_inconclusive_results_does_not_fail_for_them(capsys):
+    assert run(capsys, "reference", *QUICK, "--fail-on", "inconclusive", "--out", "run")[0] == 0
+
+
+@pytest.mark.parametrize("fail_on", ["must,should", "", "inconclusive,may", "must,"])
+def test_other_values_of_fail_on_are_refused(fail_on, capsys):
+    code, _, err = run(capsys, "reference", "--fail-on", fail_on)
+    assert (code, "--fail-on: expected one of must, should, never, with or without inconclusive" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("required", "missing"), [("reasoning,usage,streaming,prompt-ids,output-ids", []), ("reasoning,tools", ["tools"])]
+)
+def test_a_required_feature_that_no_answer_has_fails_the_run(required, missing, capsys, tmp_path):
+    code, out, err = run(capsys, "reference", *QUICK, "--require", required, "--out", "run")
+    header = json.loads((tmp_path / "run" / "report.jsonl").read_text().splitlines()[0])
+    assert (code, header.get("missing_features", [])) == (int(bool(missing)), missing)
+    assert header["features"]["answers"] == 2
+    assert [line for line in err.splitlines() if line.startswith("--require")] == [
+        f"--require {name}: in none of 2 answers" for name in missing
+    ]
+    assert (": does not conform" in out) is bool(missing)
+
+
+def test_calls_that_never_arrive_as_calls_are_named(capsys, tmp_path):
+    asked = ["reference:defect=raw-call-in-content", "--select", "tool_call", "--out", "run"]
+    _, out, _ = run(capsys, *asked)
+    assert "in none of 2 answers: tools\n" in out
+    assert "| In no answer | tools |" in (tmp_path / "run" / "report.md").read_text("utf-8")
+
+
+def test_an_unknown_feature_is_refused(capsys):
+    code, _, err = run(capsys, "reference", "--require", "reasoning,thoughts")
+    assert (code, "--require: expected names of reasoning, " in err, "got 'thoughts'" in err) == (2, True, True)
+
+
+def test_a_quiet_run_prints_one_line(capsys):
+    code, out, err = run(capsys, "reference:defect=stream-without-done", *QUICK, "-q", "--out", "run")
+    assert (code, err) == (1, "")
+    assert re.fullmatch(rf"gpt-oss-reference on reference [^:]+: does not conform; causes: 1; {SUMMARY}; run\n", out)
+
+
+def test_a_run_as_json_is_one_document_on_standard_output(capsys):
+    code, out, err = run(capsys, "reference:defect=stream-without-done", *QUICK, "--format", "json", "--out", "run")
+    value = json.loads(out)
+    assert (code, value["exit_code"], value["verdict"]) == (1, 1, "does not conform")
+    assert [cause["id"] for cause in value["causes"]] == ["stream-without-done"]
+    assert (value["folder"], value["report"]) == ("run", "run/report.html")
+    assert "reference 0.1.0 at embedded" in err
 
 
 def test_a_check_that_raises_is_an_error_of_our_own(capsys, monkeypatch, tmp_path):

@@ -1,9 +1,15 @@
 from io import StringIO
+from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from harmony_conformance.judge.check import Outcome
-from harmony_conformance.report.terminal import print_report
+from harmony_conformance.report import make_report
+from harmony_conformance.report.evidence_grade import evidence_grade
+from harmony_conformance.report.run_json import run_json
+from harmony_conformance.report.summary import DEFAULT_FAILS_ON
+from harmony_conformance.report.terminal import print_report, print_summary, summary_line
 
 
 def printed(report):
@@ -22,3 +28,113 @@ def test_what_was_left_open_is_one_line_for_each_reason_after_the_failures(sampl
     assert "  no [usable] answer: usage.a, usage.b, usage.c\n  rate limited: usage.d\n" in text
     assert text.count("no [usable] answer") == 1
     assert text.index("FAILED MUST") < text.index("ERROR MUST") < text.index("no [usable] answer")
+
+
+def cause(name, sentence="a call is lost", severity="must"):
+    example = {
+        "check": "usage.z",
+        "scenario": "s",
+        "api": "chat",
+        "exchange": "s/chat/a/0",
+        "at": "content",
+        "message": "m",
+    }
+    clause = {"id": "a", "quotation": "b", "source": "c"}
+    lists = {"defects": [name], "catalogue": ["M03"] * 9, "threads": [], "scenarios": ["s"]}
+    texts = {"id": name, "sentence": sentence, "severity": severity, "users_see": "", "remedy": "", "script": ""}
+    return {**texts, **lists, "clause": clause, "results": 3, "example": example}
+
+
+def summarized(report, width=80, folder=Path("runs/1")):
+    text = StringIO()
+    print_summary(report, Console(width=width, highlight=False, file=text), DEFAULT_FAILS_ON, folder)
+    return text.getvalue().splitlines()
+
+
+def rows(lines, width):
+    return sum(max(1, -(-len(line) // width)) for line in lines)
+
+
+REASONS = ("not enough evidence: applies to x", "needs a scripted model", "applies to y")
+
+
+@pytest.mark.parametrize("width", [80, 140, 300])
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 40])
+def test_a_summary_has_at_most_30_rows(samples, count, width):
+    results = [samples.result(Outcome.NOT_APPLICABLE, check=f"a.{reason}", reason=reason) for reason in REASONS]
+    results += [samples.result(Outcome.FAIL, check="usage.z", findings=(samples.finding(),))]
+    header = {**samples.header, "incomplete": "gone " * 30, "features": {"answers": 9, "never": ["reasoning"]}}
+    header["capabilities"] = {"prompt": "none", "script": "none"}
+    header["target"] = {**header["target"], "model": "m" * 150}
+    causes = [cause(f"cause-{index}", "a long sentence " * 12) for index in range(count)]
+    lines = summarized(make_report(header, results, (), causes), width)
+    assert rows(lines, width) <= 30
+    shown = [line for line in lines if "cause-" in line]
+    assert len(shown) >= min(count, 6)
+    assert (f"  … and {count - len(shown)} more in report.md" in lines) is (len(shown) < count)
+    assert lines[-1] == "0 passed, 1 failed, 0 variant, 0 inconclusive, 3 not applicable, 0 error"
+
+
+def test_a_summary_names_verdict_causes_evidence_report_and_counts_in_this_order(samples):
+    results = [samples.result(Outcome.FAIL, check="usage.z", findings=(samples.finding(),))]
+    header = {
+        **samples.header,
+        "incomplete": "the server went away",
+        "features": {"answers": 9, "never": ["reasoning"]},
+    }
+    shown = "\n".join(summarized(make_report(header, results, (), [cause("lost-call")])))
+    parts = (
+        "gpt-oss-20b on vllm 0.11.0: does not conform",
+        "incomplete: the server went away",
+        "in none of 9 answers: reasoning",
+        "causes: 1, for 1 failed results",
+        "  MUST lost-call: 3 results in 1 scenario",
+        "    a call is lost",
+        "1 of 1 checks could judge this server",
+        "report: runs/1/report.html",
+        "0 passed, 1 failed",
+    )
+    places = [shown.index(part) for part in parts]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "needs"),
+    [
+        ({"prompt": "accounting", "script": "none"}, [("if the server returned token ids", 1), ("with a scripted", 1)]),
+        ({"prompt": "ids", "script": "none"}, [("with a scripted", 2)]),
+        ({"prompt": "ids", "script": "reference"}, [("with other", 2)]),
+    ],
+)
+def test_the_evidence_grade_names_what_unjudged_checks_need(samples, capabilities, needs):
+    results = [samples.result(Outcome.NOT_APPLICABLE, check=f"a.{reason}", reason=reason) for reason in REASONS[:2]]
+    results += [samples.result(Outcome.NOT_APPLICABLE, check="a.c", reason=REASONS[2]), samples.result()]
+    grade = evidence_grade(make_report({**samples.header, "capabilities": capabilities}, results))
+    assert (grade.checks, grade.judged) == (4, 1)
+    expected = {
+        need: count + (need == "with other")
+        for need, count in [*needs, *([] if needs[-1][0] == "with other" else [("with other", 0)])]
+    }
+    assert {need: count for need, count in grade.missing if count} == {
+        next(full for full, _ in grade.missing if full.startswith(need)): count for need, count in expected.items()
+    }
+
+
+def test_a_run_in_one_line(samples):
+    report = make_report({**samples.header, "incomplete": "gone"}, [samples.result()], (), [cause("x")])
+    assert summary_line(report, DEFAULT_FAILS_ON, Path("runs/1")) == (
+        "gpt-oss-20b on vllm 0.11.0: no failure found; causes: 1; 1 passed, 0 failed, 0 variant, 0 inconclusive,"
+        " 0 not applicable, 0 error; incomplete: gone; runs/1"
+    )
+
+
+def test_a_run_in_json(samples):
+    report = make_report(samples.header, [samples.result(Outcome.FAIL)], (), [cause("x")])
+    assert run_json(report, DEFAULT_FAILS_ON) == {
+        "verdict": "does not conform",
+        "sentence": "1 MUST check failed; 1 check applied.",
+        "counts": {"pass": 0, "fail": 1, "variant": 0, "inconclusive": 0, "not_applicable": 0, "error": 0},
+        "causes": [cause("x")],
+        "checks": {"total": 1, "judged": 1, "missing": []},
+        "target": samples.header["target"],
+    }

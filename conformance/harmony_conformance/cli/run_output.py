@@ -1,0 +1,120 @@
+"""Output of a finished run: the summary on standard output, notes on standard error, the exit code."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from harmony_conformance.errors import Exit
+from harmony_conformance.json_value import JsonObject, dumps, items, text, value_at
+from harmony_conformance.judge.check import Outcome, Severity
+from harmony_conformance.judge.judge import Result, run_outcome
+from harmony_conformance.report.files import HTML_REPORT
+from harmony_conformance.report.model import Report
+from harmony_conformance.report.run_json import run_json
+from harmony_conformance.report.terminal import print_report, print_summary, report_console, summary_line, visible
+from harmony_conformance.runner.access_loss import INCOMPLETE_RUN_KINDS, early_stop_reason
+from harmony_conformance.runner.features import FEATURES
+from harmony_conformance.runner.options import failing_severities, fails_on_inconclusive
+from harmony_conformance.runner.run import Run
+from harmony_conformance.transport.messages import FailureKind
+
+_REASONS_SHOWN = 5
+
+
+def add_output_options(parser: ArgumentParser) -> None:
+    """Add the options of the output of a run."""
+    amount = parser.add_mutually_exclusive_group()
+    amount.add_argument(
+        "-v", "--verbose", action="store_true", help="print every check and every failure with its evidence"
+    )
+    amount.add_argument("-q", "--quiet", action="store_true", help="print one line and no progress")
+    amount.add_argument(
+        "--format",
+        choices=["text", "json"],
+        default="text",
+        help="json: one JSON document on standard output with verdict, counts, causes and paths (default: text)",
+    )
+    parser.add_argument(
+        "--require",
+        type=_features,
+        default=(),
+        metavar="FEATURE,…",
+        help=f"exit code 1 if no answer of the run has one of these: {', '.join(FEATURES)}",
+    )
+
+
+def _features(words: str) -> tuple[str, ...]:
+    names = tuple(words.split(","))
+    for name in names:
+        if name not in FEATURES:
+            raise ArgumentTypeError(f"expected names of {', '.join(FEATURES)}, got {name!r}")
+    return names
+
+
+def missing_features(required: tuple[str, ...], counts: JsonObject) -> tuple[str, ...]:
+    """Return the required features that no answer has."""
+    return tuple(name for name in required if not counts[name])
+
+
+def print_run(arguments: Namespace, report: Report, finished: Run, out: Path) -> int:
+    """Print a finished run and return the exit code."""
+    fails_on = failing_severities(arguments.fail_on)
+    code = _exit_code(arguments, report, finished)
+    if arguments.format == "json":
+        paths: JsonObject = {"folder": str(out), "report": str(out / HTML_REPORT)}
+        print(dumps({"exit_code": int(code), **run_json(report, fails_on), **paths}))
+    elif arguments.quiet:
+        print(summary_line(report, fails_on, out))
+    else:
+        (print_report if arguments.verbose else print_summary)(report, report_console(), fails_on, out)
+    for note in _notes(arguments, report, finished, code):
+        print(visible(note), file=sys.stderr)
+    return code
+
+
+def _exit_code(arguments: Namespace, report: Report, finished: Run) -> int:
+    code = _judged_code(finished.results, failing_severities(arguments.fail_on))
+    is_open = report.counts[Outcome.INCONCLUSIVE] > 0 or value_at(report.header, "incomplete") is not None
+    if items(value_at(report.header, "missing_features")) or (is_open and fails_on_inconclusive(arguments.fail_on)):
+        code = code or Exit.DIVERGES
+    cut = early_stop_reason(finished.series)
+    kind = cut.kind if cut is not None else None
+    if finished.missing_part or kind in INCOMPLETE_RUN_KINDS - {FailureKind.SERVER_GONE}:
+        code = max(code, Exit.USAGE)
+    return code or Exit.USAGE if kind is FailureKind.SERVER_GONE else code
+
+
+def _judged_code(results: tuple[Result, ...], fails_on: frozenset[Severity]) -> int:
+    outcome = run_outcome(results, fails_on)
+    if outcome is Outcome.ERROR:
+        return Exit.INTERNAL_ERROR
+    if not _has_judged(results):
+        return Exit.USAGE
+    return Exit.DIVERGES if outcome is Outcome.FAIL else Exit.CONFORMS
+
+
+def _has_judged(results: tuple[Result, ...]) -> bool:
+    return any(result.applied and result.severity is Severity.MUST for result in results)
+
+
+def _notes(arguments: Namespace, report: Report, finished: Run, code: int) -> Iterator[str]:
+    if finished.latency_skip_reason:
+        yield f"latency not measured: {finished.latency_skip_reason}"
+    if not _has_judged(finished.results):
+        commonest = Counter(result.reason for result in finished.results if result.reason).most_common(_REASONS_SHOWN)
+        details = "; ".join(f"{reason}: {times}" for reason, times in commonest)
+        yield f"nothing could be checked: no MUST check was applicable ({details})"
+    for name in items(value_at(report.header, "missing_features")):
+        answers = value_at(report.header, "features", "answers")
+        yield f"--require {text(name)}: in none of {answers} answers"
+    if finished.missing_part:
+        yield f"recording incomplete: {finished.missing_part}; only what it contains is judged"
+    if (cut := early_stop_reason(finished.series)) is not None:
+        yield f"run stopped early: {cut.detail}"
+    reasons = [result.reason for result in report.results if result.outcome is Outcome.INCONCLUSIVE]
+    if reasons and (code == Exit.CONFORMS or fails_on_inconclusive(arguments.fail_on)):
+        yield f"{len(reasons)} inconclusive results, for example: {reasons[0]}"
