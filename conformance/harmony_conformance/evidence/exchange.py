@@ -19,7 +19,7 @@ from harmony_conformance.evidence.expected_output import (
     Expectation,
     ExpectedOutput,
     FunctionCall,
-    end_at_first_call,
+    end_early,
     parse_output,
     reconcile,
     strip_endoftext,
@@ -285,8 +285,8 @@ class Exchange:
         returned = _harmony_ids(self.turn.output_ids) if self.turn is not None else None
         count = self.turn.usage.completion_tokens if self.turn is not None and self.turn.usage is not None else None
         if self.script is not None:
-            wants_one_call = returned is None and value_at(self.chat_request, "parallel_tool_calls") is False
-            script = end_at_first_call(self.script, count) if wants_one_call else self.script
+            one_call = value_at(self.chat_request, "parallel_tool_calls") is False
+            script = self.script if returned is not None else end_early(self.script, count, self.stop_strings, one_call)
             ids = reconcile(script, returned, count, self.max_output_tokens, ignores_eos=self.ignores_eos)
             return OutputEvidence(level=OutputLevel.SCRIPTED, ids=ids)
         lacks_headers = count is not None and returned is not None and count > len(returned)

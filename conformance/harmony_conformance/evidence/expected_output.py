@@ -175,10 +175,18 @@ def reconcile(
     return cut[: max(count or 0, 0) or None]
 
 
-def end_at_first_call(script: tuple[int, ...], count: int | None) -> tuple[int, ...]:
-    """Return the script up to the end of its first call if it has `count` tokens up to there, with or without the last one."""
+def end_early(
+    script: tuple[int, ...], count: int | None, stop_strings: Sequence[str], wants_one_call: bool
+) -> tuple[int, ...]:
+    """Return the ids of a script that were emitted by their number, if the request may end the generation before the script ends.
+
+    A stop string ends it in the content, or as some servers read it in all of the output. `parallel_tool_calls: false` may end it with the first call,
+    with or without its last token.
+    """
+    if count and any(one in decode(script) for one in stop_strings):
+        return script[:count]
     start = 0
-    for place, token in enumerate(script, 1):
+    for place, token in enumerate(script if wants_one_call else (), 1):
         if token in tokens.STOP_TOKENS:
             header, mark, _ = decode(script[start:place]).partition("<|message|>")
             if mark and "to=" in header:
