@@ -26,12 +26,38 @@ LEAKS = {
     "last words": f"{THOUGHT}assistantfinalHello.",
     "a call": 'commentary to=functions.launch json{"code":4711}',
     "tags": f"<think>{THOUGHT}</think>Hello.",
+    "line break in the header": f"<|channel|>analysis\n<|message|>{THOUGHT}",
+    "line breaks in the header": f"<|start|>assistant\n<|channel|>\nanalysis\n<|message|>{THOUGHT}",
+    "unknown channel": f"<|channel|>thoughts<|message|>{THOUGHT}<|end|>Hello.",
+    "begins with a tag": f"<|channel|>analysis<|message|><b>{THOUGHT}</b>",
+    "empty message first": f"<|channel|>analysis<|message|><|end|><|start|>assistant<|channel|>analysis<|message|>{THOUGHT}",
+    "no message marker": f"<|channel|>analysis {THOUGHT}<|end|>Hello.",
+    "preamble": f"Sure.<|channel|>analysis<|message|>{THOUGHT}<|end|><|start|>assistant<|channel|>final<|message|>Hello.",
+    "preamble, two markers": f"Sure.<|start|>assistant<|channel|>analysis<|message|>{THOUGHT}",
 }
+LATE = {
+    "no end marker": f"{THOUGHT}<|start|>assistant<|channel|>final<|message|>Hello.",
+    "closing tag": f"{THOUGHT}</think>\n\nHello.",
+    "closing tag on a line": f"{THOUGHT} Is 4711 < 5000?\n</reasoning>Hello.",
+    "spaced words": f"analysis {THOUGHT} assistant final Hello.",
+    "spaced words on lines": "analysis\nThe launch code is 4711.\nassistant\nfinal\nHello.",
+    "last spaced words": f"{THOUGHT} assistant final Hello.",
+}
+"""Leaks whose text is out before anything shows that it is one: a stream is blocked at its end."""
 ANSWERS = {
     "repeated": "<|channel|>analysis<|message|> and <|end|><|start|>assistant<|channel|>final<|message|>, as you asked.",
     "explained": "The marker `<|channel|>` stands before the channel, and `<|message|>` before the text.",
     "bare": "A header is <|start|>assistant<|channel|>final<|message|> and ends with <|end|>. The marker <|return|> ends the turn.",
     "plain": "The final channel has the answer.",
+    "an example on lines": "It writes:\n\n    <|channel|>analysis<|message|>User asks: 2 + 2.<|end|>\n<|start|>assistant<|channel|>final<|message|>4.",
+    "an example in quotes": 'It writes "<|channel|>analysis<|message|>User asks: 2 + 2.<|end|>" first, and then the answer, which has more words.',
+    "two markers": "<|channel|> comes before <|message|>.",
+    "a channel's purpose": "<|channel|>analysis is the channel of thoughts, and ends with <|end|>.",
+    "a template": "We need to write <|start|>assistant<|channel|>final<|message|> before the answer.",
+    "a closing tag": "We close the thought with </think> before the answer.",
+    "a closing tag in code": "We write the thought.\n`</think>` ends it.",
+    "a pair of tags": "We think: <think>We need to answer.</think> That is all.",
+    "words": "We did the analysis. The assistant made the final table. Our assistant final exams begin today.",
 }
 
 
@@ -90,9 +116,9 @@ def contents(out):
     return "".join(delta.get("content") or "" for delta in deltas)
 
 
-@pytest.mark.parametrize("leak", LEAKS)
+@pytest.mark.parametrize("leak", [*LEAKS, *LATE])
 def test_a_leak_is_blocked_although_the_request_quotes_markers(leak):
-    x = exchange(LEAKS[leak])
+    x = exchange({**LEAKS, **LATE}[leak])
     assert not find_failures(x, CHECKS), "the checks themselves excuse it"
     assert blocked(x)
     assert not blocked(x, Action.REPAIR), "only blocking is stricter"
@@ -121,6 +147,33 @@ def test_a_stream_is_blocked_too(leak, ends, size):
     stream, _, out = streamed([text[start : start + size] for start in range(0, len(text), size)], QUOTE)
     assert stream.is_terminated is ends
     assert (b"blocked_by_policy" in out) is ends
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 10_000])
+@pytest.mark.parametrize("leak", [name for name in LEAKS if name not in ("header lost", "last words")])
+def test_a_stream_shows_nothing_of_the_thought(leak, size):
+    text = LEAKS[leak]
+    stream, _, out = streamed([text[start : start + size] for start in range(0, len(text), size)], QUOTE)
+    assert stream.actions.blocked_checks
+    assert "launch" not in contents(out)
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+@pytest.mark.parametrize("leak", LATE)
+def test_a_stream_that_shows_late_that_it_leaks_is_blocked_at_its_end(leak, size):
+    text = LATE[leak]
+    stream, _, out = streamed([text[start : start + size] for start in range(0, len(text), size)], QUOTE)
+    assert stream.actions.blocked_checks
+    assert b"blocked_by_policy" in out
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_a_stream_about_markers_passes(answer, size):
+    text = ANSWERS[answer]
+    stream, _, out = streamed([text[start : start + size] for start in range(0, len(text), size)], QUOTE)
+    assert not stream.actions.blocked_checks
+    assert contents(out) == text
 
 
 QUOTED = {

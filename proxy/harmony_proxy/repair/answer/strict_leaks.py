@@ -4,12 +4,19 @@ A check reports a marker as a variant if the request quotes one, or is about the
 the caller writes the request. The answer itself shows a leak if it is laid out like the output of the model, and its text
 is not in the request:
 
-- it begins with a header, and a message follows;
+- it begins with a header of any channel, and a message follows;
 - a message and the header of the next one stand before any other marker;
 - it begins with a channel word that is joined to a message, up to the words of the next header, or with a call;
 - words of a header are joined to the text before and after them;
 - it begins with reasoning in tags that is about the task;
 - a tool name that is not declared contains a marker.
+
+These layouts are leaks if the message begins as a thought about the task. Otherwise explanations of the format have them too.
+
+- it begins with a channel and a message without a marker between them;
+- a header is joined to the text before it, or a final header without an end marker is;
+- the words of the next header stand between blanks, also after a first channel word;
+- reasoning ends with a closing tag, and has no opening one.
 
 A request for unparsed text (`skip_special_tokens`) is no excuse either.
 
@@ -44,24 +51,38 @@ from harmony_conformance.runtime.caching import cached_view
 from harmony_proxy.policy.policy import Action
 from harmony_proxy.repair.answer.fixes import declared_functions
 
-_CHANNEL = r"(?:analysis|commentary|final)\b[^<\n]{0,80}"
+_WORDS = r"(?:analysis|commentary|final)\b"
+_MESSAGE = r"[^<]{0,80}(?:<\|constrain\|>\s*\w+\s*)?<\|message\|>(?P<text>[^<]*(?:<(?!\|)[^<]*)*)"
+_ASSISTANT = r"(?:<\|start\|>\s*)?(?:assistant\s*)?"
 _FIRST_HEADER = re.compile(
-    rf"\s*(?:<\|start\|>\s?)?(?:assistant\s?)?(?:<\|channel\|>\s?)?{_CHANNEL}(?:<\|constrain\|>\s?\w+\s?)?<\|message\|>(?P<text>[^<]*)"
+    rf"\s*(?:<\|(?:end|return|call)\|>\s*)?{_ASSISTANT}(?:<\|channel\|>(?:\w{{1,40}}+|\s*{_WORDS})|{_WORDS}){_MESSAGE}"
 )
-_NEXT_HEADER = rf"<\|start\|>\s?assistant[^<\n]{{0,80}}<\|channel\|>\s?{_CHANNEL}"
+_LATER_HEADER = re.compile(rf"(?<=[^\s>\"'\u201c\u2018]){_ASSISTANT}<\|channel\|>(?:\w{{1,40}}+|\s*{_WORDS}){_MESSAGE}")
+_OPEN_HEADER = re.compile(rf"\s*{_ASSISTANT}<\|channel\|>\s*{_WORDS}(?P<text>[^<]*)")
+_NEXT_HEADER = rf"<\|start\|>\s?assistant[^<\n]{{0,80}}<\|channel\|>\s?{_WORDS}[^<\n]{{0,80}}"
 _NEXT_HEADERS = MappingProxyType(
     {
-        FieldKind.CONTENT: re.compile(rf"<\|(?:end|return|call)\|>\s*{_NEXT_HEADER}"),
+        FieldKind.CONTENT: re.compile(
+            rf"<\|(?:end|return|call)\|>\s*{_NEXT_HEADER}|(?<=[.!?\u2026)\"']){_NEXT_HEADER}"
+        ),
         FieldKind.REASONING: re.compile(rf"(?:<\|(?:end|return|call)\|>\s*)?{_NEXT_HEADER}"),
     }
 )
 _FIRST_WORD = re.compile(
     r"\s*(?:analysis|commentary)(?=[\w\"'(\[{<*#`])(?P<text>[\s\S]*?)assistant(?:final|analysis|commentary)"
 )
+_SPACED_WORDS = re.compile(
+    rf"\s*(?=\S)(?P<first>(?:assistant\s+)?(?:analysis|commentary)\s+(?=\S))?(?P<text>[\s\S]*?[.!?\u2026)\"'])\s*assistant\s+{_WORDS}(?=\s+\S)"
+)
+_CLOSED_REASONING = re.compile(
+    r"(?P<text>[^<]*(?:<(?!/?(?:think|thinking|reasoning|thought)>)[^<]*)*)(?<=[.!?\u2026)\"'\n])</(?:think|thinking|reasoning|thought)>\s*\S"
+)
 _CALL = re.compile(r"\s*(?:assistant\s?)?(?:commentary\s?to=[\w.]+\s*(?:json|code)?|json|code)\s*(?P<text>\{[^\n]*)")
 _OK = 200
+_ENDS = ("<|end|>", "<|return|>", "<|call|>")
 _AROUND = 30
 _FEW = 200  # characters that are looked for in the request
+_FIRST_THOUGHT = 40  # characters that show if a text is about the task
 _UNFINISHED_ESCAPE = re.compile(r"(?:&(?:amp;?)?[\w#]{0,6}|\\+(?:u0{0,2}\w?)?)\Z")
 _ESCAPE = 20  # characters
 
@@ -82,6 +103,7 @@ class _Candidate:
         is_growing: True if the text may continue.
         lacks_answer: True if it is a leak only with an answer after it, which is missing yet.
         is_name: True for the name of a tool, which no quotation explains.
+        must_be_thought: True if it is a leak only if it begins as a thought about the task.
     """
 
     excerpt: str
@@ -89,15 +111,20 @@ class _Candidate:
     is_growing: bool = False
     lacks_answer: bool = False
     is_name: bool = False
+    must_be_thought: bool = False
 
     def is_leak(self, x: Exchange) -> bool:
         """Return True if the request does not explain the text."""
+        if self.must_be_thought and not self._is_thought:
+            return False
         return self.is_name or (not self.lacks_answer and self._is_own_text(x))
 
     def may_become_leak(self, x: Exchange) -> bool:
         """Return True if the request explains the text so far, and more text may change that."""
         if self.lacks_answer:
             return self._is_own_text(x)
+        if self.must_be_thought and not self._is_thought:
+            return self.is_growing and len(self._words) < _FIRST_THOUGHT
         return self.is_growing and len(self._words) < _FEW and not self._is_own_text(x)
 
     @property
@@ -105,6 +132,10 @@ class _Candidate:
         end = len(self.text) - _ESCAPE
         text = self.text[: max(0, end)] + _UNFINISHED_ESCAPE.sub("", self.text[max(0, end) :])
         return " ".join((text if self.is_growing else self.text).split())[:_FEW]
+
+    @property
+    def _is_thought(self) -> bool:
+        return ABOUT_THE_TASK.match(self.text.lstrip()) is not None
 
     def _is_own_text(self, x: Exchange) -> bool:
         """Return True if the text has words, and the request does not contain it."""
@@ -158,20 +189,38 @@ def _find_markers(x: Exchange, field: TextField) -> _Candidate | None:
         marker = MARKER.search(text)
         is_leak = marker is not None and field.text not in declared_functions(x)
         return _Candidate(excerpt=text[:_FEW], text=text, is_name=True) if is_leak else None
-    if (header := _FIRST_HEADER.match(text)) is not None:
-        excerpt = excerpt_around(text, header["text"][:_FEW])
-        return _Candidate(excerpt=excerpt, text=header["text"], is_growing=header.end() == len(text))
+    header = _FIRST_HEADER.match(text)
+    while header is not None and not header["text"].strip() and (more := _FIRST_HEADER.match(text, header.end())):
+        header = more
+    if header is not None:
+        return _candidate_of(header)
+    if (opened := _OPEN_HEADER.match(text)) is not None:
+        return _candidate_of(opened, must_be_thought=True)
     plain = remove_code(text)
     first, pattern = MARKER.search(plain), _NEXT_HEADERS.get(field.kind)
     after = pattern.match(plain, first.start()) if first is not None and pattern is not None else None
-    if after is None:
-        return None
-    return _Candidate(excerpt=excerpt_around(plain, after.group()), text=plain[: after.start()])
+    if after is not None and (
+        field.kind is FieldKind.REASONING or after.group().startswith(_ENDS) or ABOUT_THE_TASK.match(plain.lstrip())
+    ):
+        return _Candidate(excerpt=excerpt_around(plain, after.group()), text=plain[: after.start()])
+    later = _LATER_HEADER.search(plain) if field.kind is FieldKind.CONTENT else None
+    return _candidate_of(later, must_be_thought=True) if later is not None else None
+
+
+def _candidate_of(match: re.Match[str], *, must_be_thought: bool = False) -> _Candidate:
+    """Return the candidate for the group `text` of a match."""
+    excerpt, is_growing = excerpt_around(match.string, match["text"][:_FEW]), match.end("text") == len(match.string)
+    return _Candidate(excerpt=excerpt, text=match["text"], is_growing=is_growing, must_be_thought=must_be_thought)
 
 
 def _find_words(_x: Exchange, field: TextField) -> _Candidate | None:
     text = unescape_markers(field.text)
-    if field.kind is not FieldKind.CONTENT or not may_hold_words(text) or JOINED_WORDS.search(text) is None:
+    if field.kind is not FieldKind.CONTENT or not may_hold_words(text):
+        return None
+    spaced = _SPACED_WORDS.match(text) if "assistant" in text else None
+    if spaced is not None and (spaced["first"] or ABOUT_THE_TASK.match(spaced["text"])):
+        return _candidate_of(spaced)
+    if JOINED_WORDS.search(text) is None:
         return None
     if (first := _FIRST_WORD.match(text) or _CALL.match(text)) is not None:
         return _Candidate(excerpt=text[:_FEW], text=first["text"], is_growing=first.end("text") == len(text))
@@ -185,7 +234,11 @@ def _find_words(_x: Exchange, field: TextField) -> _Candidate | None:
 
 
 def _find_reasoning(_x: Exchange, field: TextField) -> _Candidate | None:
-    tagged = TAGGED_REASONING.match(field.text) if field.kind is FieldKind.CONTENT else None
+    if field.kind is not FieldKind.CONTENT:
+        return None
+    if "</" in field.text and (closed := _CLOSED_REASONING.match(remove_code(field.text))) is not None:
+        return _candidate_of(closed, must_be_thought=True)
+    tagged = TAGGED_REASONING.match(field.text)
     if tagged is None or ABOUT_THE_TASK.search(tagged["thought"].strip()) is None:
         return None
     return _Candidate(excerpt=field.text[:_FEW], text=tagged["thought"], lacks_answer=not tagged["rest"].strip())
