@@ -15,7 +15,7 @@ from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, mismatch, variant
 from harmony_conformance.judge.condition import condition, evidence, series_only
 from harmony_conformance.prompts.request_members import REASONING_FIELDS
-from harmony_conformance.redactable_text import RedactableText, ReportText, quote, shorten
+from harmony_conformance.redactable_text import Location, RedactableText, ReportText, quote, shorten
 
 
 @check(MUST, spec="http#server-error", when=on.is_valid)
@@ -40,8 +40,13 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
         return
     if not x.response.is_success:
         blames_the_model = on.blames_the_model(x)
-        refused = _refused_parameter(x)
-        if x.response.status < on.MIN_SERVER_ERROR_STATUS and not blames_the_model and refused is not None:
+        refused, is_client_error = _refused_parameter(x), x.response.status < on.MIN_SERVER_ERROR_STATUS
+        unknown = refused_reasoning_field(x) if not blames_the_model else None
+        if unknown is not None:
+            how = "under one name only" if len(_sent_reasoning_fields(x)) > 1 else "under another name, or not at all"
+            template = f"the server refuses the member {{}} of a message; reasoning goes back {how}"
+            yield variant(RedactableText(template, Location(unknown)), where="status")
+        elif is_client_error and not blames_the_model and refused is not None:
             limit = RedactableText("the server declares that it does not support {}", refused)
             yield variant(limit, where="status")
         elif x.validity is Validity.VALID or x.response.status >= on.MIN_SERVER_ERROR_STATUS or blames_the_model:
@@ -97,6 +102,27 @@ def _refused_parameter(x: Exchange) -> str | None:
         optional += (kind for kind in kinds if kind != "text")
     refused = (name for name in optional if name and (name == param or re.search(rf"\b{re.escape(name)}\b", reason)))
     return next(refused, None)
+
+
+def refused_reasoning_field(x: Exchange) -> str | None:
+    """Return the member of messages with the reasoning that a strict server refuses by name because it does not know it, or None."""
+    if x.response is None or x.response.is_success or x.response.status >= on.MIN_SERVER_ERROR_STATUS:
+        return None
+    reason = " ".join((_reason(x), text(value_at(x.error, "param")), dumps(value_at(x.chat_completion, "detail"))))
+    if _UNKNOWN_MEMBER.search(reason) is None:
+        return None
+    named = (name for name in _sent_reasoning_fields(x) if re.search(rf"(?<![\w ]){name}(?!\w)", reason))
+    return next(named, None)
+
+
+_UNKNOWN_MEMBER = re.compile(
+    r"unsupported|not supported|unknown|unrecognized|unexpected|not permitted|not allowed|forbidden|invalid property|additional propert",
+    re.IGNORECASE,
+)
+
+
+def _sent_reasoning_fields(x: Exchange) -> tuple[str, ...]:
+    return tuple(name for name in REASONING_FIELDS if any(name in members(message) for message in x.messages))
 
 
 _ALWAYS_SUPPORTED = ("model", "messages", "stream")

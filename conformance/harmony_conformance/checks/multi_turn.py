@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from harmony_conformance.checks.errors import refused_reasoning_field
 from harmony_conformance.checks.helpers.counted_pairs import counted_pair
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.checks.rendering.content_placement import place_of_next_call
@@ -147,7 +148,7 @@ def reasoning_is_read_under_its_own_name(series: Series) -> Iterator[Finding]:
     """Reasoning that a client sends back under the server's own field name reaches the model.
 
     Works on a black box. Clients send back the message that they received. If a server returns `reasoning` and reads only `reasoning_content`, its model
-    forgets why it called (defects V41, J10, O14). A server may ignore other names.
+    forgets why it called (defects V41, J10, O14). A server may ignore or refuse other names.
     """
     answers = (x.turn for x in series.exchanges.values() if x.turn is not None and x.turn.reasoning)
     own = next((turn.reasoning_field for turn in answers), None)
@@ -173,3 +174,7 @@ def reasoning_is_read_under_its_own_name(series: Series) -> Iterator[Finding]:
         else:
             template = "reasoning sent as `{}` is not read; the server's own name is {}"
             yield variant(RedactableText(template, Location(name), Location(own or "not known")), where=name)
+    refused = dict.fromkeys(filter(None, map(refused_reasoning_field, series.exchanges.values())))
+    for name in refused if read else ():
+        template = "reasoning sent as `{}` is refused; it goes back as `{}`"
+        yield variant(RedactableText(template, Location(name), Location(read[0])), where=name)

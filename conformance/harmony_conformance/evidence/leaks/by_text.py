@@ -35,6 +35,8 @@ from harmony_conformance.evidence.leaks.reasoning_tags import (
     SINGLE_TAG,
     TAG_MENTION,
     TAGGED_REASONING,
+    begins_as_thought,
+    find_shared_thought,
     has_repeated_reasoning,
 )
 from harmony_conformance.json_value import strings
@@ -280,14 +282,26 @@ def _thoughts_of_text(x: Exchange, answer: AnswerTexts) -> Iterator[Leak]:
             message = RedactableText("{!r} in {} may be a leak", opened.group(), Location(field.where))
             excerpt = excerpt_around(field.text, opened.group())
             yield Leak(where=field.where, message=message, excerpt=excerpt, strength=Strength.SUSPECTED)
+        is_requested = any(REASONING_REQUEST.search(text) for text in request_texts(x))
         if has_repeated_reasoning(reasoning, field.text):
-            is_requested = any(REASONING_REQUEST.search(text) for text in request_texts(x))
             yield Leak(
                 where=field.where,
                 message=RedactableText("{} repeats the whole reasoning", Location(field.where)),
                 excerpt=reasoning[:_LONGEST],
                 strength=Strength.QUOTED if is_requested else Strength.PROVEN,
             )
+        elif not is_requested:
+            yield from _suspected_thoughts(x, reasoning, field)
+
+
+def _suspected_thoughts(x: Exchange, reasoning: str, field: TextField) -> Iterator[Leak]:
+    shared = find_shared_thought(reasoning, field.text)
+    if shared is not None and not is_in_request(x, shared):
+        message = RedactableText("{} shares a thought with the reasoning", Location(field.where))
+        yield Leak(where=field.where, message=message, excerpt=shared[:_LONGEST], strength=Strength.SUSPECTED)
+    elif not reasoning.strip() and begins_as_thought(field.text) and not is_in_request(x, field.text[:_AROUND]):
+        message = RedactableText("{} begins as a thought about the task", Location(field.where))
+        yield Leak(where=field.where, message=message, excerpt=field.text[:_LONGEST], strength=Strength.SUSPECTED)
 
 
 def _mentions_tags(x: Exchange) -> bool:

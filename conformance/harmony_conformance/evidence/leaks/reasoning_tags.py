@@ -1,4 +1,4 @@
-"""Detect reasoning in the answer from the text alone: in another model's tags, or identical to the reasoning field."""
+"""Detect reasoning in the answer from the text alone: in another model's tags, identical to the reasoning field, or in its manner."""
 
 from __future__ import annotations
 
@@ -48,3 +48,31 @@ def has_repeated_reasoning(reasoning: str, content: str) -> bool:
         return False
     answer = " ".join(remove_code(content).split())
     return thought in answer and len(answer) > len(thought) and ABOUT_THE_TASK.search(thought) is not None
+
+
+_VERBS = r"(?:answer|respond|reply|produce|output|call|provide|explain|give|write|compute|use|greet|check|find|think|follow|decide|be|say)"
+_THOUGHT_FIRST = re.compile(
+    r"\A\s*(?:The user|User) (?:is asking|asks|asked|wants|says|said|just said|requests|wrote)\b"
+    rf"|\A\s*(?:We|I) (?:need to|should|must|are asked to|have to) {_VERBS}\b"
+    r"|\A\s*(?:Need to|Must|Let'?s|Should) (?:answer|respond|reply|produce|output|call|provide)\b"
+)
+_THOUGHT_LATER = re.compile(
+    rf"\b(?:[Tt]he user|User) (?:is asking|asks|asked|wants|says|said|just said|requests|wrote)\b|\b(?:We|we|I) (?:need to|should|must) {_VERBS}\b"
+    r"|\bLet'?s (?:answer|respond|reply|produce|output|call|craft|provide)\b|\b(?:Need to|Should|Must) (?:answer|respond|reply|produce|output|call|provide)\b"
+)
+_FIRST_PART = 400  # characters in which a thought shows a second sign
+_LONG_SENTENCE = 40
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
+
+
+def begins_as_thought(content: str) -> bool:
+    """Return True if a text begins with a thought about the task, and soon shows a second sign of one."""
+    first = _THOUGHT_FIRST.match(content)
+    return first is not None and _THOUGHT_LATER.search(content, first.end(), _FIRST_PART) is not None
+
+
+def find_shared_thought(reasoning: str, content: str) -> str | None:
+    """Return a long sentence about the task that reasoning and content have in common, or None."""
+    answer = " ".join(remove_code(content).split())
+    sentences = (" ".join(one.split()) for one in _SENTENCE_END.split(reasoning))
+    return next((one for one in sentences if len(one) >= _LONG_SENTENCE and _THOUGHT_FIRST.match(one) and one in answer), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.leaks.about_harmony import request_texts
@@ -11,6 +12,9 @@ _LEAST_LENGTH = 24  # shorter texts may repeat by chance
 _LETTERS = 12  # rulers, tables and zeros may repeat
 _REPETITIONS = 12
 _PIECE_LENGTHS = range(12, 401)
+_SENTENCE_END = re.compile(r"(?<=[.!?\u3002])\s*|\n+")
+_SAME_SENTENCES, _LAST_SENTENCES = 10, 40
+_TAIL = 20_000  # characters
 _AGAIN = re.compile(
     r"\b(?:repeat|again|twice|times|copies|copy|echo|duplicate|loop|over and over|verse|chorus|song|lyrics|poem|mantra)\b",
     re.IGNORECASE,
@@ -33,6 +37,13 @@ def find_loop(content: str) -> str | None:
     return next(
         (piece for piece in pieces if content.endswith(piece * _REPETITIONS) and _is_significant(piece, 0)), None
     )
+
+
+def find_repeated_sentence(thought: str) -> str | None:
+    """Return the sentence that the last sentences of a text contain at least ten times, or None."""
+    sentences = [" ".join(one.split()) for one in _SENTENCE_END.split(thought[-_TAIL:])][-_LAST_SENTENCES:]
+    sentence, count = Counter(sentences).most_common(1)[0]
+    return sentence if count >= _SAME_SENTENCES and _is_significant(sentence, _LETTERS) else None
 
 
 def is_repetition_requested(x: Exchange, text: str) -> bool:
