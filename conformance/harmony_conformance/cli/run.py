@@ -12,11 +12,12 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path, PurePath
 
-from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, UnsupportedByApiError
+from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS
 from harmony_conformance.causes.attribution import find_causes
 from harmony_conformance.causes.known import engine_causes
 from harmony_conformance.checks.rendering.renderer_fingerprint import Fingerprint, fingerprint
 from harmony_conformance.cli.command import Command
+from harmony_conformance.cli.dry_run import print_dry_run
 from harmony_conformance.cli.live_run import endpoint_facts, send_plan
 from harmony_conformance.cli.run_folder import announce_replacement, open_run_folder, report_write_errors
 from harmony_conformance.cli.run_output import add_output_options, missing_features, print_run
@@ -26,8 +27,7 @@ from harmony_conformance.engines.target import InvalidTargetError, Target, parse
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.recording_file import Recording, read_recording
-from harmony_conformance.golden.scenario import UNSCRIPTED_LIMIT, Step, expand
-from harmony_conformance.json_value import JsonObject, dumps, members, text, value_at
+from harmony_conformance.json_value import JsonObject, members, text, value_at
 from harmony_conformance.report.files import read_report_file, write_files
 from harmony_conformance.report.model import (
     InvalidReportError,
@@ -40,7 +40,6 @@ from harmony_conformance.runner.access_loss import early_stop_reason
 from harmony_conformance.runner.features import count_features
 from harmony_conformance.runner.judge_in_background import reduce_garbage_collection
 from harmony_conformance.runner.judge_run import Plan, explain_incomplete_probes, judge_all, sort_series
-from harmony_conformance.runner.latency import max_probe_requests, max_probe_tokens
 from harmony_conformance.runner.options import (
     add_options,
     failing_severities,
@@ -50,7 +49,6 @@ from harmony_conformance.runner.options import (
     whole_number,
 )
 from harmony_conformance.runner.reproduce import reproduce_result, script_text, shown_exchange
-from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request
 from harmony_conformance.runner.resume import recorded_options
 from harmony_conformance.runner.run import Options, Run
 from harmony_conformance.runner.shared_run import EXCHANGES
@@ -94,7 +92,11 @@ def configure(parser: ArgumentParser) -> None:
     )
     add_output_options(parser)
     parser.add_argument("--list", action="store_true", help="list checks and scenarios without sending requests")
-    parser.add_argument("--dry-run", action="store_true", help="print the requests without sending them")
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print the requests, tokens and time without sending anything; with -q without the requests",
+    )
 
 
 def execute(arguments: Namespace) -> int:
@@ -111,7 +113,8 @@ def execute(arguments: Namespace) -> int:
     if arguments.list:
         return _list(plan)
     if arguments.dry_run:
-        return _dry_run(target, options, plan)
+        print_dry_run(target, options, plan, with_requests=not arguments.quiet)
+        return Exit.CONFORMS
     reduce_garbage_collection()
     with ExitStack() as stack:
         if arguments.quiet:
@@ -149,41 +152,6 @@ def _list(plan: Plan) -> int:
         api = "" if scenario.api == CHAT_COMPLETIONS.name else f" ({scenario.api})"
         print(f"scenario  {len(scenario.steps):2} steps {scenario.name}{api}: {scenario.description}")
     return Exit.CONFORMS
-
-
-def _dry_run(target: Target, options: Options, plan: Plan) -> int:
-    """Print every request for an endpoint with unknown capabilities."""
-    unknown = RequestProfile(model=options.model or "MODEL", extra_body=options.extra_body, seed=options.seed)
-    mask = Mask(options.secrets)
-    requests = tokens = 0
-    for scenario in plan.scenarios:
-        api = APIS[scenario.api]
-        profile = replace(unknown, api=api, path=api.path)
-        steps = tuple(expand(scenario))
-        bound = options.tries * sum(_most_tokens(step) for step in steps)
-        requests, tokens = requests + options.tries * len(steps), tokens + bound
-        for step in steps:
-            try:
-                body = build_request(step, profile, {}).body.decode("utf-8", "replace")
-            except StepSkippedError:
-                body = dumps(step.request)
-            except UnsupportedByApiError as member:
-                body = f"not sent: {api.title} does not support {member}"
-            print(f"{scenario.name}/{scenario.api}/{step.name}: {mask.mask_text(body)}")
-        print(f"{scenario.name}: {options.tries * len(steps)} requests, at most {bound} output tokens")
-    if options.latency_requests:
-        probe = options.latency_requests, options.max_concurrency(target)
-        bound, most = max_probe_tokens(*probe), max_probe_requests(*probe)
-        requests, tokens = requests + most, tokens + bound
-        print(f"latency: {most} requests, at most {bound} output tokens")
-    print(f"{requests} requests, at most {tokens} output tokens; plus a few requests for discovery")
-    return Exit.CONFORMS
-
-
-def _most_tokens(step: Step) -> int:
-    """Return the maximum output tokens of a step. The endpoint rejects or ignores an invalid limit."""
-    limits = (step.request.get(name) for name in ("max_completion_tokens", "max_tokens"))
-    return next((limit for limit in limits if isinstance(limit, int) and limit > 0), UNSCRIPTED_LIMIT)
 
 
 def _check_resume(arguments: Namespace, target: Target) -> None:

@@ -13,6 +13,7 @@ from harmony_conformance.report.summary import CheckResults, by_check
 _IDS = "if the server returned token ids (vLLM and SGLang do: return_token_ids)"
 _SCRIPT = "with a scripted model (see --script and engines/)"
 _OTHER = "with other requests, answers or evidence"
+_OPEN = "are inconclusive"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,12 +38,8 @@ def evidence_grade(report: Report) -> EvidenceGrade:
         text(value_at(capabilities, "prompt")) == "ids",
         text(value_at(capabilities, "script")) != "none",
     )
-    needs = [
-        _need(check, has_ids=has_ids, has_script=has_script)
-        for check in checks
-        if check.outcome is Outcome.NOT_APPLICABLE
-    ]
-    missing = ((need, needs.count(need)) for need in (_IDS, _SCRIPT, _OTHER))
+    needs = [_need(check, has_ids=has_ids, has_script=has_script) for check in checks if not check.applied]
+    missing = ((need, needs.count(need)) for need in (_IDS, _SCRIPT, _OTHER, _OPEN))
     return EvidenceGrade(
         checks=len(checks),
         judged=len(checks) - len(needs),
@@ -52,6 +49,8 @@ def evidence_grade(report: Report) -> EvidenceGrade:
 
 def _need(check: CheckResults, *, has_ids: bool, has_script: bool) -> str:
     """Return what a check needs that never applied."""
+    if check.outcome is Outcome.INCONCLUSIVE:
+        return _OPEN
     reasons = {result.reason for result in check.results}
     lacks_evidence = any(reason.startswith(NOT_ENOUGH_EVIDENCE) for reason in reasons)
     if not has_ids and (lacks_evidence or any("token ids" in reason for reason in reasons)):

@@ -90,6 +90,12 @@ def add_options(parser: ArgumentParser) -> None:
         metavar="TIME",
         help="maximum time of the run, waits included: seconds, or a number with s, m or h, such as 30m (default: no limit)",
     )
+    add(
+        "--max-tokens",
+        type=whole_number(1),
+        metavar="N",
+        help="maximum number of output tokens of all answers after discovery; requests in flight are still finished",
+    )
     add("--max-rps", type=_rate, metavar="R", help="maximum number of requests per second")
     add(
         "--proxy",
@@ -146,6 +152,7 @@ def read_options(arguments: Namespace) -> tuple[Target, Options]:
         max_requests=arguments.max_requests,
         max_rps=arguments.max_rps,
         max_time=arguments.max_time,
+        max_tokens=arguments.max_tokens,
         apis=tuple(one.name for one in APIS.values() if api in (one.option_name, ALL_APIS)),
         network=network,
     )

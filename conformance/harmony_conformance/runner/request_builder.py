@@ -109,7 +109,7 @@ def _chat(step: Step, profile: RequestProfile, filled: JsonObject) -> JsonObject
         body.setdefault(profile.ids_field, True)
     body = _add_script(step, profile, body)
     if "max_tokens" not in body and "max_completion_tokens" not in body:
-        body["max_tokens"] = _limit(step, scripted=profile.script_method is not ScriptMethod.NONE)
+        body["max_tokens"] = default_limit(step, scripted=profile.script_method is not ScriptMethod.NONE)
     return body
 
 
@@ -143,7 +143,7 @@ def _raw_text(raw: Json) -> str:
     return text(raw) or bytes.fromhex(text(value_at(raw, "bytes"))).decode("utf-8", "surrogateescape")
 
 
-def _limit(step: Step, *, scripted: bool) -> int:
+def default_limit(step: Step, *, scripted: bool) -> int:
     """Return `max_tokens` for a scenario without one."""
     if scripted and step.script is not None:
         return len(step.script) + _SPARE

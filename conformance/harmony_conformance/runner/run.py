@@ -20,7 +20,7 @@ from harmony_conformance.judge.judge import Result
 from harmony_conformance.reference_server.server.serving import running, running_in_process
 from harmony_conformance.runner.access_loss import Access
 from harmony_conformance.runner.judge_run import Plan, RunJudge, explain_incomplete_probes
-from harmony_conformance.runner.latency import max_probe_requests, probe, summarise
+from harmony_conformance.runner.latency import max_probe_requests, max_probe_tokens, probe, summarise
 from harmony_conformance.runner.request_builder import RequestProfile
 from harmony_conformance.runner.run_limits import RunLimits
 from harmony_conformance.runner.selection import select_plan
@@ -50,6 +50,7 @@ class Options:
     max_requests: int | None = None
     max_rps: float | None = None
     max_time: float | None = None
+    max_tokens: int | None = None
     latency_requests: int = 0
     apis: tuple[str, ...] = (CHAT_COMPLETIONS.name,)
     network: Network = field(default_factory=Network)
@@ -169,7 +170,9 @@ async def discover_target(
         EndpointUnusableError: The endpoint cannot be tested.
     """
     async with connect_client(target, options) as client:
-        return await _discover(client, target, options, RunLimits(options.max_time, options.timeout), waiting)
+        return await _discover(
+            client, target, options, RunLimits(options.max_time, options.timeout, options.max_tokens), waiting
+        )
 
 
 async def send_scenarios(
@@ -178,7 +181,7 @@ async def send_scenarios(
     """Send scenarios to an endpoint with known capabilities; return their series."""
     keep = mask_requests(options, keep)
     async with connect_client(target, options) as client:
-        limits = RunLimits(options.max_time, options.timeout)
+        limits = RunLimits(options.max_time, options.timeout, options.max_tokens)
         return await _sender(client, target, options, found, keep, limits).send_all(scenarios, options.tries)
 
 
@@ -218,7 +221,7 @@ async def run_with_client(  # noqa: PLR0913, PLR0917 - those of `run`, and the c
     keep = mask_requests(options, keep)
     judge, progress = judge or RunJudge(plan), progress or Progress()
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    limits = RunLimits(options.max_time, options.timeout)
+    limits = RunLimits(options.max_time, options.timeout, options.max_tokens)
     found = await _discover(client, target, options, limits, told)
     told(found)
     for x in found.exchanges:
@@ -291,6 +294,7 @@ def _sender(  # noqa: PLR0913, PLR0917 - all that a sender needs
         rate_limiter=limiter,
         access=Access(plain, limits),
         server_loss=ServerLoss(plain, limits),
+        limits=limits,
         capabilities=found,
         profiles=_profiles(found, options),
         on_exchange=keep,
@@ -335,11 +339,14 @@ def _why_unmeasured(target: Target, options: Options, found: Capabilities, sende
     """Return the reason to skip the latency probe; empty if it was not requested, None to send it."""
     requests, left = options.latency_requests, sender.rate_limiter.requests_left
     most = max_probe_requests(requests, options.max_concurrency(target))
+    tokens, tokens_left = max_probe_tokens(requests, options.max_concurrency(target)), sender.limits.tokens_left
     reasons = {
         "": requests < 1,
         "the endpoint generates no output": not found.generates,
         "the run was stopped": sender.access.access_loss is not None,
         f"it takes up to {most} requests, but --max-requests leaves {left}": left is not None and left < most,
+        f"it takes up to {tokens} output tokens, but --max-tokens leaves {tokens_left}": tokens_left is not None
+        and tokens_left < tokens,
     }
     return next((reason for reason, applies in reasons.items() if applies), None)
 

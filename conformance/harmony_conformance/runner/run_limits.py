@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from math import inf
 from typing import TypeVar
 
+from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.transport.client import SendResult, now
 from harmony_conformance.transport.messages import Failure, FailureKind
 
@@ -15,15 +16,32 @@ MAX_TIMEOUTS = 5
 """Number of consecutive timeouts that stops a run. Concurrent requests count as one: a single pause of the server ends all of them."""
 
 
+def count_output_tokens(x: Exchange) -> int:
+    """Return the number of output tokens of an answer: as reported, else as returned, else a quarter of its characters."""
+    turn = x.turn
+    if turn is None:
+        return 0
+    if turn.usage is not None and turn.usage.completion_tokens:
+        return turn.usage.completion_tokens
+    if turn.output_ids is not None:
+        return len(turn.output_ids)
+    texts = (turn.reasoning, turn.content, *(call.arguments for call in turn.tool_calls))
+    return sum(len(one or "") for one in texts) // 4
+
+
 class RunLimits:
     """State: `stop_reason` is the reason to send nothing more, None while the run may continue. Create it when the run starts."""
 
-    def __init__(self, max_time: float | None, timeout: float) -> None:
-        """`max_time`: the time of the run in seconds, None for no limit. `timeout`: the timeout of one request in seconds."""
+    def __init__(self, max_time: float | None, timeout: float, max_tokens: int | None = None) -> None:
+        """`max_time`: the time of the run in seconds, None for no limit. `timeout`: the timeout of one request in seconds.
+
+        `max_tokens`: the number of output tokens of the run, None for no limit.
+        """
         self.stop_reason: Failure | None = None
         self._max_time, self._timeout = max_time, timeout
         self._deadline = None if max_time is None else now() + max_time
         self._timeouts, self._last_timeout = 0, -inf
+        self._max_tokens, self._tokens = max_tokens, 0
 
     async def send(self, send: Callable[[], Awaitable[Sent]]) -> Sent | SendResult:
         """Call `send` and return its result. At the end of the time it is cancelled, with all its waits, and the result is a failure."""
@@ -52,6 +70,17 @@ class RunLimits:
         if failure is None or failure.kind is not FailureKind.NO_CONNECTION:
             return failure is not None and failure.kind is FailureKind.TIMEOUT
         return now() - started >= self._timeout
+
+    @property
+    def tokens_left(self) -> int | None:
+        """The number of output tokens left, None if unlimited."""
+        return None if self._max_tokens is None else max(0, self._max_tokens - self._tokens)
+
+    def count_tokens(self, count: int) -> None:
+        """Count the output tokens of an answer."""
+        self._tokens += count
+        if self.tokens_left == 0:
+            self._stop(f"--max-tokens {self._max_tokens} was reached")
 
     def stop(self, reason: Failure) -> None:
         """Send nothing more. The first reason remains."""

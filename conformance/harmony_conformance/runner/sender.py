@@ -36,7 +36,7 @@ from harmony_conformance.golden.scenario import Scenario, Step, expand, group_pa
 from harmony_conformance.json_value import Json
 from harmony_conformance.runner.access_loss import Access, is_doubtful
 from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request
-from harmony_conformance.runner.run_limits import RunLimits
+from harmony_conformance.runner.run_limits import RunLimits, count_output_tokens
 from harmony_conformance.runner.server_loss import ServerLoss, is_connection_lost
 from harmony_conformance.transport.client import Client, SendRequest, SendResult, Wait, ignore_wait, now
 from harmony_conformance.transport.messages import Failure, FailureKind, Request
@@ -192,6 +192,7 @@ class Sender:
     rate_limiter: RateLimiter
     access: Access
     server_loss: ServerLoss
+    limits: RunLimits
     capabilities: Capabilities
     profiles: Mapping[str, RequestProfile]
     on_exchange: ExchangeCallback
@@ -273,6 +274,7 @@ class Sender:
         else:
             x = await self._check_access(await self._check_server(x))
             x = await self._verify_script(drop_unplayed_script(x, profile.scripting), profile.scripting)
+            self.limits.count_tokens(count_output_tokens(x))
         if x is not None:
             self.on_exchange(x)
         return x

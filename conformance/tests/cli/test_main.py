@@ -502,16 +502,51 @@ def test_a_dry_run_prints_every_request_and_sends_nothing(capsys):
     name, _, body = lines[1].partition(": ")
     assert name == "simple_answer/chat/answer+stream"
     assert json.loads(body)["stream"] is True
-    assert lines[-2:] == [
-        "latency: 51 requests, at most 7293 output tokens",
-        "57 requests, at most 19581 output tokens; plus a few requests for discovery",
-    ]
+    known, total, time = lines[-3:]
+    assert re.fullmatch(r"latency: 51 requests, about \d{4} input tokens, at most 7293 output tokens", known)
+    bound = r"57 requests, about \d{4} input tokens, at most 19581 output tokens; plus a few requests for discovery"
+    assert re.fullmatch(bound, total)
+    assert time == "at most 1 min, if 8 requests at a time get 50 tokens a second each"
 
 
 def test_a_selection_has_no_latency_probe_by_default(capsys):
     asked = ["openai:http://127.0.0.1:9", "--dry-run", "--select", "simple_answer"]
     _, out, _ = run(capsys, *asked)
-    assert out.splitlines()[-1].startswith("2 requests, at most 4096 output tokens; ")
+    assert re.match(r"2 requests, about \d{3} input tokens, at most 4096 output tokens; ", out.splitlines()[-2])
+
+
+def dry_run(capsys, *words):
+    """Requests, input tokens and output tokens of the last lines of a dry run, and its lines."""
+    code, out, _ = run(capsys, *words, "--dry-run", "--latency", "0")
+    assert code == 0
+    return tuple(map(int, re.findall(r"\d+", out.splitlines()[-2]))), out.splitlines()
+
+
+@pytest.mark.parametrize("target", ["reference", "http://127.0.0.1:9", "ollama:http://127.0.0.1:9"])
+def test_the_bound_of_a_whole_run_is_sane(target, capsys):
+    (requests, prompts, answers), _ = dry_run(capsys, target, "-q", "--api", "all")
+    assert 300 < requests < 10_000
+    assert 100 * requests < prompts < 3_000 * requests
+    assert 10 * requests < answers < 4_000 * requests
+
+
+def test_a_limit_beyond_the_context_is_bounded_by_it(capsys):
+    (_, _, answers), _ = dry_run(capsys, "http://127.0.0.1:9", "-q", "--select", "questionable_requests")
+    assert 131_072 <= answers < 500_000
+
+
+def test_a_dry_run_sends_to_an_unscripted_model_only_what_needs_no_script(capsys):
+    (unscripted, _, _), lines = dry_run(capsys, "http://127.0.0.1:9", "--select", "unicode_answer")
+    (scripted, _, _), _ = dry_run(capsys, "reference", "--select", "unicode_answer")
+    assert (unscripted, scripted > 0) == (0, True)
+    assert lines[0] == "unicode_answer: not sent: needs a scripted model"
+
+
+def test_limits_of_a_run_bound_a_dry_run(capsys):
+    words = ["http://127.0.0.1:9", "--max-requests", "9", "--max-tokens", "999", "--max-time", "50"]
+    (requests, _, answers), lines = dry_run(capsys, *words)
+    assert (requests, answers) == (9, 999)
+    assert lines[-1].startswith("at most 1 min, if ")
 
 
 @pytest.mark.parametrize(("most", "unmeasured"), [(14, True), (15, False)])

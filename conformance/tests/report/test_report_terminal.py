@@ -138,3 +138,10 @@ def test_a_run_in_json(samples):
         "checks": {"total": 1, "judged": 1, "missing": []},
         "target": samples.header["target"],
     }
+
+
+def test_a_check_whose_results_are_inconclusive_did_not_judge(samples):
+    results = [samples.result(Outcome.INCONCLUSIVE, check="a.b", reason="x"), samples.result()]
+    results += [samples.result(Outcome.NOT_APPLICABLE, check="a.b", scenario="other", reason="applies to y")]
+    grade = evidence_grade(make_report(samples.header, results))
+    assert (grade.checks, grade.judged, grade.missing) == (2, 1, (("are inconclusive", 1),))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from threading import Lock
 
 import pytest
@@ -192,6 +193,31 @@ def test_a_run_ends_at_its_time_limit_whatever_the_server_does(endpoint, later):
     assert [r for r in done.results if r.outcome is Outcome.FAIL and "time limit" in str(r.findings)] == []
     open_ones = {r.reason for r in done.results if r.outcome is Outcome.INCONCLUSIVE}
     assert any("the time limit of 1.5 s was reached" in reason for reason in open_ones)
+
+
+WITHOUT_USAGE = {name: value for name, value in COMPLETION.items() if name != "usage"}
+
+
+@pytest.mark.parametrize(
+    ("completion", "most", "sent"), [(COMPLETION, 9, 5), (WITHOUT_USAGE, 3, 3), (COMPLETION, 999, 99)]
+)
+def test_a_run_ends_when_its_output_tokens_are_spent(endpoint, completion, most, sent):
+    server, _ = endpoint(silent, count=1000, completion=completion)
+    done, kept = finished(server.url, concurrency=1, max_tokens=most, latency_requests=1)
+    chats_sent = len([x for x in kept if x.response is not None and x.scenario in SELECTED])
+    cut = early_stop_reason(done.series)
+    if sent == 99:
+        assert (cut, chats_sent > 5) == (None, True)
+        return
+    assert chats_sent == sent
+    assert (cut.kind, cut.detail) == (FailureKind.RUN_STOPPED, f"not sent: --max-tokens {most} was reached")
+    assert done.latency_skip_reason == "the run was stopped"
+
+
+def test_the_latency_probe_is_not_sent_beyond_the_output_tokens(endpoint):
+    server, _ = endpoint(silent, count=1000)
+    done, _ = finished(server.url, select=("simple_answer",), concurrency=1, max_tokens=500, latency_requests=5)
+    assert re.fullmatch(r"it takes up to \d+ output tokens, but --max-tokens leaves 496", done.latency_skip_reason)
 
 
 def test_the_pause_of_a_rate_ends_at_the_time_limit(endpoint):
