@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from contextlib import redirect_stdout
@@ -16,39 +17,57 @@ from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.evidence.file_lines import Line, parse_line, read_lines
 from harmony_conformance.json_value import JsonObject, dumps, items, members, text, value_at
 from harmony_conformance.judge.check import Outcome
+from harmony_conformance.report.files import REPORT
 from harmony_conformance.report.model import Report, ResultLine
 from harmony_conformance.report.summary import failures
 from harmony_conformance.runner.selection import PAIR_SEPARATOR
 from harmony_conformance.runner.shared_run import EXCHANGES
 
-_FAILS_WITHOUT_RESULT = (Exit.USAGE, Exit.INTERNAL_ERROR)
+_BEST_FIRST = (Exit.CONFORMS, Exit.USAGE, Exit.DIVERGES, Exit.INTERNAL_ERROR)
 
 
 def configure(parser: ArgumentParser) -> None:
     """Add the options of `reproduce`."""
     parser.add_argument("run_dir", metavar="RUN", type=Path, help="folder of a run")
-    parser.add_argument("id", metavar="ID", help="a cause of its report, or a failed check, or CHECK@SCENARIO")
-    parser.add_argument("--against", metavar="TARGET", help="another target than that of the run")
-    parser.add_argument("--all", action="store_true", help="every failed result of the cause (default: its example)")
     parser.add_argument(
-        "run_options", metavar="-- OPTIONS", nargs="*", help="further options of `run`, such as --api-key-env"
+        "id",
+        metavar="ID",
+        nargs="?",
+        default="",
+        help="a cause of its report, a failed check, or CHECK@SCENARIO (default: the example of every cause)",
+    )
+    parser.add_argument("--against", metavar="TARGET", help="another target than that of the run")
+    parser.add_argument("--all", action="store_true", help="every failed result, not the example alone")
+    parser.add_argument(
+        "--run-options",
+        metavar="TEXT",
+        type=shlex.split,
+        default=[],
+        help="further options of `run`, for example --run-options='--api-key-env KEY'",
     )
 
 
 def execute(arguments: Namespace) -> int:
     """Run the scenarios again and compare the results. Exit code 1: a failure still happens; 0: none does."""
     report = read_run(arguments.run_dir)
-    recorded = _find(report, arguments.id, every=arguments.all)
+    names = [arguments.id] if arguments.id else [text(value_at(cause, "id")) for cause in report.causes]
+    found = {id(one): one for name in names for one in _find(report, name, every=arguments.all)}
+    recorded = list(found.values())
+    if not recorded:
+        raise UsageError(f"{arguments.run_dir}: expected a run with failures, got one without")
     facts = _recorded_options(arguments.run_dir)
     target = arguments.against or text(facts.get("target"))
     if not target:
         raise UsageError(f"{arguments.run_dir}: the recording does not name its target: expected --against TARGET")
     options = [*(_run_options(facts) if not arguments.against else ()), *arguments.run_options]
-    outcomes = [
-        _repeat(target, [result for result in recorded if result.api == api], options)
+    codes = [
+        code
         for api in dict.fromkeys(result.api for result in recorded)
+        for code in _repeat(target, [result for result in recorded if result.api == api], options)
     ]
-    return max(outcomes)
+    if len(codes) > 1:
+        print(f"{codes.count(Exit.DIVERGES)} of {len(recorded)} failures still happen")
+    return max(codes, key=_BEST_FIRST.index)
 
 
 def _find(report: Report, name: str, *, every: bool) -> list[ResultLine]:
@@ -86,7 +105,8 @@ def _run_options(facts: JsonObject) -> list[str]:
     return [*words, "--extra-body", dumps(extra)] if (extra := facts.get("extra-body")) else words
 
 
-def _repeat(target: str, recorded: Sequence[ResultLine], options: Sequence[str]) -> int:
+def _repeat(target: str, recorded: Sequence[ResultLine], options: Sequence[str]) -> list[int]:
+    """Run the scenarios of results of one API, and return the exit code that each result calls for."""
     from harmony_conformance.cli.main import main  # noqa: PLC0415 - main imports the commands
 
     with TemporaryDirectory() as folder:
@@ -94,12 +114,12 @@ def _repeat(target: str, recorded: Sequence[ResultLine], options: Sequence[str])
         api = ("--api", APIS[recorded[0].api].option_name)
         with redirect_stdout(StringIO()):
             code = main(["run", target, *options, *api, *selected, "--latency", "0", "--out", folder])
-        if code in _FAILS_WITHOUT_RESULT and not (Path(folder) / "report.jsonl").is_file():
-            return code
+        if not (Path(folder) / REPORT).is_file():
+            return [code]
         results = {
             (one.check, one.scenario): one for one in read_run(Path(folder)).results if one.api == recorded[0].api
         }
-    return max(_compare(one, results.get((one.check, one.scenario))) for one in recorded)
+    return [_compare(one, results.get((one.check, one.scenario))) for one in recorded]
 
 
 def _compare(recorded: ResultLine, now: ResultLine | None) -> int:

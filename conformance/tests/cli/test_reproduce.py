@@ -105,3 +105,16 @@ def test_an_invalid_recorded_target_is_one_line(run, tmp_path, capsys):
     arguments = ["run", f"replay:{run / 'exchanges.jsonl'}", "--recorded-target", "vllm:", "--out", str(tmp_path)]
     assert main(arguments) == Exit.USAGE
     assert "invalid target 'vllm:'" in capsys.readouterr().err
+
+
+def test_without_an_id_the_example_of_every_cause_is_repeated(run, capsys):
+    assert main(["reproduce", str(run)]) == Exit.DIVERGES
+    *lines, counted = capsys.readouterr().out.splitlines()
+    assert all(line.startswith("still happens: ") for line in lines)
+    assert (len(lines), counted) == (2, "2 of 2 failures still happen")
+
+
+def test_options_of_the_run_are_passed_on(run, capsys):
+    options = "--run-options=--skip finished_turn --max-time 60"
+    assert main(["reproduce", str(run), "stream-without-done", "--all", options]) == Exit.DIVERGES
+    assert "not judged: streaming.ends_with_done in finished_turn: the scenario was not run" in capsys.readouterr().out
