@@ -30,7 +30,8 @@ def test_a_cause_or_a_check_still_happens_on_the_same_server(run, name, capsys):
 
 def test_every_result_of_a_cause_is_repeated(run, capsys):
     assert main(["reproduce", str(run), "stream-without-done", "--all"]) == Exit.DIVERGES
-    lines = capsys.readouterr().out.splitlines()
+    *lines, counted = capsys.readouterr().out.splitlines()
+    assert counted == "2 of 2 failures still happen"
     assert sorted(line.split(":")[1].split(" in ")[1] for line in lines) == ["finished_turn", "simple_answer"]
 
 
