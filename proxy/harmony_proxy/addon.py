@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 try:
@@ -19,7 +19,8 @@ except ModuleNotFoundError:
         raise
     sys.exit("mitmproxy is not installed: pip install 'harmony-conformance[mitmproxy]'")
 
-from harmony_proxy.configuration import InvalidSettingError, Rules, load_rules
+from harmony_conformance.errors import UsageError
+from harmony_proxy.configuration import InvalidSettingError, Rules, load_rules, parse_address, start_metrics
 from harmony_proxy.judging.counters import summary_line
 from harmony_proxy.judging.judge_queue import JudgeQueue
 from harmony_proxy.judging.judge_settings import EXCERPT_MODES, NONE, JudgeSettings
@@ -37,6 +38,7 @@ class Configured:
         self.addons: list[ConformanceAddon] = []
         self._queue: JudgeQueue | None = None
         self._settings = JudgeSettings()
+        self._stop_metrics: Callable[[], None] | None = None
 
     def load(self, loader: Loader) -> None:
         """Register the options."""
@@ -54,6 +56,8 @@ class Configured:
                 "Memory of all exchanges in flight, such as 256M (default); read at the start.",
                 None,
             ),
+            ("reasoning_field", str, "", "Name of the reasoning field in repaired responses.", None),
+            ("metrics", str, "", "HOST:PORT, for Prometheus; read at the start.", None),
             ("fallback", str, "observe", "Action on responses that cannot be repaired.", ["observe", "block"]),
             ("excerpts", str, NONE, "Traffic quoted in the log.", list(EXCERPT_MODES)),
             ("capture", str, NONE, "Samples of failing exchanges in the log.", list(EXCERPT_MODES)),
@@ -69,7 +73,7 @@ class Configured:
         """
         if not any(name.startswith("harmony_") or name == "stream_large_bodies" for name in updated):
             return
-        rules = _rules()
+        rules, _ = _rules(), _metrics()
         if not rules.policy.observes and ctx.options.stream_large_bodies:
             raise _invalid("stream_large_bodies cannot be combined with repair or block: large responses would pass")
         settings = _settings()
@@ -87,11 +91,18 @@ class Configured:
             self.configure({"harmony_log"})
         if self._queue is not None:
             self._queue.start()
+            try:
+                self._stop_metrics = start_metrics(_metrics(), self._queue, self.addons[0].gauges)
+            except UsageError as problem:
+                _LOG.error("harmony_metrics: %s", problem)
         if ctx.options.http2:
             _LOG.warning("one HTTP/2 client gets at most five connections to a server: use --set http2=false")
 
     def done(self) -> None:
         """Have the queue judged, and log the summary."""
+        if self._stop_metrics is not None:
+            self._stop_metrics()
+            self._stop_metrics = None
         for addon in self.addons:
             addon.shut_down()
         if self._queue is not None:
@@ -100,7 +111,18 @@ class Configured:
         self.addons, self._queue = [], None
 
 
+def _metrics() -> tuple[str, int] | None:
+    try:
+        return parse_address(ctx.options.harmony_metrics) if ctx.options.harmony_metrics else None
+    except InvalidSettingError as problem:
+        raise _invalid(f"harmony_metrics: {problem}") from None
+
+
 def _rules() -> Rules:
+    if ctx.options.harmony_reasoning_field and not (ctx.options.harmony_repair or ctx.options.harmony_block):
+        raise _invalid(
+            "harmony_reasoning_field requires harmony_repair or harmony_block; a policy file has its own setting"
+        )
     try:
         return load_rules(
             Path(ctx.options.harmony_policy).expanduser() if ctx.options.harmony_policy else None,
@@ -108,6 +130,7 @@ def _rules() -> Rules:
             block=_split(ctx.options.harmony_block),
             fail=ctx.options.harmony_fail,
             fallback=ctx.options.harmony_fallback,
+            reasoning_field=ctx.options.harmony_reasoning_field or None,
             memory_limit=ctx.options.harmony_memory_limit or None,
         )
     except InvalidSettingError as problem:

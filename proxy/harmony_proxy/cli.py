@@ -66,22 +66,21 @@ def execute(arguments: Namespace) -> int:
         raise UsageError(f"--listen: {problem}") from None
     settings = _settings(arguments, upstream.engine.name)
     rules, base = _rules(arguments), upstream.base_url or ""
-    if arguments.mitmproxy:
-        for flag, is_set in (("--metrics", arguments.metrics is not None), ("--drain", arguments.drain != _DRAIN)):
-            if is_set:
-                raise UsageError(f"{flag} cannot be combined with --mitmproxy, which has no metrics and no drain time")
-        create_listening_socket(host, port).close()  # mitmproxy would report a failure only in its own log
-        _require("mitmproxy")
-        from harmony_proxy.mitmproxy_addon.run_mitmproxy import run_mitmproxy  # noqa: PLC0415 - mitmproxy is slow to import, and an extra
-
-        return run_mitmproxy(base, host, port, settings, rules)
-    _require("aiohttp", "uvicorn", "httptools")
-    from harmony_proxy.standalone.server import StandaloneSettings, serve  # noqa: PLC0415 - needs an extra
-
     try:
         metrics = parse_address(arguments.metrics) if arguments.metrics else None
     except InvalidSettingError as problem:
         raise UsageError(f"--metrics: {problem}") from None
+    if arguments.mitmproxy:
+        if arguments.drain != _DRAIN:
+            raise UsageError("--drain cannot be combined with --mitmproxy, which has no drain time")
+        create_listening_socket(host, port).close()  # mitmproxy would report a failure only in its own log
+        _require("mitmproxy")
+        from harmony_proxy.mitmproxy_addon.run_mitmproxy import run_mitmproxy  # noqa: PLC0415 - mitmproxy is slow to import, and an extra
+
+        return run_mitmproxy(base, host, port, settings, rules=rules, metrics=metrics)
+    _require("aiohttp", "uvicorn", "httptools")
+    from harmony_proxy.standalone.server import StandaloneSettings, serve  # noqa: PLC0415 - needs an extra
+
     standalone = StandaloneSettings(
         upstream=base, host=host, port=port, judging=settings, rules=rules, metrics=metrics, drain=arguments.drain
     )

@@ -30,7 +30,9 @@ from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, text, value_at
 from harmony_proxy.capture.memory_budget import SMALLEST_LIMIT
+from harmony_proxy.judging.counters import Gauges
 from harmony_proxy.judging.examiner import Examiner
+from harmony_proxy.judging.judge_queue import JudgeQueue
 from harmony_proxy.judging.judge_settings import EXCERPT_MODES, LOW, NONE, NORMAL, JudgeSettings
 from harmony_proxy.policy.policy import (
     OBSERVE_POLICY,
@@ -191,6 +193,22 @@ def create_listening_socket(host: str, port: int) -> socket.socket:
         raise UsageError(f"cannot listen on {host}:{port}: {problem.strerror or problem}") from None
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
+
+
+def start_metrics(address: tuple[str, int] | None, queue: JudgeQueue, gauges: Gauges) -> Callable[[], None]:
+    """Serve the metrics, if there is an address for them. Return a function that stops it.
+
+    Raises:
+        UsageError: the address cannot be listened on.
+    """
+    if address is None:
+        return lambda: None
+    from harmony_proxy.judging.metrics import serve_metrics  # noqa: PLC0415 - requires prometheus_client, an extra
+
+    try:
+        return serve_metrics(address, queue, gauges)
+    except OSError as problem:
+        raise UsageError(f"metrics at {address[0]}:{address[1]}: {problem.strerror or problem}") from None
 
 
 def _rules(read: Callable[..., Policy], reasoning_field: Json) -> Rules:

@@ -31,7 +31,7 @@ def proxy(*arguments):
         ([*HERE, "--fail", "closed"], "--fail closed requires --repair or --block"),
         ([*HERE, "--block", "*", "--fallback", "block"], "--fallback block requires --repair"),
         ([*HERE, "--reasoning-field", "reasoning"], "--reasoning-field requires --repair or --block"),
-        ([*HERE, "--metrics", "127.0.0.1:9464"], "--metrics cannot be combined with --mitmproxy"),
+        ([*HERE, "--metrics", "9464"], "--metrics: invalid address: expected HOST:PORT"),
         ([*HERE, "--drain", "5"], "--drain cannot be combined with --mitmproxy"),
         ([*HERE, "--policy", "x", "--fail", "closed"], "--fail closed requires --repair or --block; with --policy"),
     ],

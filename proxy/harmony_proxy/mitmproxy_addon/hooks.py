@@ -26,12 +26,13 @@ from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.http import Headers, HTTPFlow, Response
 from mitmproxy.net.http.status_codes import RESPONSES
 
-from harmony_proxy.capture.recorder import End
+from harmony_proxy.capture.recorder import End, Recorder
 from harmony_proxy.capture.routes import PathKind, classify_path, is_plain
 from harmony_proxy.configuration import Rules
-from harmony_proxy.guard.error_responses import unguarded_response
+from harmony_proxy.guard.error_responses import OVERLOADED, UNKNOWN_PATH, overloaded_response, unguarded_response
 from harmony_proxy.guard.guard import Guard
 from harmony_proxy.guard.response_head import ResponseHead
+from harmony_proxy.judging.counters import Gauges
 from harmony_proxy.judging.judge_queue import JudgeQueue
 
 _CLIENT_LEFT = "Client disconnected"
@@ -73,7 +74,8 @@ class ConformanceAddon:
         self.rules = rules or Rules()
         self._queue, self._prefix = queue, prefix
         self._flows: dict[str, _FlowState] = {}
-        self._run, self._number = os.urandom(4).hex(), 0
+        self._run = os.urandom(4).hex()
+        self.gauges = Gauges()
 
     @contextmanager
     def _counting_problems(self) -> Generator[None]:
@@ -89,17 +91,20 @@ class ConformanceAddon:
     def requestheaders(self, flow: HTTPFlow) -> None:
         """Start the request."""
         request, path = flow.request, flow.request.path
-        if self._refuse_unknown(flow):
+        if self._refuses_unknown(request.method, unquote(path.partition("?")[0])):
+            self._refuse(flow, unguarded_response(), UNKNOWN_PATH)
             return
         if self._prefix:
             request.path = self._prefix + path
         with self._counting_problems():
-            self._number += 1
-            name = f"{self._run}-{self._number}"
+            name = self._next_id()
             guard = Guard(self.rules.policy, request_id=name, memory=self._queue.memory, handlers=self.rules.handlers)
-            state = self._flows[flow.id] = _FlowState(guard, name)
             fields = request.headers.fields
             headers = tuple(guard.request_head(request.method, path, fields))
+            if guard.fails_closed and self._queue.memory.is_exhausted:
+                self._refuse(flow, overloaded_response(), OVERLOADED, name)
+                return
+            state = self._flows[flow.id] = _FlowState(guard, name)
             if headers != fields:
                 request.headers = Headers(headers)
             if request.stream or ctx.options.stream_large_bodies:
@@ -110,15 +115,28 @@ class ConformanceAddon:
 
                 request.stream = record
 
-    def _refuse_unknown(self, flow: HTTPFlow) -> bool:
-        """Answer a request on an unknown path with an error, if the policy fails closed."""
-        path = unquote(flow.request.path.partition("?")[0])
-        is_unknown = classify_path(flow.request.method, path) is PathKind.UNKNOWN
-        if not (is_unknown and self.rules.policy.refuses_unknown(path if is_plain(path) else "")):
+    def _refuses_unknown(self, method: str, path: str) -> bool:
+        """Count a request on an unknown path, and return True if the policy refuses it."""
+        if classify_path(method, path) is not PathKind.UNKNOWN:
             return False
-        head, body = unguarded_response()
+        is_refused = self.rules.policy.refuses_unknown(path if is_plain(path) else "")
+        self.gauges.unknown_refused += is_refused
+        self.gauges.unknown_passed += not is_refused
+        return is_refused
+
+    def _refuse(self, flow: HTTPFlow, answer: tuple[ResponseHead, bytes], why: str, name: str = "") -> None:
+        """Answer a request with an error, and log it."""
+        head, body = answer
         flow.response = Response.make(head.status, body, head.headers)
-        return True
+        recorder = Recorder()
+        recorder.response_head(head.status, ())
+        recorder.abort(End.REFUSED, why, 0.0)
+        self._queue.enqueue(recorder.pack(name or self._next_id(), time.time()), recorder.cost)
+        self.gauges.exchanges_ended += 1
+
+    def _next_id(self) -> str:
+        self.gauges.exchanges_started += 1
+        return f"{self._run}-{self.gauges.exchanges_started}"
 
     def request(self, flow: HTTPFlow) -> None:
         """Record the request, which is complete and about to be sent."""
@@ -134,7 +152,9 @@ class ConformanceAddon:
         if response is None:
             return
         if response.raw_content is not None:  # not from a server: an addon made it
-            self._flows.pop(flow.id, None)
+            if (state := self._flows.pop(flow.id, None)) is not None:
+                self.gauges.exchanges_ended += 1
+                state.guard.recorder.release()
             return
         if (state := self._flows.get(flow.id)) is None:
             response.stream = True
@@ -183,6 +203,7 @@ class ConformanceAddon:
             response.stream = self._tee(state)
             return
         state.is_buffered = head is None
+        self.gauges.responses_buffered += state.is_buffered
         if head is None:
             response.stream = False
             return
@@ -251,6 +272,8 @@ class ConformanceAddon:
             self._enqueue(state)
 
     def _enqueue(self, state: _FlowState) -> None:
+        self.gauges.exchanges_ended += 1
+        self.gauges.responses_buffered -= state.is_buffered
         with self._counting_problems():
             for _ in range(state.guard.problems):
                 self._queue.count_problem()

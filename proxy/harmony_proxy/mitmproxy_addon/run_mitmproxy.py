@@ -13,7 +13,7 @@ from mitmproxy.options import Options
 from mitmproxy.tools.dump import DumpMaster
 
 from harmony_conformance.errors import Exit, UsageError
-from harmony_proxy.configuration import Rules
+from harmony_proxy.configuration import Rules, start_metrics
 from harmony_proxy.judging.console import announce, print_line
 from harmony_proxy.judging.counters import summary_line
 from harmony_proxy.judging.judge_queue import JudgeQueue
@@ -21,7 +21,15 @@ from harmony_proxy.judging.judge_settings import JudgeSettings
 from harmony_proxy.mitmproxy_addon.hooks import ConformanceAddon
 
 
-def run_mitmproxy(upstream: str, host: str, port: int, settings: JudgeSettings, rules: Rules | None = None) -> int:
+def run_mitmproxy(  # noqa: PLR0913 - all settings
+    upstream: str,
+    host: str,
+    port: int,
+    settings: JudgeSettings,
+    *,
+    rules: Rules | None = None,
+    metrics: tuple[str, int] | None = None,
+) -> int:
     """Run until SIGINT or SIGTERM; then judge the queue, close the log, print the summary."""
     logging.getLogger("mitmproxy").setLevel(logging.CRITICAL)
     split = urlsplit(upstream)
@@ -31,11 +39,13 @@ def run_mitmproxy(upstream: str, host: str, port: int, settings: JudgeSettings, 
         )
         addon = ConformanceAddon(queue, rules=rules, prefix=split.path)
         queue.start()
+        stop_metrics = start_metrics(metrics, queue, addon.gauges)
         try:
             asyncio.run(_serve(f"{split.scheme}://{split.netloc}", host, port, folder, addon))
         except SystemExit:  # mitmproxy could not start
             raise UsageError(f"mitmproxy could not start on {host}:{port}") from None
         finally:
+            stop_metrics()
             addon.shut_down()
             queue.close()
     print_line(summary_line(queue.tally))

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 import uvicorn
 
-from harmony_conformance.errors import Exit, UsageError
+from harmony_conformance.errors import Exit
 from harmony_proxy.asgi.guard import HarmonyGuard
-from harmony_proxy.configuration import Rules, create_listening_socket
+from harmony_proxy.configuration import Rules, create_listening_socket, start_metrics
 from harmony_proxy.judging.console import announce, print_line
 from harmony_proxy.judging.counters import summary_line
 from harmony_proxy.judging.judge_queue import JudgeQueue
@@ -86,7 +86,7 @@ def serve(settings: StandaloneSettings) -> int:
     upstream = Upstream(settings.upstream, limits=settings.limits, is_judging=lambda: queue.is_judging)
     guard = HarmonyGuard(upstream, policy=settings.rules, queue=queue)
     with create_listening_socket(settings.host, settings.port) as listening:
-        stop_metrics = _metrics(settings.metrics, guard)
+        stop_metrics = start_metrics(settings.metrics, guard.queue, guard.gauges)
         host, port = listening.getsockname()[:2]
         server = _Server(config(guard, settings.drain), lambda: announce(host, port, settings.upstream))
         logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
@@ -119,17 +119,6 @@ def config(guard: HarmonyGuard, drain: float) -> uvicorn.Config:
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(round(drain), 1),
     )
-
-
-def _metrics(address: tuple[str, int] | None, guard: HarmonyGuard) -> Callable[[], None]:
-    if address is None:
-        return lambda: None
-    from harmony_proxy.judging.metrics import serve_metrics  # noqa: PLC0415 - only if metrics are served
-
-    try:
-        return serve_metrics(address, guard.queue, guard.gauges)
-    except OSError as problem:
-        raise UsageError(f"--metrics {address[0]}:{address[1]}: {problem.strerror}") from None
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

@@ -4,8 +4,10 @@ import asyncio
 import json
 import logging
 import runpy
+import socket
 import sys
 import time
+import urllib.request
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -26,8 +28,6 @@ from harmony_proxy.capture.memory_budget import MemoryBudget
 from harmony_proxy.capture.recorder import End, RecordedExchange, Recorder
 from harmony_proxy.configuration import Rules, load_rules
 from harmony_proxy.guard.guard import Guard
-from harmony_proxy.judging.judge_queue import JudgeQueue
-from harmony_proxy.judging.judge_settings import JudgeSettings
 from harmony_proxy.judging.queue_codec import decode_exchange
 from harmony_proxy.mitmproxy_addon import hooks
 from harmony_proxy.mitmproxy_addon.hooks import ConformanceAddon
@@ -584,6 +584,9 @@ def test_options_of_mitmproxy_s_own_set_it(configured, context, tmp_path):
         ({"harmony_log": "/no/such/folder/log"}, "harmony_log: /no/such/folder/log: No such file"),
         ({"harmony_fail": "perhaps"}, "harmony_fail"),
         ({"harmony_excerpts": "some"}, "harmony_excerpts"),
+        ({"harmony_metrics": "9464"}, "harmony_metrics: invalid address: expected HOST:PORT"),
+        ({"harmony_reasoning_field": "reasoning"}, "harmony_reasoning_field requires harmony_repair"),
+        ({"harmony_reasoning_field": "thought", "harmony_repair": ["*"]}, "invalid reasoning_field"),
     ],
 )
 def test_what_cannot_be_set_is_said(configured, context, options, said):
@@ -624,13 +627,98 @@ def test_the_path_for_mitmdump_is_printed_and_can_be_loaded(context, capsys):
     assert type(configured).__name__ == "Configured"
 
 
-@pytest.mark.parametrize(("fail", "status"), [("open", None), ("closed", 403)])
-def test_an_unknown_path_is_refused_by_a_policy_that_fails_closed(fail, status):
-    addon = ConformanceAddon(
-        JudgeQueue(JudgeSettings()), rules=load_rules(block=["channels.no_marker_leak"], fail=fail)
-    )
-    one = flow(path=b"/v1/chat/completions%20")
+BLOCKING = {"block": ["channels.no_marker_leak"]}
+
+
+def asked(addon, path=b"/v1/chat/completions"):
+    """A request that was sent through the addon, with the response that this made."""
+    one = flow(path=path)
     one.response = None
     addon.requestheaders(one)
+    return one
+
+
+@pytest.mark.parametrize(("fail", "status"), [("open", None), ("closed", 403)])
+def test_an_unknown_path_is_counted_and_refused_by_a_policy_that_fails_closed(hands, fail, status):
+    addon = ConformanceAddon(hands, rules=load_rules(**BLOCKING, fail=fail))
+    one = asked(addon, b"/v1/chat/completions%20")
+    gauges = addon.gauges
     assert (one.response.status_code if one.response is not None else None) == status
     assert len(addon) == (status is None)
+    assert (gauges.unknown_passed, gauges.unknown_refused) == ((1, 0) if fail == "open" else (0, 1))
+    assert [(one.end, one.status) for one in hands.handed] == ([] if fail == "open" else [(End.REFUSED, 403)])
+    asked(addon, b"/v1/chat/completions")
+    assert (gauges.unknown_passed, gauges.unknown_refused) == ((1, 0) if fail == "open" else (0, 1))
+    assert gauges.exchanges_open == len(addon)
+
+
+@pytest.mark.parametrize(("fail", "status"), [("open", None), ("closed", 503)])
+def test_with_no_memory_left_a_policy_that_fails_closed_refuses_requests(hands, fail, status):
+    hands.memory = MemoryBudget(2**24)
+    while hands.memory.take(2**20):
+        pass
+    addon = ConformanceAddon(hands, rules=load_rules(**BLOCKING, fail=fail))
+    one = asked(addon)
+    assert (one.response.status_code if one.response is not None else None) == status
+    assert [(one.end, one.status) for one in hands.handed] == ([] if fail == "open" else [(End.REFUSED, 503)])
+    assert len(addon) == addon.gauges.exchanges_open == (fail == "open")
+    if status is not None:
+        assert json.loads(one.response.content)["error"]["code"] == "memory_limit"
+
+
+def test_the_memory_of_a_request_that_another_addon_answers_is_given_back(hands):
+    hands.memory = MemoryBudget()
+    addon = ConformanceAddon(hands)
+    one = asked(addon)
+    one.request.raw_content = b"x" * 2**20
+    addon.request(one)
+    assert hands.memory.used_bytes
+    one.response = Response.make(200, b"mine")
+    addon.responseheaders(one)
+    assert (hands.memory.used_bytes, addon.gauges.exchanges_open) == (0, 0)
+
+
+def test_an_answer_counts_as_held_while_it_is_complete_for_a_repair(acting):
+    one = flow(b"application/json")
+    begin(acting, one)
+    one.response.raw_content = b"{}"
+    assert (acting.gauges.responses_buffered, acting.gauges.exchanges_open) == (1, 1)
+    asyncio.run(acting.response(one))
+    assert (acting.gauges.responses_buffered, acting.gauges.exchanges_open) == (0, 0)
+
+
+def test_the_reasoning_field_is_named_as_the_client_does(configured, context, hands):
+    context.configure(configured, harmony_repair=["*"], harmony_reasoning_field="reasoning_content")
+    rules = configured.addons[0].rules
+    guard = Guard(rules.policy, request_id="1", handlers=rules.handlers)
+    guard.request_head("POST", "/v1/chat/completions", [])
+    guard.request_body(b'{"messages": []}')
+    message = {"role": "assistant", "content": "Hello.", "reasoning": "They greet."}
+    guard.response_head(200, [(b"content-type", b"application/json")])
+    guard.feed(json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode(), 0.1)
+    (body,) = guard.close(0.2).body
+    assert json.loads(body)["choices"][0]["message"]["reasoning_content"] == "They greet."
+
+
+def test_metrics_are_served_with_what_was_refused(configured, context):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    context.configure(configured, harmony_block=[CHECK], harmony_fail="closed", harmony_metrics=f"127.0.0.1:{port}")
+    configured.running()
+    try:
+        asked(configured.addons[0], b"/v1/messages")
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+    finally:
+        configured.done()
+    assert 'harmony_guard_unknown_paths_total{action="refused"} 1.0' in text
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10)
+
+
+def test_an_address_of_metrics_that_is_in_use_is_logged(configured, context, caplog, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        context.configure(configured, harmony_metrics=f"127.0.0.1:{used.getsockname()[1]}")
+        configured.running()
+        configured.done()
+    assert "harmony_metrics: metrics at 127.0.0.1:" in caplog.text
