@@ -18,7 +18,7 @@ FINDINGS = runpy.run_path(str(ROOT / "tools" / "write_findings.py"))
 FILES = sorted(FINDINGS["CAUSES"].glob("*.json"), key=lambda file: file.name)
 LANES = sorted(folder.name for folder in FINDINGS["REPORTS"].iterdir() if any(folder.glob("report.jsonl*")))
 ENGINES = {"openai": "gpt-oss"}
-"""Engine of the causes by the engine of a report, where they differ: the server of gpt-oss cannot be detected."""
+"""Engine of the causes by the engine of a report, where they differ: the server of gpt-oss is detected only by `--engine`."""
 LEAST_SHARE = 0.95
 needs_reports = pytest.mark.skipif(not LANES, reason="the archive of the sources has no recordings")
 
