@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 
 from harmony_conformance.cli.command import Command
 from harmony_conformance.cli.render import display_name, one_line, parse_ids, read_document
 from harmony_conformance.errors import Exit, UsageError
-from harmony_ref import Conversation, HarmonyError, ParseError, Role, parse, tokens
+from harmony_ref import Conversation, HarmonyError, ParseError, Role, encode_with_special_tokens, parse, tokens
 from harmony_ref import Json as Wire
 from harmony_ref.lenient.result import LenientParse, Remainder
 from harmony_ref.lenient.token_text import text_of_tokens
+
+_HEADER_TOKENS = frozenset({tokens.CHANNEL, tokens.CONSTRAIN, tokens.MESSAGE})
+_RECIPIENT = " to="
+"""The begin of a completion with a recipient before the channel."""
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -20,7 +25,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--role",
         choices=[role.value for role in Role],
-        help="role of the header that precedes the input (assistant for a completion)",
+        help="role of the header that precedes the input (default: assistant for a completion, which has no <|start|>)",
     )
     parser.add_argument(
         "--lenient",
@@ -36,7 +41,7 @@ def execute(arguments: Namespace) -> int:
     ids = parse_ids(arguments.file, document)
     if document and not ids:
         raise UsageError(f"{name}: invalid token ids: expected at least one, got an empty list")
-    role = Role(arguments.role) if arguments.role is not None else None
+    role = Role(arguments.role) if arguments.role is not None else _implied_role(ids)
     if arguments.lenient:
         result = parse(ids, role, lenient=True)
         _print(_lenient_json(result))
@@ -51,6 +56,15 @@ def execute(arguments: Namespace) -> int:
         raise UsageError(f"{name}: invalid Harmony: {one_line(problem)}{hint}") from None
     _print(Conversation(messages=messages).to_dict())
     return Exit.CONFORMS
+
+
+def _implied_role(ids: Sequence[int]) -> Role | None:
+    """Return assistant for a completion, which continues the header of the prompt; None for text with its own header."""
+    return (
+        Role.ASSISTANT
+        if ids and (ids[0] in _HEADER_TOKENS or list(ids[:2]) == encode_with_special_tokens(_RECIPIENT))
+        else None
+    )
 
 
 def _print(value: Wire) -> None:

@@ -1,17 +1,20 @@
-"""`harmony-conformance render FILE|-`: render a conversation (JSON, form of openai-harmony) as Harmony text or token ids.
+"""`harmony-conformance render FILE|-`: render a conversation or an API request (JSON) as Harmony text or token ids.
 
 With `--explain PROMPT`, print the rendering style of a prompt of that conversation instead, or its first difference from every style.
 """
 
 from __future__ import annotations
 
+import re
 import sys
-from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Mapping
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime
 from pathlib import Path
 from types import MappingProxyType
 
 from harmony_conformance.cli.command import Command
+from harmony_conformance.cli.request_input import AUTO, FORMS, HARMONY, detect_form, read_conversation
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import InvalidJsonError, Json, dumps, items, loads
 from harmony_conformance.runtime.terminal_text import unescaped
@@ -27,6 +30,7 @@ from harmony_ref import (
     render_conversation_for_training,
 )
 from harmony_ref.explanation import Recognised, explain
+from harmony_ref.lenient.token_text import text_of_tokens
 from harmony_ref.styles import STYLES, History, render_in_style
 
 _RENDERERS: Mapping[str, Callable[[Iterable[Message]], list[int]]] = MappingProxyType(
@@ -42,7 +46,23 @@ _NEXT_ROLES: Mapping[str, Role | None] = MappingProxyType({"completion": Role.AS
 
 def configure(parser: ArgumentParser) -> None:
     """Add the options of `render`."""
-    parser.add_argument("file", metavar="FILE|-", help='{"messages": […]} in the form of openai-harmony; -: stdin')
+    parser.add_argument(
+        "file",
+        metavar="FILE|-",
+        help='a conversation of openai-harmony ({"messages": […]}), or a whole request of an API; -: stdin',
+    )
+    parser.add_argument(
+        "--api",
+        choices=FORMS,
+        default=AUTO,
+        help="form of the input (default: Responses with `input`; Chat Completions with members besides `messages`; else harmony)",
+    )
+    parser.add_argument(
+        "--date",
+        type=_date,
+        metavar="YYYY-MM-DD",
+        help="current date in the system message of an API request; none: no date (default: today; with --explain: of the prompt)",
+    )
     parser.add_argument(
         "--for",
         dest="purpose",
@@ -57,7 +77,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--history",
         choices=[history.value for history in History],
-        help="rule for dropping reasoning of earlier turns (default: as_0_0_8)",
+        help="rule for dropping reasoning of earlier turns (default: as_0_0_8; for an API request: before_last_final, the guide's)",
     )
     parser.add_argument(
         "--explain",
@@ -68,15 +88,23 @@ def configure(parser: ArgumentParser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Print the rendering without an added newline, or the explanation of a prompt."""
-    value = read_json(arguments.file)
-    conversation: Json = {"messages": value} if isinstance(value, list) else value
+    if arguments.file == arguments.explain == "-":
+        raise UsageError("the conversation and the prompt cannot both be standard input")
+    name, value = display_name(arguments.file), read_json(arguments.file)
+    form = detect_form(value) if arguments.api == AUTO else arguments.api
+    if form == HARMONY and arguments.date is not None:
+        raise UsageError(f"{name}: invalid --date: expected an API request, got a conversation, which has its own date")
+    prompt = None if arguments.explain is None else parse_ids(arguments.explain, read_document(arguments.explain))
     try:
-        messages = Conversation.from_dict(conversation)
-        if arguments.explain is not None:
-            return _explain(messages, arguments)
-        ids = _render(messages, arguments)
+        shown_date = _current_date(arguments.date, prompt)
+        messages = read_conversation(value, form, shown_date)
+        if prompt is not None:
+            return _explain(messages, prompt, arguments)
+        ids = _render(messages, form, arguments)
     except HarmonyError as problem:
-        raise UsageError(f"{display_name(arguments.file)}: invalid conversation: {one_line(problem)}") from None
+        raise UsageError(f"{name}: invalid conversation: {one_line(problem)}") from None
+    except UsageError as problem:
+        raise UsageError(f"{name}: {problem}") from None
     if arguments.tokens:
         print(ids)
     else:
@@ -93,21 +121,39 @@ def _write(prompt: bytes) -> None:
     sys.stdout.flush()
 
 
-def _render(messages: Conversation, arguments: Namespace) -> list[int]:
-    if arguments.style is None and arguments.history is None:
+def _render(messages: Conversation, form: str, arguments: Namespace) -> list[int]:
+    if arguments.style is None and arguments.history is None and (form == HARMONY or arguments.purpose == "training"):
         return _RENDERERS[arguments.purpose](messages)
     style = STYLES[arguments.style or next(iter(STYLES))]
-    history = History(arguments.history or History.AS_0_0_8)
+    history = History(arguments.history or (History.AS_0_0_8 if form == HARMONY else History.BEFORE_LAST_FINAL))
     return render_in_style(messages, style, history=history, next_turn_role=_next_role(arguments))
 
 
-def _explain(messages: Conversation, arguments: Namespace) -> int:
+_NO_DATE = "none"
+_DATE_LINE = re.compile(r"^Current date: (\d{4}-\d\d-\d\d)$", re.MULTILINE)
+
+
+def _date(text: str) -> str:
+    try:
+        return text if text == _NO_DATE else date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise ArgumentTypeError(f"expected a date such as 2025-06-28, or {_NO_DATE}, got {text!r}") from None
+
+
+def _current_date(named: str | None, prompt: Sequence[int] | None) -> str | None:
+    """Return the date of the system message: as named, else of the prompt, else today."""
+    if named is not None:
+        return named if named != _NO_DATE else None
+    if prompt is None:
+        return datetime.now(UTC).date().isoformat()
+    shown = _DATE_LINE.search(text_of_tokens(prompt))
+    return shown.group(1) if shown is not None else None
+
+
+def _explain(messages: Conversation, prompt: Sequence[int], arguments: Namespace) -> int:
     if arguments.tokens or arguments.history is not None:
         raise UsageError("--explain cannot be combined with --tokens or --history")
-    if arguments.file == arguments.explain == "-":
-        raise UsageError("the conversation and the prompt cannot both be standard input")
     styles = STYLES.values() if arguments.style is None else [STYLES[arguments.style]]
-    prompt = parse_ids(arguments.explain, read_document(arguments.explain))
     explanation = explain(prompt, messages, styles=styles, next_turn_role=_next_role(arguments))
     print(explanation)
     return Exit.CONFORMS if isinstance(explanation, Recognised) else Exit.DIVERGES
@@ -177,7 +223,7 @@ def one_line(problem: Exception) -> str:
 
 COMMAND = Command(
     name="render",
-    help="render a conversation (JSON) as Harmony text or token ids",
+    help="render a conversation or an API request (JSON) as Harmony text or token ids",
     configure=configure,
     run=execute,
 )

@@ -1,13 +1,19 @@
 import io
 import json
+import re
 import sys
 from argparse import ArgumentParser
+from datetime import UTC, datetime
 
 import openai_harmony
 import pytest
 
+from harmony_conformance.apis.registry import APIS
+from harmony_conformance.checks.rendering.accepted_renderings import has_predictable_prompt
 from harmony_conformance.cli import parse, render
 from harmony_conformance.errors import Exit, UsageError
+from harmony_conformance.golden import data as golden
+from harmony_ref import decode, encode_with_special_tokens
 
 CONVERSATION = {
     "messages": [
@@ -241,3 +247,193 @@ def test_two_files_cannot_both_be_standard_input(monkeypatch):
 def test_a_style_for_training_is_refused(file):
     with pytest.raises(UsageError, match="--for training has no styles"):
         call(render, file(json.dumps(LOOP)), "--style", "guide", "--for", "training")
+
+
+FUNCTION = {"name": "f", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}
+SCHEMA = {"name": "answer", "schema": {"type": "object", "properties": {"x": {"type": "integer"}}}}
+CALLED = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+}
+REQUESTS = {
+    "a chat request": (
+        "/v1/chat/completions",
+        {
+            "messages": [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Hi"}],
+            "tools": [{"type": "function", "function": FUNCTION}],
+            "reasoning_effort": "high",
+            "response_format": {"type": "json_schema", "json_schema": SCHEMA},
+        },
+    ),
+    "a tool loop": (
+        "/v1/chat/completions",
+        {
+            "messages": [
+                {"role": "user", "content": "Hi"},
+                {**CALLED, "reasoning_content": "Hm."},
+                {"role": "tool", "tool_call_id": "c1", "content": "7"},
+            ],
+            "tools": [{"type": "function", "function": FUNCTION}],
+        },
+    ),
+    "a Responses request": (
+        "/v1/responses",
+        {
+            "input": "Hi",
+            "instructions": "Be short.",
+            "tools": [{"type": "function", **FUNCTION}],
+            "reasoning": {"effort": "low"},
+            "text": {"format": {"type": "json_schema", **SCHEMA}},
+        },
+    ),
+    "Responses items": (
+        "/v1/responses",
+        {
+            "input": [
+                {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+                {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "c1", "output": "7"},
+            ]
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REQUESTS)
+def test_an_api_request_is_rendered_to_the_prompt_of_a_server(what, file, capsys, http):
+    path, request = REQUESTS[what]
+    body = {"model": "gpt-oss-reference", **request, "return_token_ids": True}
+    answered = http.post(path, content=json.dumps(body)).json()
+    prompt = answered["prompt_token_ids"]
+    shown = decode(prompt)
+    asked = ["--date", shown.partition("Current date: ")[2][:10]]
+    assert call(render, file(json.dumps(request)), "--tokens", *asked) == Exit.CONFORMS
+    assert json.loads(capsys.readouterr().out) == prompt
+    assert call(render, file(json.dumps(request)), *asked) == Exit.CONFORMS
+    assert capsys.readouterr().out == shown
+
+
+NAMES = {"ollama_chat": "ollama", "ollama_generate": "ollama-generate"}
+
+
+def golden_rows():
+    for path in sorted((golden.root() / "api").iterdir()):
+        for row in json.loads(path.read_text("utf-8"))["tests"]:
+            if row["result"] == "valid":
+                yield pytest.param(row, id=f"{path.stem}: {row['id']}")
+
+
+@pytest.mark.parametrize("row", list(golden_rows()))
+def test_a_request_means_what_the_golden_rows_say(row, file, capsys):
+    """Both are rendered. A request without a predictable prompt is refused."""
+    system = row["messages"][0]["content"]
+    date = system[0].get("conversation_start_date") if isinstance(system, list) else None
+    request = {"model": "m", **row["request"]}
+    api = NAMES.get(row.get("api", "chat"), row.get("api", "chat"))
+    if not has_predictable_prompt(APIS[api].read_request(request)):
+        with pytest.raises(UsageError, match="invalid request: expected "):
+            call(render, file(json.dumps(request)), "--api", api)
+        return
+    assert call(render, file(json.dumps(request)), "--api", api, "--date", date or "none", "--tokens") == Exit.CONFORMS
+    rendered = json.loads(capsys.readouterr().out)
+    assert call(render, file(json.dumps({"messages": row["messages"]})), "--tokens") == Exit.CONFORMS
+    assert rendered == json.loads(capsys.readouterr().out)
+
+
+def test_a_conversation_with_calls_in_the_form_of_the_api_is_a_request(file, capsys):
+    messages = [{"role": "user", "content": "Hi"}, CALLED, {"role": "tool", "tool_call_id": "c1", "content": "7"}]
+    assert call(render, file(json.dumps(messages)), "--date", "none") == Exit.CONFORMS
+    shown = capsys.readouterr().out
+    assert shown.startswith("<|start|>system<|message|>")
+    assert "Current date" not in shown
+    assert "<|start|>functions.f to=assistant<|channel|>commentary<|message|>7<|end|>" in shown
+
+
+def test_messages_alone_are_a_conversation_unless_the_api_is_named(file, capsys):
+    path = file('{"messages": [{"role": "user", "content": "Hi"}]}')
+    assert call(render, path) == Exit.CONFORMS
+    assert capsys.readouterr().out == "<|start|>user<|message|>Hi<|end|><|start|>assistant"
+    assert call(render, path, "--api", "chat") == Exit.CONFORMS
+    today = datetime.now(UTC).date().isoformat()
+    assert f"\nCurrent date: {today}\n" in capsys.readouterr().out
+
+
+def test_the_prompt_of_a_request_is_explained_with_its_own_date(file, tmp_path, capsys):
+    _, request = REQUESTS["a chat request"]
+    prompt = tmp_path / "prompt"
+    call(render, file(json.dumps(request)), "--date", "2025-06-28")
+    prompt.write_text(capsys.readouterr().out)
+    assert call(render, file(json.dumps(request)), "--explain", prompt) == Exit.CONFORMS
+    assert capsys.readouterr().out.startswith("the prompt is in the style harmony_0_0_8 ")
+    assert call(render, file(json.dumps(request)), "--explain", prompt, "--date", "2025-06-29") == Exit.DIVERGES
+    assert "the current date is 'Current date: 2025-06-28'" in capsys.readouterr().out
+    without_tools = {name: value for name, value in request.items() if name != "tools"}
+    assert call(render, file(json.dumps(without_tools)), "--explain", prompt) == Exit.DIVERGES
+    assert capsys.readouterr().out.startswith("message 0 (system): the note on functions is not requested: ")
+
+
+def test_the_history_of_a_request_drops_reasoning_by_a_rule(file, capsys):
+    turn = [{"role": "user", "content": "Hi"}, {"role": "assistant", "reasoning": "Hm.", "content": "Yes"}]
+    request = json.dumps({"model": "m", "messages": [*turn, *turn, {"role": "user", "content": "Why?"}]})
+    kept = {}
+    for history in ("as_0_0_8", "before_last_final", "before_last_user"):
+        call(render, file(request), "--history", history)
+        kept[history] = capsys.readouterr().out.count("<|channel|>analysis")
+    assert kept == {"as_0_0_8": 1, "before_last_final": 0, "before_last_user": 0}
+
+
+@pytest.mark.parametrize(
+    ("request_body", "arguments", "said"),
+    [
+        (
+            {"input": "x", "previous_response_id": "r"},
+            [],
+            "invalid request: expected the whole conversation, got one that",
+        ),
+        ({"input": "x", "reasoning": {"effort": "max"}}, [], 'expected low, medium, high, got "max"'),
+        (
+            {"model": "m", "messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+            [],
+            "expected messages with",
+        ),
+        ({"model": "m", "messages": []}, [], "expected messages with texts"),
+        ({"messages": []}, ["--date", "2025-06-28"], "invalid --date: expected an API request, got a conversation"),
+    ],
+)
+def test_requests_without_a_known_prompt_are_refused_in_one_line(request_body, arguments, said, file):
+    with pytest.raises(UsageError, match=re.escape(said)) as raised:
+        call(render, file(json.dumps(request_body)), *arguments)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("date", ["2025-13-01", "today", ""])
+def test_other_dates_are_refused(date, file, capsys):
+    with pytest.raises(SystemExit):
+        call(render, file("{}"), "--date", date)
+    assert f"expected a date such as 2025-06-28, or none, got '{date}'" in capsys.readouterr().err
+
+
+COMPLETIONS = {
+    "reasoning and an answer": (COMPLETION, ["analysis", "final"]),
+    "a call": (" to=functions.f<|channel|>commentary <|constrain|>json<|message|>{}<|call|>", ["commentary"]),
+    "no channel": ("<|message|>Hi<|return|>", [None]),
+}
+
+
+@pytest.mark.parametrize("what", COMPLETIONS)
+def test_a_bare_completion_is_the_assistant_s(what, file, capsys):
+    text, channels = COMPLETIONS[what]
+    assert call(parse, file(text), "--role", "assistant") == Exit.CONFORMS
+    expected = capsys.readouterr().out
+    for content in (text, json.dumps(encode_with_special_tokens(text))):
+        assert call(parse, file(content)) == Exit.CONFORMS
+        assert capsys.readouterr().out == expected
+    messages = json.loads(expected)["messages"]
+    assert [message.get("channel") for message in messages] == channels
+    assert {message["role"] for message in messages} == {"assistant"}
+
+
+def test_a_bare_completion_is_read_leniently(file, capsys):
+    assert call(parse, file("<|channel|>analysis<|message|>cut"), "--lenient") == Exit.CONFORMS
+    assert json.loads(capsys.readouterr().out)["remainder"]["header"] == {"role": "assistant", "channel": "analysis"}
