@@ -141,6 +141,17 @@ def read_completion(body: Json) -> Turn:
     )
 
 
+def find_error(values: Iterable[Json]) -> Json:
+    """Return the first error in values of a response: the member `error`, or a value with `object: "error"`. None without an error."""
+    for value in values:
+        body = members(value)
+        if (error := body.get("error")) is not None:
+            return error
+        if body.get("object") == "error":
+            return value
+    return None
+
+
 def _first_ids(*values: Json) -> tuple[int, ...] | None:
     return next((ids for value in values if (ids := _ids(value))), None)
 

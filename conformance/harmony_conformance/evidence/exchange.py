@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from harmony_conformance.apis.api import Framing
-from harmony_conformance.apis.chat_completion import Turn, read_completion, read_stream
+from harmony_conformance.apis.chat_completion import Turn, find_error, read_completion, read_stream
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, Api, find_api
 from harmony_conformance.apis.stream_choices import ChunkChoice, extract_choices, read_chunk_choices
 from harmony_conformance.apis.text_fields import AnswerTexts, read_answers, read_streamed_answers
@@ -25,6 +25,7 @@ from harmony_conformance.evidence.expected_output import (
     strip_endoftext,
 )
 from harmony_conformance.evidence.levels import (
+    REFUSABLE_VALIDITIES,
     AnsweredBy,
     OutputEvidence,
     OutputLevel,
@@ -38,11 +39,8 @@ from harmony_conformance.json_value import (
     InvalidJsonError,
     Json,
     dumps,
-    integer,
     items,
-    members,
     parse_object,
-    text,
     value_at,
 )
 from harmony_conformance.prompts.expected_parts import (
@@ -52,6 +50,7 @@ from harmony_conformance.prompts.expected_parts import (
     expected_parts,
     read_prompt,
 )
+from harmony_conformance.prompts.request_members import max_output_tokens, stop_strings
 from harmony_conformance.runtime.caching import cached_property
 from harmony_conformance.transport.messages import Failure, Request, Response
 from harmony_conformance.transport.sse import EventStream, read_events, read_lines, replace_values
@@ -60,6 +59,7 @@ from harmony_ref import decode, tokens
 __all__ = [
     "ALL_APIS",
     "API_SEPARATOR",
+    "REFUSABLE_VALIDITIES",
     "AnsweredBy",
     "Exchange",
     "OutputEvidence",
@@ -351,15 +351,12 @@ class Exchange:
     @cached_property
     def stop_strings(self) -> tuple[str, ...]:
         """The stop strings of the request (`stop`, one or a list)."""
-        stop = value_at(self.chat_request, "stop")
-        return tuple(string for one in (stop if isinstance(stop, list) else [stop]) if (string := text(one)))
+        return stop_strings(self.chat_request)
 
     @cached_property
     def max_output_tokens(self) -> int | None:
         """The largest number of output tokens that the request allows. None for no limit, also if negative (llama.cpp's -1)."""
-        newer = integer(value_at(self.chat_request, "max_completion_tokens"))
-        limit = newer if newer is not None else integer(value_at(self.chat_request, "max_tokens"))
-        return None if limit is None or limit < 0 else limit
+        return max_output_tokens(self.chat_request)
 
     @property
     def wants_stream(self) -> bool:
@@ -379,13 +376,7 @@ class Exchange:
     @cached_property
     def error(self) -> Json:
         """The first error in the body or in an event: the member `error`, or a value with `object: "error"`. None without an error."""
-        for value in self.chunks if self.stream is not None else (self.chat_completion,):
-            body = members(value)
-            if (error := body.get("error")) is not None:
-                return error
-            if body.get("object") == "error":
-                return value
-        return None
+        return find_error(self.chunks if self.stream is not None else (self.chat_completion,))
 
 
 def _harmony_ids(ids: tuple[int, ...] | None) -> tuple[int, ...] | None:
@@ -405,7 +396,3 @@ class Series:
         """The API of all exchanges, `all` for several. Requests to auxiliary endpoints, such as metrics, do not count."""
         names = {exchange.api for exchange in self.exchanges.values()} & APIS.keys()
         return ALL_APIS if len(names) > 1 else next(iter(names), CHAT_COMPLETIONS.name)
-
-
-REFUSABLE_VALIDITIES = frozenset({Validity.INVALID, Validity.QUESTIONABLE})
-"""The requests that a server may refuse."""

@@ -21,6 +21,10 @@ class Validity(StrEnum):
     UNKNOWN = "unknown"
 
 
+REFUSABLE_VALIDITIES = frozenset({Validity.INVALID, Validity.QUESTIONABLE})
+"""The requests that a server may refuse."""
+
+
 class PromptLevel(StrEnum):
     """The evidence about the prompt, from most to least.
 

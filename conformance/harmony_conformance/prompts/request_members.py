@@ -1,8 +1,8 @@
-"""Read the function choice, the reasoning members and the contents of a chat request."""
+"""Read the function choice, the limits, the reasoning members and the contents of a chat request."""
 
 from __future__ import annotations
 
-from harmony_conformance.json_value import Json, items, text, value_at
+from harmony_conformance.json_value import Json, integer, items, text, value_at
 
 ALLOWED_TOOLS = "allowed_tools"
 """The type, and a member, of a `tool_choice` that restricts calls to some of the offered functions."""
@@ -29,6 +29,19 @@ def can_be_called(request: Json, function: str) -> bool:
     return value_at(request, "tool_choice") != "none" and (
         not has_allowed_tools(request) or function in chosen_functions(request)
     )
+
+
+def stop_strings(request: Json) -> tuple[str, ...]:
+    """Return the stop strings of a request (`stop`, one or a list)."""
+    stop = value_at(request, "stop")
+    return tuple(string for one in (stop if isinstance(stop, list) else [stop]) if (string := text(one)))
+
+
+def max_output_tokens(request: Json) -> int | None:
+    """Return the largest number of output tokens that a request allows. None for no limit, also if negative (llama.cpp's -1)."""
+    newer = integer(value_at(request, "max_completion_tokens"))
+    limit = newer if newer is not None else integer(value_at(request, "max_tokens"))
+    return None if limit is None or limit < 0 else limit
 
 
 REASONING_FIELDS = ("reasoning", "reasoning_content", "thinking")
