@@ -11,6 +11,7 @@ from harmony_conformance.judge.check import Finding, Severity
 from harmony_conformance.judge.clause import Clause
 from harmony_conformance.judge.harmony_clauses import CLAUSES
 from harmony_conformance.judge.judge import Result
+from harmony_conformance.judge.result_name import result_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +69,7 @@ class Cause:
             "threads": [*dict.fromkeys(thread for cause in details for thread in cause.threads)],
             "remedy": next((cause.remedy for cause in self.known if cause.id == self.id), ""),
             "results": len(self.results),
+            "failed": [*sorted(result_name(one.check, one.scenario, one.api) for one in self.results)],
             "scenarios": [*sorted({result.scenario for result in self.results})],
             "checks": [*sorted({result.check for result in self.results})],
             "example": {

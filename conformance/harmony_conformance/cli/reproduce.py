@@ -79,8 +79,8 @@ def _find(report: Report, name: str, *, every: bool) -> list[ResultLine]:
         found = [one for one in failed if one.check == check and scenario in ("", one.scenario)]
     else:
         example = members(value_at(cause, "example"))
-        checks, scenarios = (frozenset(map(text, items(value_at(cause, part)))) for part in ("checks", "scenarios"))
-        found = [one for one in failed if one.check in checks and one.scenario in scenarios]
+        names = frozenset(map(text, items(value_at(cause, "failed"))))
+        found = [one for one in failed if one.name in names]
         found.sort(key=lambda one: [getattr(one, part) != example[part] for part in ("check", "scenario", "api")])
     if not found:
         known = ", ".join(text(value_at(one, "id")) for one in report.causes) or "none"

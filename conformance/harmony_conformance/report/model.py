@@ -24,6 +24,7 @@ from harmony_conformance.json_value import (
 )
 from harmony_conformance.judge.check import Finding, Outcome, Severity
 from harmony_conformance.judge.judge import Result
+from harmony_conformance.judge.result_name import result_name
 
 ORDER = (Outcome.PASS, Outcome.FAIL, Outcome.VARIANT, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE, Outcome.ERROR)
 WORDS = {
@@ -71,6 +72,11 @@ class ResultLine:
     reproduce: str = ""
     script: str = ""
     reason: str = ""
+
+    @property
+    def name(self) -> str:
+        """The unique name in the run."""
+        return result_name(self.check, self.scenario, self.api)
 
     def to_json(self) -> JsonObject:
         """Return the JSON form."""

@@ -1,0 +1,104 @@
+"""`harmony-conformance compare A B`: what changed between two runs, in causes and in results."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
+
+from harmony_conformance.cli.command import Command
+from harmony_conformance.cli.report import read_run
+from harmony_conformance.errors import Exit, UsageError
+from harmony_conformance.json_value import dumps
+from harmony_conformance.report.comparison import Change, Comparison, compare
+from harmony_conformance.report.model import Report
+from harmony_conformance.report.terminal import cut_words, visible
+from harmony_conformance.runner.options import FAIL_ON
+from harmony_conformance.runner.shared_run import EXCHANGES
+
+_RESULTS_SHOWN = 20
+_SHOWN_ONE_BY_ONE = (Change.NEW, Change.CHANGED, Change.ERROR)
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Add the options of `compare`."""
+    for name, which in (("before", "earlier"), ("after", "later")):
+        parser.add_argument(
+            name,
+            metavar=name.upper(),
+            type=Path,
+            help=f"the {which} run: its folder, its report.jsonl, or a recording (exchanges.jsonl), which is judged again",
+        )
+    parser.add_argument("--format", choices=list(_FORMATS), default="text", help="output format (default: text)")
+    parser.add_argument(
+        "--fail-on",
+        choices=list(FAIL_ON),
+        default="must",
+        help="severities of new failures with exit code 1 (default: must)",
+    )
+
+
+def execute(arguments: Namespace) -> int:
+    """Print the comparison. Exit code 1: there are new failures."""
+    compared = compare(_read(arguments.before), _read(arguments.after))
+    if not compared.both_judged:
+        raise UsageError(f"{arguments.before} and {arguments.after}: expected results that both judged, got none")
+    print("\n".join(_FORMATS[arguments.format](compared)))
+    if compared.with_change(Change.ERROR):
+        return Exit.INTERNAL_ERROR
+    return Exit.DIVERGES if compared.has_regressed(FAIL_ON[arguments.fail_on]) else Exit.CONFORMS
+
+
+def _read(path: Path) -> Report:
+    if not path.name.startswith(EXCHANGES):
+        return read_run(path)
+    from harmony_conformance.cli.main import main  # noqa: PLC0415 - main imports the commands
+
+    with TemporaryDirectory() as folder:
+        with redirect_stdout(StringIO()):
+            code = main(["run", f"replay:{path}", "--quiet", "--out", folder])
+        if code not in (Exit.CONFORMS, Exit.DIVERGES):
+            raise UsageError(f"{path}: expected a recording that can be judged")
+        return read_run(Path(folder))
+
+
+def _text(compared: Comparison) -> Iterator[str]:
+    yield f"before: {visible(compared.before)}"
+    yield f"after:  {visible(compared.after)}"
+    yield f"{compared.both_judged} results were judged by both"
+    yield ""
+    yield f"causes: {_counts([cause.change for cause in compared.causes])}"
+    for cause in compared.causes:
+        if cause.change is not Change.SAME:
+            extent = f"{cause.before} results before, {cause.after} after"
+            yield f"  {cause.change.value.upper()} {cause.severity.value.upper()} {cause.id}: {extent}"
+            yield f"    {visible(cut_words(cause.sentence))}"
+    yield ""
+    yield f"results: {_counts([result.change for result in compared.results])}"
+    for change in _SHOWN_ONE_BY_ONE:
+        results = compared.with_change(change)
+        for result in results[:_RESULTS_SHOWN]:
+            unjudged = "" if result.was_judged else " (not judged before)"
+            yield f"  {change.value.upper()} {result.severity.value.upper()} {result.name}{unjudged}: {visible(cut_words(result.message))}"
+        if len(results) > _RESULTS_SHOWN:
+            yield f"  … and {len(results) - _RESULTS_SHOWN} more: --format json"
+
+
+def _counts(changes: list[Change]) -> str:
+    counts = (f"{changes.count(change)} {change.value}" for change in Change if change in changes)
+    return ", ".join(counts) or "none in either run"
+
+
+def _json(compared: Comparison) -> Iterator[str]:
+    yield dumps(compared.to_json())
+
+
+_FORMATS: Mapping[str, Callable[[Comparison], Iterator[str]]] = MappingProxyType({"text": _text, "json": _json})
+
+COMMAND = Command(
+    name="compare", help="compare two runs: new, fixed and changed failures", configure=configure, run=execute
+)

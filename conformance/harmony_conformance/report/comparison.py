@@ -1,0 +1,194 @@
+"""Compare two runs: causes and results that are new, fixed or changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from harmony_conformance.json_value import Json, JsonObject, integer, items, text, value_at
+from harmony_conformance.judge.check import Outcome, Severity
+from harmony_conformance.report.model import Report, ResultLine
+from harmony_conformance.report.summary import failures, title
+
+_JUDGED = frozenset((Outcome.PASS, Outcome.VARIANT, Outcome.FAIL))
+
+
+class Change(StrEnum):
+    """What became of a failure or of a cause between two runs."""
+
+    NEW = "new"
+    MORE = "in more results"
+    CHANGED = "fails in another way"
+    FEWER = "in fewer results"
+    SAME = "still fails"
+    FIXED = "fixed"
+    UNJUDGED = "failed, and is no longer judged"
+    ERROR = "error of the suite"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultChange:
+    """A result that failed in one of two runs.
+
+    Attributes:
+        name: `check@scenario`, with the API unless that is Chat Completions.
+        message: The first message of the later failure, else of the earlier one.
+        was_judged: True if the earlier run judged it.
+    """
+
+    name: str
+    severity: Severity
+    change: Change
+    message: str
+    was_judged: bool
+
+    def to_json(self) -> JsonObject:
+        """Return the JSON form."""
+        return {
+            "result": self.name,
+            "severity": self.severity.value,
+            "change": self.change.value,
+            "message": self.message,
+            "was_judged": self.was_judged,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class CauseChange:
+    """A cause of one of two runs, with its number of failed results in each."""
+
+    id: str
+    severity: Severity
+    sentence: str
+    before: int
+    after: int
+
+    @property
+    def change(self) -> Change:
+        """What became of it."""
+        if not self.before:
+            return Change.NEW
+        if not self.after:
+            return Change.FIXED
+        return Change.MORE if self.before < self.after else Change.FEWER if self.before > self.after else Change.SAME
+
+    def to_json(self) -> JsonObject:
+        """Return the JSON form."""
+        return {
+            "cause": self.id,
+            "severity": self.severity.value,
+            "sentence": self.sentence,
+            "change": self.change.value,
+            "results_before": self.before,
+            "results_after": self.after,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Two runs compared.
+
+    Attributes:
+        both_judged: Number of results that both runs judged.
+    """
+
+    before: str
+    after: str
+    causes: tuple[CauseChange, ...]
+    results: tuple[ResultChange, ...]
+    both_judged: int
+
+    def with_change(self, change: Change) -> tuple[ResultChange, ...]:
+        """Return the results with a change."""
+        return tuple(result for result in self.results if result.change is change)
+
+    def has_regressed(self, fails_on: frozenset[Severity]) -> bool:
+        """True if a result of these severities is a new failure."""
+        return any(result.severity in fails_on for result in self.with_change(Change.NEW))
+
+    def to_json(self) -> JsonObject:
+        """Return the JSON form."""
+        causes: list[Json] = [cause.to_json() for cause in self.causes]
+        results: list[Json] = [result.to_json() for result in self.results]
+        return {
+            "before": self.before,
+            "after": self.after,
+            "both_judged": self.both_judged,
+            "causes": causes,
+            "results": results,
+        }
+
+
+def compare(before: Report, after: Report) -> Comparison:
+    """Compare two runs. Results are matched by check, scenario and API, causes by id."""
+    earlier, later = _by_name(before), _by_name(after)
+    names = sorted({*earlier, *later})
+    changes = [(name, _change(earlier.get(name), later.get(name))) for name in names]
+    results = tuple(
+        _result_change(name, change, earlier.get(name), later.get(name)) for name, change in changes if change
+    )
+    return Comparison(
+        before=title(before),
+        after=title(after),
+        causes=tuple(_causes(before, after)),
+        results=tuple(sorted(results, key=lambda one: (one.severity is not Severity.MUST, one.name))),
+        both_judged=sum(
+            name in earlier and name in later and {earlier[name].outcome, later[name].outcome} <= _JUDGED
+            for name in names
+        ),
+    )
+
+
+def _by_name(report: Report) -> Mapping[str, ResultLine]:
+    return {result.name: result for result in report.results}
+
+
+def _change(before: ResultLine | None, after: ResultLine | None) -> Change | None:
+    """Return what became of a result. None if it failed in neither run."""
+    if after is not None and after.outcome is Outcome.ERROR:
+        return Change.ERROR
+    fails_now = after is not None and after.outcome is Outcome.FAIL
+    if before is None or before.outcome is not Outcome.FAIL:
+        return Change.NEW if fails_now else None
+    if after is None or after.outcome not in _JUDGED:
+        return Change.UNJUDGED
+    if not fails_now:
+        return Change.FIXED
+    return Change.SAME if _messages(before) == _messages(after) else Change.CHANGED
+
+
+def _result_change(name: str, change: Change, before: ResultLine | None, after: ResultLine | None) -> ResultChange:
+    shown = after if after is not None and after.outcome in (Outcome.FAIL, Outcome.ERROR) else before
+    assert shown is not None, "a result of one of the two"
+    return ResultChange(
+        name=name,
+        severity=shown.severity,
+        change=change,
+        message=next(iter(_messages(shown)), shown.reason),
+        was_judged=before is not None and before.outcome in _JUDGED,
+    )
+
+
+def _messages(result: ResultLine) -> list[str]:
+    return [*dict.fromkeys(text(value_at(finding, "message")) for finding in failures(result))]
+
+
+def _causes(before: Report, after: Report) -> list[CauseChange]:
+    earlier, later = ({text(value_at(one, "id")): one for one in report.causes} for report in (before, after))
+    changes = [
+        CauseChange(
+            id=name,
+            severity=Severity(text(value_at(later.get(name, earlier.get(name)), "severity"))),
+            sentence=text(value_at(later.get(name, earlier.get(name)), "sentence")),
+            before=_extent(earlier.get(name)),
+            after=_extent(later.get(name)),
+        )
+        for name in {**later, **earlier}
+    ]
+    order = list(Change)
+    return sorted(changes, key=lambda one: (order.index(one.change), one.severity is not Severity.MUST, one.id))
+
+
+def _extent(cause: Json) -> int:
+    return integer(value_at(cause, "results")) or len(items(value_at(cause, "failed")))
