@@ -183,7 +183,7 @@ def end_early(
     A stop string ends it in the content, or as some servers read it in all of the output. `parallel_tool_calls: false` may end it with the first call,
     with or without its last token.
     """
-    if count and any(one in decode(script) for one in stop_strings):
+    if count and any(one in decode(script[:count]) for one in stop_strings):
         return script[:count]
     start = 0
     for place, token in enumerate(script if wants_one_call else (), 1):

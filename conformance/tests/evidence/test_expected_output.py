@@ -9,6 +9,7 @@ from harmony_conformance.evidence.expected_output import (
     OutputTokenCounts,
     count_output_tokens,
     cut_at_stop,
+    end_early,
     has_texts_in_order,
     parse_output,
     read_expectation,
@@ -212,3 +213,28 @@ def test_tokens_written_for_somebody(text, expected):
 
 def test_what_is_shown_is_preambles_and_answers():
     assert ExpectedOutput(reasoning=("r",), preambles=("p",), finals=("f",)).user_texts == ("p", "f")
+
+
+SCRIPT_OF_TWO_CALLS = tuple(
+    ids(
+        "<|channel|>commentary to=functions.f<|message|>{}<|end|><|start|>assistant to=functions.f<|message|>{}<|call|>"
+    )
+)
+FIRST_CALL = len(ids("<|channel|>commentary to=functions.f<|message|>{}<|end|>"))
+
+
+@pytest.mark.parametrize(
+    ("count", "stop_strings", "wants_one_call", "emitted"),
+    [
+        pytest.param(FIRST_CALL, (), True, FIRST_CALL, id="one call is wanted, and its tokens are counted"),
+        pytest.param(FIRST_CALL - 1, (), True, FIRST_CALL - 1, id="all but its last token are counted"),
+        pytest.param(FIRST_CALL + 1, (), True, None, id="the count is of no call"),
+        pytest.param(FIRST_CALL, (), False, None, id="several calls are allowed"),
+        pytest.param(None, (), True, None, id="nothing is counted"),
+        pytest.param(3, ("functions",), False, None, id="a stop string behind the counted tokens"),
+        pytest.param(FIRST_CALL, ("functions",), False, FIRST_CALL, id="a stop string within the counted tokens"),
+    ],
+)
+def test_a_request_may_end_the_generation_early(count, stop_strings, wants_one_call, emitted):
+    kept = end_early(SCRIPT_OF_TWO_CALLS, count, stop_strings, wants_one_call)
+    assert kept == SCRIPT_OF_TWO_CALLS[:emitted]
