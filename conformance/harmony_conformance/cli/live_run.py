@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
-
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as ProgressBar
+from contextlib import ExitStack
 
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS
 from harmony_conformance.checks.rendering.renderer_fingerprint import Fingerprint
+from harmony_conformance.cli.progress import show_progress
 from harmony_conformance.cli.run_folder import describe_recording
 from harmony_conformance.cli.run_recording import RunRecording
 from harmony_conformance.engines.diagnosis import EndpointUnusableError, KeyRefusedError
@@ -19,9 +16,8 @@ from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.engines.target import Target
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.golden.scenario import expand
 from harmony_conformance.json_value import JsonObject
-from harmony_conformance.report.terminal import report_console, visible
+from harmony_conformance.report.terminal import visible
 from harmony_conformance.runner.judge_in_background import open_judge
 from harmony_conformance.runner.judge_run import Plan
 from harmony_conformance.runner.run import Options, Run, needs_server_process, run, serve_target
@@ -53,15 +49,22 @@ def send_plan(
             # both before any thread starts, because they fork
             base = stack.enter_context(serve_target(target, options)) if needs_server_process(target, options) else None
             judge = stack.enter_context(open_judge(plan, options))
-            advance = stack.enter_context(_progress(plan, options))
-            advance(sum(len(one.exchanges) for one in recording.reused.values()))
+            shown = stack.enter_context(show_progress(plan, options.tries, judge.count_failures))
+            for one in recording.reused.values():
+                for x in one.exchanges.values():
+                    shown.add(x)
 
             def record(x: Exchange) -> None:
                 judge.on_exchange(x, recording.add(x))
-                advance(1)
+                shown.add(x)
+
+            def tell(event: Capabilities | Wait) -> None:
+                print_progress(event)
+                if isinstance(event, Capabilities):
+                    shown.begin(event)
 
             progress = Progress(recorded=recording.reused, on_finished=recording.finish)
-            finished = run_async(run(target, options, plan, record, print_progress, judge, base, progress))
+            finished = run_async(run(target, options, plan, record, tell, judge, base, progress))
             recording.end()
             return finished, judge.renderer(finished.series)
     except EndpointUnusableError as problem:
@@ -108,20 +111,3 @@ def _print_capabilities(target: Target, found: Capabilities) -> None:
             else f"at {offer.path}, output: {output}"
         )
         print(visible(f"  {offer.api.title}: {support}"), file=sys.stderr)
-
-
-@contextmanager
-def _progress(plan: Plan, options: Options) -> Generator[Callable[[int], None]]:
-    console = report_console(piped_width=None, stderr=True)
-    requests = sum(len(tuple(expand(scenario))) for scenario in plan.scenarios) * options.tries
-    with ProgressBar(
-        TextColumn("sending"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as bar:
-        task = bar.add_task("requests", total=requests)
-        yield lambda number: bar.advance(task, number)

@@ -24,6 +24,7 @@ from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.exchange_json import exchange_line, read_exchange
 from harmony_conformance.golden.scenario import Scenario, expand
 from harmony_conformance.json_value import MAX_LINE_DEPTH, loads
+from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import Result
 from harmony_conformance.runner.judge_run import (
     Plan,
@@ -84,6 +85,7 @@ class _BackgroundJudge(RunJudge):
         self._judge_futures: dict[ScenarioKey, tuple[int, _Judged]] = {}  # with the number of series
         self._comparison_futures: dict[str, tuple[list[ScenarioKey], _Judged]] = {}
         self._sendable: dict[tuple[tuple[str, ScriptMethod], ...], Mapping[str, list[ScenarioKey]]] = {}
+        self._failures: dict[ScenarioKey, int] = {}
         self._renderer: Fingerprint | None = None
 
     def on_exchange(self, x: Exchange, line: bytes) -> None:
@@ -108,6 +110,12 @@ class _BackgroundJudge(RunJudge):
                 by_name[scenario.name].append(scenario.key)
             self._sendable = {cache_key: by_name}
         return self._sendable[cache_key]
+
+    def count_failures(self) -> int | None:
+        for key, (_, future) in tuple(self._judge_futures.items()):
+            if key not in self._failures and future.done() and not future.cancelled() and future.exception() is None:
+                self._failures[key] = sum(result.outcome is Outcome.FAIL for result in future.result())
+        return sum(self._failures.values())
 
     async def results(self, series: Sequence[Series], ways: ScriptMethods, limit: int | None) -> tuple[Result, ...]:
         if mark_dead_engine(series) != tuple(mark_dead_engine([one])[0] for one in series):

@@ -152,6 +152,10 @@ class RunJudge:
     def on_series(self, one: Series, ways: ScriptMethods) -> None:
         """Receive a series after its last request."""
 
+    def count_failures(self) -> int | None:
+        """Return the number of failed results so far, None if it is known only at the end."""
+        return None
+
     async def results(self, series: Sequence[Series], ways: ScriptMethods, limit: int | None) -> tuple[Result, ...]:
         """Return all results in the order of the plan; call it after the last request. See `judge_all`."""
         return tuple(judge_all(series, self._whole_plan, ways, limit))

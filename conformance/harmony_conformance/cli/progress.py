@@ -1,0 +1,116 @@
+"""Progress of a run on standard error: a bar on a terminal, else a line every 30 seconds."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from threading import Event, Thread
+from time import monotonic
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as ProgressBar
+
+from harmony_conformance.engines.discovery import Capabilities
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.golden.scenario import Scenario, Step, expand
+from harmony_conformance.report.terminal import report_console
+from harmony_conformance.runner.judge_run import Plan
+from harmony_conformance.runner.sender import sendable_scenarios
+
+_INTERVAL = 30.0
+"""Seconds between two lines."""
+
+
+class RunProgress:
+    """State: the number of requests of the run, and of those that are finished or lost."""
+
+    def __init__(self, plan: Plan, tries: int, count_failures: Callable[[], int | None]) -> None:
+        """`count_failures`: returns the number of failed results so far, None if it is known only at the end."""
+        self.total = self.finished = 0
+        self._plan, self._tries, self._count_failures = plan, tries, count_failures
+        self._names = {scenario.name for scenario in plan.scenarios}
+        self._lost = 0
+        self._started = monotonic()
+        self.update: Callable[[], None] = lambda: None
+
+    def begin(self, found: Capabilities) -> None:
+        """Receive the capabilities, which determine the scenarios that are sent."""
+        self.total = self._tries * sum(
+            _is_sent(step, scenario, found)
+            for scenario in sendable_scenarios(self._plan.scenarios, found.script_methods)
+            for step in expand(scenario)
+        )
+        self._started = monotonic()
+        self.update()
+
+    def add(self, x: Exchange) -> None:
+        """Receive a finished exchange."""
+        if x.scenario in self._names:
+            self.finished += 1
+            self._lost += x.failure is not None and x.response is None
+            self.update()
+
+    @property
+    def problems(self) -> str:
+        """The failures so far, in words; empty if there are none."""
+        failed = self._count_failures()
+        counts = {"failed": failed or 0, "without an answer": self._lost}
+        return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+
+    def describe(self) -> str:
+        """Return the progress in one line."""
+        parts = [f"{self.finished} of {self.total} requests", self.problems]
+        if self.finished:
+            left = (monotonic() - self._started) / self.finished * max(0, self.total - self.finished)
+            parts.append(f"about {left:.0f} s left" if left < 100 else f"about {left / 60:.0f} min left")  # noqa: PLR2004
+        return ", ".join(filter(None, parts))
+
+
+def _is_sent(step: Step, scenario: Scenario, found: Capabilities) -> bool:
+    if step.wait_until_idle is not None:
+        return found.engine.load_metric is not None
+    return step.stream_chunk_size is None or found.script_methods[scenario.api].capabilities.can_choose_event_size
+
+
+@contextmanager
+def show_progress(plan: Plan, tries: int, count_failures: Callable[[], int | None]) -> Generator[RunProgress]:
+    """Show the progress of a run while the context is active, and yield it."""
+    progress = RunProgress(plan, tries, count_failures)
+    console = report_console(piped_width=None, stderr=True)
+    with _show_bar(progress, console) if console.is_terminal else _print_lines(progress):
+        yield progress
+
+
+@contextmanager
+def _show_bar(progress: RunProgress, console: Console) -> Generator[None]:
+    columns = (TextColumn("sending"), BarColumn(bar_width=None), MofNCompleteColumn(), TimeElapsedColumn())
+    left = (TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[problems]}", style="red"))
+    with ProgressBar(*columns, *left, console=console, transient=True, expand=True) as bar:
+        task = bar.add_task("requests", total=None, problems="")
+
+        def update() -> None:
+            bar.update(task, completed=progress.finished, total=progress.total or None, problems=progress.problems)
+
+        progress.update = update
+        yield
+
+
+@contextmanager
+def _print_lines(progress: RunProgress) -> Generator[None]:
+    ended = Event()
+    stream = sys.stderr
+
+    def print_lines() -> None:
+        while not ended.wait(_INTERVAL):
+            if progress.total:
+                print(progress.describe(), file=stream, flush=True)
+
+    thread = Thread(target=print_lines, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
