@@ -38,6 +38,7 @@ from harmony_proxy.guard.response_head import (
     with_request_id,
     without_body,
 )
+from harmony_proxy.guard.unsent_bytes import UnsentBytes
 from harmony_proxy.policy.policy import OBSERVE_ROUTE, FailMode, Policy, Route
 from harmony_proxy.policy.repair_interface import Actions, Handlers, StreamRepair
 
@@ -72,7 +73,6 @@ class Guard:
             "_api",
             "_head_timing",
             "_is_given_up",
-            "_is_unchanged",
             "_limit",
             "_mode",
             "_pending_head",
@@ -105,8 +105,7 @@ class Guard:
         self._pending_head: ResponseHead | None = None  # of a stream, until its first bytes
         self._stream: StreamRepair | None = None
         self._decoder: BodyDecoder | None = None
-        # Bytes of a stream that were not sent yet, while those that were sent are the server's own.
-        self._unsent, self._is_unchanged = bytearray(), True
+        self._unsent = UnsentBytes()
         self._is_given_up = False
 
     @property
@@ -277,17 +276,12 @@ class Guard:
 
     def _unpack(self, data: bytes) -> bytes:
         unpacked = self._decoder.feed(data, limit=self._limit) if self._decoder is not None else data
-        self._unsent += unpacked
+        self._unsent.add(unpacked)
         return unpacked
 
     def _emit(self, out: list[bytes]) -> list[bytes]:
-        """Update `_unsent`: it passes after an internal error, as long as the client has only bytes of the server."""
         emitted = b"".join(out)
-        if self._is_unchanged and self._unsent.startswith(emitted):
-            del self._unsent[: len(emitted)]
-        else:
-            self._is_unchanged = False
-            self._unsent.clear()
+        self._unsent.mark_sent(emitted)
         if self._stream is not None and self._stream.is_terminated:
             self._record_actions(self._stream.actions)
             self._mode, self.must_stop = _Mode.STOPPED, True
@@ -326,14 +320,13 @@ class Guard:
         except BaseException as error:  # noqa: BLE001 - as above
             self._count_problem(error)
             self._note_left("an internal error")
-            if self._route.fail is FailMode.OPEN and self._is_unchanged:
+            if self._route.fail is FailMode.OPEN and self._unsent.is_unchanged:
                 self._mode = _Mode.UNPACKED
                 self._release_head()
-                unsent = bytes(self._unsent)
-                self._unsent.clear()
+                unsent = self._unsent.take()
                 return [unsent] if unsent else []
         self._mode, self.must_stop = _Mode.STOPPED, True
-        self._unsent.clear()
+        self._unsent.take()
         if self._pending_head is not None:
             self._pending_head = None
             return self._block(()).body

@@ -25,7 +25,7 @@ from harmony_proxy.guard.error_responses import (
 from harmony_proxy.policy.policy import Action, FailMode
 from harmony_proxy.policy.repair_interface import Actions, Caller, call_here
 from harmony_proxy.repair.answer.action_notes import ActionNotes
-from harmony_proxy.repair.answer.repair_table import NO_REPAIR, REPAIRS
+from harmony_proxy.repair.answer.repair_table import NO_REPAIR
 from harmony_proxy.repair.answer.strict_leaks import as_answer
 from harmony_proxy.repair.responses.repeated_texts import has_permanent_finding
 from harmony_proxy.repair.stream_handlers import create_rewriter, is_final_event
@@ -36,18 +36,9 @@ from harmony_proxy.repair.stream_parts.hold_buffer import HOLD_LIMIT, HoldBuffer
 from harmony_proxy.repair.stream_parts.repair_accounting import FINISH_CHECK, TOO_LATE, RepairAccount
 from harmony_proxy.repair.stream_parts.rewriter import StreamRewriter, TextKey
 from harmony_proxy.repair.stream_parts.stream_judge import PROBES, StreamJudge
+from harmony_proxy.repair.stream_parts.stream_rules import ChoiceProgress, StreamRules
 from harmony_proxy.repair.stream_parts.text_tracker import Status
 from harmony_proxy.repair.text.leaked_text_parser import NoDestinationError
-
-STREAM_CHECKS = frozenset(
-    {
-        "channels.no_marker_leak",
-        "channels.no_channel_words",
-        "channels.no_reasoning_in_content",
-        "tool_calls.name_is_declared",
-    }
-)
-"""Checks that run during the stream."""
 
 _NO_NAME = "without header residue the name is not a declared function"
 
@@ -71,42 +62,28 @@ class StreamRepairer:
     ) -> None:
         self.is_terminated = False
         x, actions = as_answer(Exchange(id=request_id, request=request, response=response, api=api), actions)
-        active = {check for check, action in actions.items() if action is not Action.OBSERVE}
+        active = {check: action for check, action in actions.items() if action is not Action.OBSERVE}
+        self._rules = rules = StreamRules(actions=active, fallback=fallback, fails_closed=fail is FailMode.CLOSED)
         self._api, self._id = api, request_id
-        self._is_fail_closed = fail is FailMode.CLOSED
         self._drops_unexamined = False
         self._is_answer = response.is_success
-        self._actions, self._fallback, self._limit = actions, fallback, limit
+        self._limit = limit
         self._is_lines = find_api(api).framing is Framing.LINES and response.is_line_stream
         self._splitter: Splitter = LineSplitter(limit=limit) if self._is_lines else SseSplitter(limit=limit)
-        self._stream_checks = active & STREAM_CHECKS
-        self._blockable_checks = frozenset(one for one in active if Action.BLOCK in (fallback, actions[one]))
-        self._judge = StreamJudge(
-            x,
-            is_lines=self._is_lines,
-            blocked=[one for one in active if actions[one] is Action.BLOCK],
-            call_apart=call_apart,
-        )
+        self._judge = StreamJudge(x, is_lines=self._is_lines, blocked=rules.blocked_checks, call_apart=call_apart)
         self._notes = ActionNotes()
         self._templates = EventTemplates()
-        repairable = {check for check in active & REPAIRS.keys() if actions[check] is Action.REPAIR}
-        self._accounting = RepairAccount(self._judge, self._notes, repairable)
+        self._accounting = RepairAccount(self._judge, self._notes, rules.repaired_checks)
+        keeps_bytes = bool(rules.blockable_checks)
         self._handler = create_rewriter(
-            x,
-            {check: actions[check] for check in active},
-            self._judge,
-            self._notes,
-            keeps_bytes=bool(self._blockable_checks),
-            reasoning_field=reasoning_field,
+            x, active, self._judge, self._notes, keeps_bytes=keeps_bytes, reasoning_field=reasoning_field
         )
-        self._unrepairable_checks = (
-            repairable & {FINISH_CHECK} if self._handler is None and self._is_answer else frozenset[str]()
-        )
-        self._history = EmittedHistory(None, keeps_bytes=bool(self._blockable_checks or self._unrepairable_checks))
+        is_unrepairable = self._handler is None and self._is_answer
+        self._unrepairable_checks = rules.repaired_checks & ({FINISH_CHECK} if is_unrepairable else frozenset[str]())
+        self._history = EmittedHistory(None, keeps_bytes=keeps_bytes or bool(self._unrepairable_checks))
         self._buffered = HoldBuffer(limit=limit)
         self._size = 0
-        self._choices: set[int] = set()
-        self._finished_choices: set[int] = set()
+        self._progress = ChoiceProgress()
         self._passes_all = False
         self._blocking_checks: tuple[str, ...] = ()
 
@@ -148,7 +125,7 @@ class StreamRepairer:
         self._record_unrepaired()
         if self.is_terminated:
             return joined(out)
-        is_dropped = self._is_fail_closed and self._is_answer and not is_read
+        is_dropped = self._rules.fails_closed and self._is_answer and not is_read
         data = b"".join([*out, b"" if is_dropped else self._splitter.rest()])
         is_open = is_read and (self._is_lines or data.endswith(rest + self._splitter.end))
         return joined([data.removesuffix(self._splitter.end) if is_open else data])
@@ -160,7 +137,7 @@ class StreamRepairer:
         """
         if self.is_terminated:
             return []
-        self._drops_unexamined = self._is_fail_closed
+        self._drops_unexamined = self._rules.fails_closed
         out = [] if self._passes_all else [*self._resolve(is_last=True), *self._flush()]
         self._record_unrepaired()
         if not self.is_terminated:
@@ -173,7 +150,7 @@ class StreamRepairer:
     def _take(self, piece: RawEvent) -> list[bytes]:
         if self.is_terminated or self._passes_all:
             return [] if self.is_terminated else [piece.raw]
-        if self._is_fail_closed:
+        if self._rules.fails_closed:
             piece.read_strictly()
         handler = self._handler
         if handler is not None and self._matches_template(piece.raw):
@@ -190,17 +167,14 @@ class StreamRepairer:
             return [piece.raw]
         self._buffer_event(piece)
         for part in piece.parts:
-            self._choices.add(part.choice)
-            if part.finish is not None:
-                self._finished_choices.add(part.choice)
+            self._progress.add(part.choice, is_finished=part.finish is not None)
             for tracked, fragment in handler.texts_of(part):
                 tracked.add(fragment)
         if piece.is_done or handler.is_end(piece):
             return self._finish()
         if handler.announces(piece) and not self._buffered.is_full:
             return []
-        is_complete = bool(self._choices) and self._choices == self._finished_choices
-        waits = handler.ends_with_choices and self._blockable_checks and is_complete
+        waits = handler.ends_with_choices and self._rules.blockable_checks and self._progress.is_complete
         return [] if waits else self._resolve(is_last=False)
 
     def _matches_template(self, raw: bytes) -> bool:
@@ -216,7 +190,9 @@ class StreamRepairer:
 
     def _take_plain(self, piece: RawEvent) -> list[bytes]:
         """Process an event of an answer that is only blocked. Its last event is buffered until the whole answer was judged."""
-        if not (piece.is_done or self._buffered.pieces or (self._blockable_checks and is_final_event(piece.value))):
+        if not (
+            piece.is_done or self._buffered.pieces or (self._rules.blockable_checks and is_final_event(piece.value))
+        ):
             self._history.add(piece.raw, ())
             return [piece.raw]
         self._buffer_event(piece)
@@ -227,13 +203,13 @@ class StreamRepairer:
     def _reject_unreadable(self, piece: RawEvent) -> list[bytes]:
         """End the answer at an unreadable event, if the policy says `fail = "closed"`."""
         is_read = self._is_answer or piece.value is not None or piece.has_duplicates  # an error may be plain text
-        reason = piece.unread_reason() if self._is_fail_closed and is_read else ""
+        reason = piece.unread_reason() if self._rules.fails_closed and is_read else ""
         if self._is_answer and piece.is_unreadable and not piece.has_duplicates:
             reason = "an event that is not a JSON object"
         if not reason:
             return []
         self._notes.record_unrepaired(("*",), reason)
-        return self._unexamined() if self._is_fail_closed else []
+        return self._unexamined() if self._rules.fails_closed else []
 
     def _buffer_event(self, piece: RawEvent) -> None:
         self._accounting.record_event(piece)
@@ -255,7 +231,7 @@ class StreamRepairer:
     def _resolve(self, *, is_last: bool) -> list[bytes]:
         """Judge the buffered events if necessary, and return the bytes that can be emitted."""
         handler = self._handler
-        if handler is None or not self._stream_checks:
+        if handler is None or not self._rules.stream_checks:
             return self._release_or_drop()
         statuses = {place: tracked.status() for place, tracked in handler.texts.items()}
         unclear = [place for place, status in statuses.items() if status is not Status.CLEAR]
@@ -267,7 +243,7 @@ class StreamRepairer:
             if not (is_last or self._judge.may_read_again(self._size)):
                 return self._no_verdict() if self._buffered.is_full else []
             so_far = self._judge.exchange(handler.emission, self._buffered.pieces)
-            findings = self._judge.failures_of(so_far, self._stream_checks)
+            findings = self._judge.failures_of(so_far, self._rules.stream_checks)
             growing = (tracked for place, tracked in handler.texts.items() if self._may_grow(place))
             undecided = [tracked for tracked in growing if not tracked.is_resolved and tracked.pending]
             waits = any(one.can_become_leak for one in undecided) or (undecided and self._judge.may_become_leak(so_far))
@@ -288,12 +264,12 @@ class StreamRepairer:
         return self._no_verdict() if self._buffered.is_full else []
 
     def _may_grow(self, place: TextKey) -> bool:
-        return place[0] not in self._finished_choices
+        return place[0] not in self._progress.finished
 
     def _no_verdict(self) -> list[bytes]:
         """Emit the buffered events and stop tracking their texts; end the answer if the policy says `fail = "closed"`."""
-        self._notes.record_unrepaired(self._stream_checks, f"no verdict within {HOLD_LIMIT} bytes")
-        if self._is_fail_closed:
+        self._notes.record_unrepaired(self._rules.stream_checks, f"no verdict within {HOLD_LIMIT} bytes")
+        if self._rules.fails_closed:
             return self._unexamined()
         for tracked in self._handler.texts.values() if self._handler is not None else ():
             tracked.is_ignored = tracked.is_ignored or (tracked.parser is None and bool(tracked.pending))
@@ -313,7 +289,7 @@ class StreamRepairer:
         self, handler: StreamRewriter, findings: Collection[str], statuses: Mapping[TextKey, Status], *, is_last: bool
     ) -> list[bytes]:
         """Repair or block failures. A repair is judged before it is emitted."""
-        if blocking := [check for check in findings if self._actions[check] is Action.BLOCK]:
+        if blocking := self._rules.blocked_checks & frozenset(findings):
             return self._block(blocking)
         pieces, roll_back, repaired = self._buffered.pieces, handler.create_rollback(), dict(self._notes.repair_counts)
         errors = [piece for piece in pieces if piece.is_error]  # errors are not rewritten
@@ -328,7 +304,7 @@ class StreamRepairer:
         else:
             unrepaired = NO_REPAIR if b"".join(out) == b"".join(piece.raw for piece in pieces) else TOO_LATE
             reason = handler.problem or (unrepaired if Status.READY in statuses.values() or errors else _NO_NAME)
-            is_blocked = handler.problem and self._fallback is Action.BLOCK
+            is_blocked = handler.problem and self._rules.fallback is Action.BLOCK
             if not is_blocked and not self._judge.find_failures(handler.emission, errors, findings):
                 self._notes.count(findings)
                 self._accounting.start(snapshot)
@@ -340,13 +316,13 @@ class StreamRepairer:
         roll_back()
         handler.forget(statuses)
         self._notes.record_unrepaired(findings, reason)
-        return self._block(findings) if self._fallback is Action.BLOCK else self._release()
+        return self._block(findings) if self._rules.fallback is Action.BLOCK else self._release()
 
     def _waiting_choices(self, handler: StreamRewriter, statuses: Mapping[TextKey, Status]) -> frozenset[int]:
         """Return the choices without a verdict: they stay buffered while another choice is rewritten."""
         choices = {status: {place[0] for place, one in statuses.items() if one is status} for status in Status}
-        waiting = choices[Status.OPEN] - choices[Status.READY] - self._finished_choices
-        return frozenset(waiting if handler.ends_with_choices else ())
+        waiting = self._progress.without_finished(choices[Status.OPEN] - choices[Status.READY])
+        return waiting if handler.ends_with_choices else frozenset()
 
     def _release(self, waiting: Collection[int] = ()) -> list[bytes]:
         """Emit the buffered events, rewritten where they leak, except for those of choices that wait."""
@@ -363,19 +339,19 @@ class StreamRepairer:
 
     def _with_problem(self, handler: StreamRewriter, out: list[bytes]) -> list[bytes]:
         """Return `out`, in which text after a leak could not be rewritten, or block the answer."""
-        self._notes.record_unrepaired(self._stream_checks, handler.problem)
-        if self._fallback is not Action.BLOCK:
+        self._notes.record_unrepaired(self._rules.stream_checks, handler.problem)
+        if self._rules.fallback is not Action.BLOCK:
             return out
-        failing = self._judge.find_failures(handler.emission, (), self._stream_checks)
-        return self._block(failing or self._notes.repair_counts.keys() & self._stream_checks)
+        failing = self._judge.find_failures(handler.emission, (), self._rules.stream_checks)
+        return self._block(failing or self._notes.repair_counts.keys() & self._rules.stream_checks)
 
     def _finish(self) -> list[bytes]:
         """Judge the complete answer, and emit or block its end."""
         number, out = self._number, self._resolve(is_last=True)  # number of the next event if the buffer is dropped
-        if self.is_terminated or not self._blockable_checks:
+        if self.is_terminated or not self._rules.blockable_checks:
             return out
         emission = self._history if self._handler is None else self._handler.emission
-        failing = self._judge.failing_checks_of_stream(emission, self._buffered.pieces, self._blockable_checks)
+        failing = self._judge.failing_checks_of_stream(emission, self._buffered.pieces, self._rules.blockable_checks)
         return self._block(failing, number) if failing else out
 
     def _record_unrepaired(self) -> None:
@@ -414,8 +390,8 @@ class StreamRepairer:
         """Stop examining: emit the buffered events and pass all further bytes, or end the answer if the policy is closed."""
         if self.is_terminated or self._passes_all:
             return []
-        self._notes.record_unrepaired(self._stream_checks | self._blockable_checks, reason)
-        if self._is_fail_closed:
+        self._notes.record_unrepaired(self._rules.stream_checks | self._rules.blockable_checks, reason)
+        if self._rules.fails_closed:
             return self._unexamined()
         out = [*self._release(), *self._flush(), self._splitter.rest()]
         self._passes_all = True
