@@ -22,7 +22,7 @@ from innocent import STRATA, Case, corpus
 from innocent.case import Shape, Shown, exchange, shape_of, shown, with_ids
 from leaking import WAYS, leaks
 
-from harmony_conformance.checks import channels
+from harmony_conformance.checks import channels, reasoning, tool_calls
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.judge.check import MUST, Outcome
 from harmony_conformance.judge.judge import judge_one
@@ -34,10 +34,12 @@ CHECKS = (
     channels.nobody_else_speaks,
     channels.quoted_markers_arrive,
     channels.characters_are_whole,
+    tool_calls.calls_are_not_text,
     channels.no_suspected_leak,
     channels.answer_is_told_once,
     channels.answer_ends_with_its_turn,
     channels.no_suspected_broken_character,
+    reasoning.thought_does_not_loop,
 )
 LEVELS = ("ids", "text")
 MUST_FAIL, SUSPECTED, VARIANT, CLEAN = "must fail", "suspected", "variant", "clean"

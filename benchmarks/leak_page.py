@@ -44,8 +44,8 @@ By stratum, with the text alone (with the ids known, see the last two columns):
 
 {alarms}
 
-A known limit: a text may begin with reasoning in `<think>` or `<reasoning>` tags, in answer to a request without tags. It is taken for another model's
-wrapper.
+Two limits are known. A text may begin with reasoning in `<think>` or `<reasoning>` tags, in answer to a request without tags: it is taken for another
+model's wrapper. A page may quote a header outside code, in answer to a request that does not mention the format.
 
 ## Suspected leaks
 

@@ -170,6 +170,12 @@ WAYS = (
     Way(name="special tokens skipped, a call", catalogue="M08 T01", leak=_content(_skipped), calls=True),
     Way(name="a call as text", catalogue="M08", leak=_content(_bare_call, with_reasoning=True), calls=True),
     Way(
+        name="a call by its header alone",
+        catalogue="M08",
+        leak=_content(lambda case: _bare_call(case).removeprefix("commentary "), with_reasoning=True),
+        calls=True,
+    ),
+    Way(
         name="the type of a call glued",
         catalogue="M07",
         leak=_content(lambda case: f"assistantjson{case.calls[0].arguments}", with_reasoning=True),

@@ -28,6 +28,7 @@ class Case:
     content: str = ""
     reasoning: str = ""
     calls: tuple[Call, ...] = ()
+    tools: tuple[str, ...] = ()
     system: str = ""
     finish: str = "stop"
     stratum: str = ""
@@ -115,10 +116,10 @@ def exchange(case: Case, what: Shown, shape: Shape) -> Exchange:
     asked: dict = {"model": "gpt-oss-20b", "messages": [{"role": "user", "content": case.user}]}
     if case.system:
         asked["messages"].insert(0, {"role": "system", "content": case.system})
-    if case.calls:
+    if case.calls or case.tools:
         asked["tools"] = [
             {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}}
-            for name in sorted({call.name for call in case.calls})
+            for name in sorted({*case.tools, *(call.name for call in case.calls)})
         ]
     message: dict = {"role": "assistant", "content": what.content, **what.more}
     if shape.field and what.reasoning is not None:

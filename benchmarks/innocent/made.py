@@ -322,6 +322,44 @@ def call(rng: random.Random, number: int) -> Case:
     return Case(user="Do it with a tool.", content=content, calls=calls, reasoning=thought_of(rng) or "Call it.")
 
 
+def call_in_words(rng: random.Random, number: int) -> Case:
+    """Return an answer about functions, one of which the request declares."""
+    name = rng.choice(("search", "getWeather", "save_file", "https.onCall"))
+    arguments = json.dumps({"query": rng.choice(TOPICS)})
+    call = f"functions.{name}({arguments})"
+    user, content = rng.choice(
+        ((f"Which tools do you have for {rng.choice(TOPICS)}?", f"I have `functions.{name}`. {sentence(rng)}"), ("How did you find that out?", f"I called functions.{name} with {arguments}. {sentence(rng)}"),
+         ("Write the TypeScript client.", fenced(rng, f"const result = await {call};", "ts")), ("Write the Firebase module.", fenced(rng, f"exports.run = functions.https.onCall({arguments});", "js")),
+         ("Show me an example of a call.", call), ("How do I call the tool from the shell?", f"Run it:\n\n    curl -d '{arguments}' example.org to={name}\n\n{sentence(rng)}"),
+         ("What does a tool call look like?", f"to=functions.{name} json{arguments}"), ("List the tools.", f"- functions.{name}: {sentence(rng)}\n- functions.other: {sentence(rng)}"),
+         ("Write the log line.", f"to={name} {arguments}"), ("Draft the e-mail header.", f"from=me to={name}\n{arguments}"), ("Put the plan into JSON.", json.dumps({"tool_uses": [{"name": name, "why": sentence(rng)}]})),
+         ("Should we use the tool?", f"We need to call {name} only if the answer is unknown. {sentence(rng)}"), ("Document the API.", f"### functions.{name}\n\n{sentence(rng)}\n\n{arguments}"))
+    )  # fmt: skip
+    return Case(user=user, content=content, reasoning=thought_of(rng), tools=(name, "other"))
+
+
+def first_person(rng: random.Random, number: int) -> Case:
+    """Return an answer in the first person, or about users, as thoughts are."""
+    topic = rng.choice(TOPICS)
+    user, content = rng.choice(
+        ((f"Why do teams care about {topic}?", f"We need to give {topic} time, because {rng.choice(NAMES)} depends on it. {prose(rng)}"), ("Write a user story.", f"The user wants {topic}. The system must provide it. {prose(rng, 2)}"),
+         ("Draft the team's statement.", f"We should answer for {topic}. We must explain what happened. {prose(rng, 2)}"), (f"Summarise the ticket on {topic}.", f"The user says {topic} fails. The user asked twice. {prose(rng, 2)}"),
+         ("What should I do?", f"I would wait. Let's say {topic} works: then we should say so. {prose(rng, 2)}"), ("Write the opening of the talk.", f"Let's call it {topic}. We need to find out why. {prose(rng, 2)}"),
+         ("Continue: We need to", f"We need to answer one question about {topic}. {prose(rng, 2)}"), ("Give me a checklist.", f"Must provide: {topic}. Should provide: {rng.choice(TOPICS)}. {sentence(rng)}"))
+    )  # fmt: skip
+    return Case(user=user, content=content, reasoning=rng.choice(("", "", thought_of(rng))))
+
+
+def long_thought(rng: random.Random, number: int) -> Case:
+    """Return a thought that the limit cut while it counts, compares or lists."""
+    topic, count = rng.choice(TOPICS), rng.randint(12, 40)
+    reasoning = rng.choice(
+        ("\n".join(f"Case {n}: {topic} gives {n * n}." for n in range(count)), " ".join(f"Is {n} prime? Check." for n in range(count)), "| a | b |\n" * count, f"{prose(rng)} " * 4,
+         " ".join(f"Candidate {n}: {sentence(rng)} Hmm." for n in range(count)), "No. " * count, "\n".join(["for row in table:", "    print(row)"] * 6 + [prose(rng)]))
+    )  # fmt: skip
+    return Case(user=f"Work out {topic}.", content="", reasoning=reasoning, finish="length")
+
+
 def bars(rng: random.Random, number: int) -> Case:
     text = rng.choice(
         ("⟨ψ|φ⟩ = <ψ|φ>", "x |> f <| y", "let g = f <| h <| 3", "cat a.txt | sort |uniq >out", "P(A|B) <|> Q", "<|x|> is the mean of |x|", "a <| b |> c", "if (a<|b|>c)",

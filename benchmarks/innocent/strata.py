@@ -145,6 +145,24 @@ STRATA = (
         make=about.call,
     ),
     Stratum(
+        name="calls in words",
+        about="answers about declared functions: prose, code, examples that the user asks for",
+        count=260,
+        make=made.call_in_words,
+    ),
+    Stratum(
+        name="first person",
+        about="prose in the first person, user stories and tickets, often without reasoning",
+        count=240,
+        make=made.first_person,
+    ),
+    Stratum(
+        name="long thoughts",
+        about="thoughts that the limit cut: cases, candidates, tables",
+        count=140,
+        make=made.long_thought,
+    ),
+    Stratum(
         name="bars and angles",
         about="formulas and operators: <|, |>, bra-ket, pipes",
         count=200,

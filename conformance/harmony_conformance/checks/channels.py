@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import LiteralString
 
 from harmony_conformance.apis.chat_completion import Usage
@@ -25,6 +26,7 @@ from harmony_conformance.evidence.expected_output import (
 from harmony_conformance.evidence.leaks import by_text
 from harmony_conformance.evidence.leaks.broken_characters import REPLACEMENT, asks_about_characters
 from harmony_conformance.evidence.leaks.by_token_ids import parse_completion
+from harmony_conformance.evidence.leaks.calls_in_text import written_calls
 from harmony_conformance.evidence.leaks.repetition import find_doubled_text, find_loop, is_repetition_requested
 from harmony_conformance.evidence.leaks.role_play import find_user_turn, is_dialogue_requested
 from harmony_conformance.judge import conditions as on
@@ -86,14 +88,15 @@ def no_reasoning_in_content(x: Exchange) -> Iterator[Finding]:
     ),
 )
 def no_suspected_leak(x: Exchange) -> Iterator[Finding]:
-    """No lone marker, channel word or reasoning tag is in a text that clients show.
+    """No lone marker, channel word, reasoning tag, call or thought is in a text that clients show.
 
-    One marker, or one word, proves nothing: a model may write about Harmony. It is worth a look.
+    One marker, or one word, proves nothing: a model may write about Harmony. Nor does a call such as `functions.f({…})`, or a text that begins as a
+    thought about the task, or has a sentence of the reasoning. Each is worth a look.
     """
-    for leaks in (by_text.marker_leaks, by_text.word_leaks, by_text.reasoning_leaks):
-        for leak in leaks(x, by_ids=True):
-            if leak.strength is by_text.Strength.SUSPECTED:
-                yield Finding(message=leak.message, location=leak.where, excerpt=leak.excerpt)
+    found = (leaks(x, by_ids=True) for leaks in (by_text.marker_leaks, by_text.word_leaks, by_text.reasoning_leaks))
+    for leak in chain(*found, written_calls(x)):
+        if leak.strength is by_text.Strength.SUSPECTED:
+            yield Finding(message=leak.message, location=leak.where, excerpt=leak.excerpt)
 
 
 def _report(x: Exchange, leaks: Iterable[by_text.Leak]) -> Iterator[Finding]:

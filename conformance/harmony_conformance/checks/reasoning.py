@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from harmony_conformance.apis.text_fields import FieldKind
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.expected_output import has_texts_in_order, parse_output
+from harmony_conformance.evidence.leaks.repetition import find_repeated_sentence, is_repetition_requested
 from harmony_conformance.evidence.series_pairs import find_pair
 from harmony_conformance.json_value import text, value_at
 from harmony_conformance.judge import conditions as on
@@ -15,6 +17,12 @@ from harmony_conformance.judge.condition import condition, series_only
 from harmony_conformance.judge.rulings import EFFORTS_OF_THE_API
 from harmony_conformance.redactable_text import Location, RedactableText, quote, shorten
 from harmony_ref import encode
+
+
+@condition
+def is_cut_without_script(x: Exchange) -> bool:
+    """answers that the token limit cut, in the model's own words"""
+    return x.script is None and x.turn is not None and x.turn.finish_reason == "length"
 
 
 @check(
@@ -52,6 +60,28 @@ def analysis_is_reasoning(x: Exchange) -> Iterator[Finding]:
         expected, actual = text_difference("\n".join(output.reasoning), turn.reasoning)
         message = RedactableText("{} contains more than the analysis channel", Location(turn.reasoning_field))
         yield mismatch(message, turn.reasoning_field or "reasoning", expected, actual)
+
+
+@check(
+    SHOULD,
+    spec="raw-cot#output",
+    when=(on.is_conversation, on.was_answered_as_scripted, on.has_words_of_a_model, is_cut_without_script),
+)
+def thought_does_not_loop(x: Exchange) -> Iterator[Finding]:
+    """A thought does not repeat one sentence ten times and more until the token limit.
+
+    The user waits, pays, and gets no answer. This is only a suspicion: damaged weights, a wrong prompt or the model itself may be the cause. If the request
+    contains the sentence, or asks for a repetition, nothing is reported.
+    """
+    for answer in x.answers:
+        again = find_repeated_sentence(answer.longest_text(FieldKind.REASONING))
+        if again is not None and not is_repetition_requested(x, again):
+            yield mismatch(
+                "the reasoning repeats the same sentence until the limit",
+                "reasoning",
+                "the sentence once",
+                shorten(again),
+            )
 
 
 @check(

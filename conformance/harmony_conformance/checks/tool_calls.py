@@ -11,6 +11,8 @@ from harmony_conformance.checks.helpers.json_schema import first_violation
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import contains_call, possible_function_names
+from harmony_conformance.evidence.leaks.by_text import Strength
+from harmony_conformance.evidence.leaks.calls_in_text import written_calls
 from harmony_conformance.json_value import (
     InvalidJsonError,
     Json,
@@ -50,6 +52,31 @@ def name_is_declared(x: Exchange) -> Iterator[Finding]:
             where = pointer("tool_calls", index, "function", "name")
             expected = RedactableText("one of {}", ", ".join(declared))
             yield mismatch(message, where, expected, shorten(call.name) or "an empty name")
+
+
+@check(
+    MUST,
+    spec="harmony#receiving-calls",
+    when=(
+        on.is_conversation,
+        on.was_answered_as_scripted,
+        on.offered_tools,
+        on.has_words_of_a_model,
+        on.output_is_unknown,
+    ),
+)
+def calls_are_not_text(x: Exchange) -> Iterator[Finding]:
+    """No content ends with the header and the arguments of a call: `to=functions.get_weather json{"city":"Paris"}`.
+
+    A parser that does not know the form of the header shows the call to the user, and no tool runs (defect M08). The function has to be declared. A
+    request that contains the text, asks for it or is about the format gives a variant.
+    """
+    for leak in written_calls(x):
+        if leak.strength is Strength.PROVEN:
+            yield Finding(message=leak.message, location=leak.where, excerpt=leak.excerpt)
+        elif leak.strength is Strength.QUOTED:
+            message = RedactableText("{}, which the request is about or asks for", leak.message)
+            yield variant(message, where=leak.where, actual=quote(leak.excerpt))
 
 
 def _model_written_names(x: Exchange) -> frozenset[str]:

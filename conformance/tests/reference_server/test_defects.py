@@ -783,6 +783,8 @@ SHOWN = [
     ),
     ("allowed-tools-ignored", answered(SHORT, **G_ALLOWED), ("", "{}", [], "", "stop"), OK_SHORT),
     ("own-words-run-on", lambda s: "\nUser: " in content()(s), False, True),
+    ("own-words-call", lambda s: content(tools=[F])(s).startswith("to=functions.f json{"), False, True),
+    ("own-words-loop", all_choices("finish_reason", max_tokens=200), ["stop"], ["length"]),
     ("own-words-broken", lambda s: "\ufffd" in content()(s), False, True),
     ("same-id-for-all", lambda s: len({r.json()["id"] for r in s.send({}, {"seed": 1})}), 2, 1),
     ("parallel-calls-unasked", lambda s: len(calls_of(s.answer(**TWO_AT_ONCE))), 1, 2),

@@ -282,26 +282,29 @@ def _thoughts_of_text(x: Exchange, answer: AnswerTexts) -> Iterator[Leak]:
             message = RedactableText("{!r} in {} may be a leak", opened.group(), Location(field.where))
             excerpt = excerpt_around(field.text, opened.group())
             yield Leak(where=field.where, message=message, excerpt=excerpt, strength=Strength.SUSPECTED)
-        is_requested = any(REASONING_REQUEST.search(text) for text in request_texts(x))
         if has_repeated_reasoning(reasoning, field.text):
             yield Leak(
                 where=field.where,
                 message=RedactableText("{} repeats the whole reasoning", Location(field.where)),
                 excerpt=reasoning[:_LONGEST],
-                strength=Strength.QUOTED if is_requested else Strength.PROVEN,
+                strength=Strength.QUOTED if _asks_for_reasoning(x) else Strength.PROVEN,
             )
-        elif not is_requested:
+        else:
             yield from _suspected_thoughts(x, reasoning, field)
 
 
 def _suspected_thoughts(x: Exchange, reasoning: str, field: TextField) -> Iterator[Leak]:
     shared = find_shared_thought(reasoning, field.text)
-    if shared is not None and not is_in_request(x, shared):
-        message = RedactableText("{} shares a thought with the reasoning", Location(field.where))
-        yield Leak(where=field.where, message=message, excerpt=shared[:_LONGEST], strength=Strength.SUSPECTED)
-    elif not reasoning.strip() and begins_as_thought(field.text) and not is_in_request(x, field.text[:_AROUND]):
-        message = RedactableText("{} begins as a thought about the task", Location(field.where))
-        yield Leak(where=field.where, message=message, excerpt=field.text[:_LONGEST], strength=Strength.SUSPECTED)
+    is_alone = shared is None and not reasoning.strip() and begins_as_thought(field.text)
+    thought = shared or (field.text[:_LONGEST] if is_alone else "")
+    if thought and not _asks_for_reasoning(x) and not is_in_request(x, thought):
+        template = "{} shares a thought with the reasoning" if shared else "{} begins as a thought about the task"
+        message = RedactableText(template, Location(field.where))
+        yield Leak(where=field.where, message=message, excerpt=thought[:_LONGEST], strength=Strength.SUSPECTED)
+
+
+def _asks_for_reasoning(x: Exchange) -> bool:
+    return any(REASONING_REQUEST.search(text) for text in request_texts(x))
 
 
 def _mentions_tags(x: Exchange) -> bool:

@@ -50,29 +50,31 @@ def has_repeated_reasoning(reasoning: str, content: str) -> bool:
     return thought in answer and len(answer) > len(thought) and ABOUT_THE_TASK.search(thought) is not None
 
 
-_VERBS = r"(?:answer|respond|reply|produce|output|call|provide|explain|give|write|compute|use|greet|check|find|think|follow|decide|be|say)"
-_THOUGHT_FIRST = re.compile(
-    r"\A\s*(?:The user|User) (?:is asking|asks|asked|wants|says|said|just said|requests|wrote)\b"
-    rf"|\A\s*(?:We|I) (?:need to|should|must|are asked to|have to) {_VERBS}\b"
-    r"|\A\s*(?:Need to|Must|Let'?s|Should) (?:answer|respond|reply|produce|output|call|provide)\b"
+_ANSWERING = r"(?:answer|respond|reply|produce|output|provide|explain|give|write|greet|compute|call|use)"
+_ABOUT_THE_USER = re.compile(
+    r"\b(?:The user|the user|User) (?:is asking|asks|asked|wants|requests|says|said|just said|wrote)\b"
 )
-_THOUGHT_LATER = re.compile(
-    rf"\b(?:[Tt]he user|User) (?:is asking|asks|asked|wants|says|said|just said|requests|wrote)\b|\b(?:We|we|I) (?:need to|should|must) {_VERBS}\b"
-    r"|\bLet'?s (?:answer|respond|reply|produce|output|call|craft|provide)\b|\b(?:Need to|Should|Must) (?:answer|respond|reply|produce|output|call|provide)\b"
+_ABOUT_THE_ANSWER = re.compile(
+    rf"\b(?:We|we|I) (?:need to|should|must|have to|are asked to) {_ANSWERING}\b"
+    r"|\b(?:Need to|Must|Should|Let'?s|Let me) (?:answer|respond|reply|produce|output|craft|provide)\b"
 )
-_FIRST_PART = 400  # characters in which a thought shows a second sign
+_FIRST_PART = 400  # characters in which a thought shows both
 _LONG_SENTENCE = 40
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
 def begins_as_thought(content: str) -> bool:
-    """Return True if a text begins with a thought about the task, and soon shows a second sign of one."""
-    first = _THOUGHT_FIRST.match(content)
-    return first is not None and _THOUGHT_LATER.search(content, first.end(), _FIRST_PART) is not None
+    """Return True if a text begins with what the user asks or how to answer, and soon names the other."""
+    text = content.lstrip()[:_FIRST_PART]
+    user, answer = _ABOUT_THE_USER.search(text), _ABOUT_THE_ANSWER.search(text)
+    return user is not None and answer is not None and min(user.start(), answer.start()) == 0
 
 
 def find_shared_thought(reasoning: str, content: str) -> str | None:
     """Return a long sentence about the task that reasoning and content have in common, or None."""
     answer = " ".join(remove_code(content).split())
-    sentences = (" ".join(one.split()) for one in _SENTENCE_END.split(reasoning))
-    return next((one for one in sentences if len(one) >= _LONG_SENTENCE and _THOUGHT_FIRST.match(one) and one in answer), None)
+    for sentence in (" ".join(one.split()) for one in _SENTENCE_END.split(reasoning)):
+        is_thought = _ABOUT_THE_USER.match(sentence) is not None or _ABOUT_THE_ANSWER.match(sentence) is not None
+        if is_thought and len(sentence) >= _LONG_SENTENCE and sentence in answer:
+            return sentence
+    return None

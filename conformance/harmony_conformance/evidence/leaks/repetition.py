@@ -42,8 +42,8 @@ def find_loop(content: str) -> str | None:
 def find_repeated_sentence(thought: str) -> str | None:
     """Return the sentence that the last sentences of a text contain at least ten times, or None."""
     sentences = [" ".join(one.split()) for one in _SENTENCE_END.split(thought[-_TAIL:])][-_LAST_SENTENCES:]
-    sentence, count = Counter(sentences).most_common(1)[0]
-    return sentence if count >= _SAME_SENTENCES and _is_significant(sentence, _LETTERS) else None
+    counts = Counter(one for one in sentences if _is_significant(one, _LETTERS))
+    return next((sentence for sentence, count in counts.items() if count >= _SAME_SENTENCES), None)
 
 
 def is_repetition_requested(x: Exchange, text: str) -> bool:

@@ -90,6 +90,25 @@ def _with_free_text(change: Callable[[str], str]) -> OnUnscriptedOutput:
     return OnUnscriptedOutput(changed)
 
 
+def _call_in_words(request: ChatRequest, words: UnscriptedOutput) -> UnscriptedOutput:
+    """Write a call of the first function, if one is declared and none is required, as text of the answer."""
+    if not request.tools or request.required_tool is not None or request.form is not AnswerForm.TEXT:
+        return words
+    return replace(words, content=f'to=functions.{request.tools[0].name} json{{"city":"Paris"}}')
+
+
+def _looping_thought(request: ChatRequest, words: UnscriptedOutput) -> UnscriptedOutput:
+    """Repeat a sentence in the thought until the token limit."""
+    is_free = request.form is AnswerForm.TEXT and request.required_tool is None and not request.continues_after_script
+    thought = "<|channel|>analysis<|message|>" + "Wait, let me check the question once more. " * _LOOPS
+    return (
+        replace(words, prefix_tokens=tuple(tokens.encode_with_special_tokens(thought)), content="")
+        if is_free
+        else words
+    )
+
+
+_LOOPS = 400
 _FURTHER_TURNS = "\n\nUser: What is the capital of Italy?\n\nAssistant: Rome."
 
 DEFECTS = (
@@ -102,6 +121,16 @@ DEFECTS = (
         "own-words-broken",
         "An emoji in unscripted output is returned as U+FFFD, once for each of its tokens.",
         _with_free_text("\ufffd\ufffd {}".format),
+    ),
+    Defect(
+        "own-words-call",
+        "A call in unscripted output is returned as content, its header without markers.",
+        OnUnscriptedOutput(_call_in_words),
+    ),
+    Defect(
+        "own-words-loop",
+        "The thought of unscripted output repeats one sentence until the token limit.",
+        OnUnscriptedOutput(_looping_thought),
     ),
     Defect(
         "raw-call-escaped",

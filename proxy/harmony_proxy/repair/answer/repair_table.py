@@ -103,6 +103,7 @@ _ALL = (
             "fail-empty": _LOST_NAME,
             "fail-header-as-the-name": _LOST_NAME,
             "fail-no-such-tool": "the model named an undeclared function",
+            "fail-parallel-wrapper": "the model named an undeclared function",
             "fail-normalised": _ANOTHER_NAME,
             "fail-only-first-word": _ANOTHER_NAME,
             "fail-only-last-part": _ANOTHER_NAME,
