@@ -20,7 +20,7 @@ from harmony_conformance.cli.command import Command
 from harmony_conformance.cli.dry_run import print_dry_run
 from harmony_conformance.cli.live_run import endpoint_facts, send_plan
 from harmony_conformance.cli.run_folder import announce_replacement, open_run_folder, report_write_errors
-from harmony_conformance.cli.run_output import add_output_options, missing_features, print_run
+from harmony_conformance.cli.run_output import add_output_options, missing_features, print_run, read_baseline_option
 from harmony_conformance.cli.run_recording import RunRecording, read_earlier
 from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.engines.target import InvalidTargetError, Target, parse_target
@@ -28,6 +28,7 @@ from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.recording_file import Recording, read_recording
 from harmony_conformance.json_value import JsonObject, members, text, value_at
+from harmony_conformance.report.baseline import Expected, with_baseline, write_baseline
 from harmony_conformance.report.files import read_report_file, write_files
 from harmony_conformance.report.model import (
     InvalidReportError,
@@ -106,6 +107,7 @@ def execute(arguments: Namespace) -> int:
     options = replace(options, latency_requests=latency)
     sends_nothing = arguments.list or arguments.dry_run
     _check_resume(arguments, target)
+    baseline = read_baseline_option(arguments)
     recorded = _recorded(target.replay) if target.replay is not None and not sends_nothing else None
     if recorded is not None and arguments.api is None:
         options = replace(options, apis=_apis_of(recorded.series))
@@ -130,17 +132,26 @@ def execute(arguments: Namespace) -> int:
             if recording.reused:
                 print(f"{len(recording.reused)} series are taken from the recording in {out}", file=sys.stderr)
             finished, renderer = send_plan(target, options, plan, recording, arguments.api_key_env)
-        return _report_run(arguments, target, options, finished, renderer, out)
+        return _report_run(arguments, target, options, finished, renderer, out, baseline)
 
 
 def _report_run(  # noqa: PLR0913, PLR0917 - the run and the command
-    arguments: Namespace, target: Target, options: Options, finished: Run, renderer: Fingerprint | None, out: Path
+    arguments: Namespace,
+    target: Target,
+    options: Options,
+    finished: Run,
+    renderer: Fingerprint | None,
+    out: Path,
+    baseline: tuple[Expected, ...] | None,
 ) -> int:
     """Write the files, print the run and return the exit code."""
     mask = Mask(options.secrets)
     report = _report(target, options, finished, renderer, arguments)
     report = report if mask.is_empty else mask_report(report, mask.mask_text)
+    report = with_baseline(report, baseline) if baseline is not None else report
     with report_write_errors(out):
+        if arguments.baseline_write is not None:
+            arguments.baseline_write.write_text(write_baseline(report), "utf-8")
         write_files(report, out, failing_severities(arguments.fail_on))
     return print_run(arguments, report, finished, out)
 

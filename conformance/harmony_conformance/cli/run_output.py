@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from harmony_conformance.errors import Exit
+from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import JsonObject, dumps, items, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.judge.judge import Result, run_outcome
+from harmony_conformance.report.baseline import Expected, InvalidBaselineError, read_baseline
 from harmony_conformance.report.files import HTML_REPORT
 from harmony_conformance.report.model import Report
 from harmony_conformance.report.run_json import run_json
@@ -38,6 +39,7 @@ def add_output_options(parser: ArgumentParser) -> None:
         default="text",
         help="json: one JSON document on standard output with verdict, counts, causes and paths (default: text)",
     )
+    _add_baseline_options(parser)
     parser.add_argument(
         "--require",
         type=_features,
@@ -45,6 +47,30 @@ def add_output_options(parser: ArgumentParser) -> None:
         metavar="FEATURE,…",
         help=f"exit code 1 if no answer of the run has one of these: {', '.join(FEATURES)}",
     )
+
+
+def _add_baseline_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--baseline",
+        type=Path,
+        metavar="FILE",
+        help="TOML file of expected failures: exit code 1 for other failures, and for entries that explain none",
+    )
+    parser.add_argument(
+        "--baseline-write", type=Path, metavar="FILE", help="write a baseline that expects the causes of this run"
+    )
+
+
+def read_baseline_option(arguments: Namespace) -> tuple[Expected, ...] | None:
+    """Return the baseline of `--baseline`, or None without the option.
+
+    Raises:
+        UsageError: It is no baseline.
+    """
+    try:
+        return read_baseline(arguments.baseline) if arguments.baseline is not None else None
+    except InvalidBaselineError as problem:
+        raise UsageError(f"--baseline {problem}") from None
 
 
 def _features(words: str) -> tuple[str, ...]:
@@ -68,7 +94,8 @@ def print_run(arguments: Namespace, report: Report, finished: Run, out: Path) ->
         paths: JsonObject = {"folder": str(out), "report": str(out / HTML_REPORT)}
         print(dumps({"exit_code": int(code), **run_json(report, fails_on), **paths}))
     elif arguments.quiet:
-        print(summary_line(report, fails_on, out))
+        counted = f"; {_baseline_counts(report)}" if arguments.baseline is not None else ""
+        print(f"{summary_line(report, fails_on, out)}{counted}")
     else:
         (print_report if arguments.verbose else print_summary)(report, report_console(), fails_on, out)
     for note in _notes(arguments, report, finished, code):
@@ -78,6 +105,8 @@ def print_run(arguments: Namespace, report: Report, finished: Run, out: Path) ->
 
 def _exit_code(arguments: Namespace, report: Report, finished: Run) -> int:
     code = _judged_code(finished.results, failing_severities(arguments.fail_on))
+    if code in (Exit.CONFORMS, Exit.DIVERGES) and arguments.baseline is not None:
+        code = _baseline_code(report, failing_severities(arguments.fail_on))
     is_open = report.counts[Outcome.INCONCLUSIVE] > 0 or value_at(report.header, "incomplete") is not None
     if items(value_at(report.header, "missing_features")) or (is_open and fails_on_inconclusive(arguments.fail_on)):
         code = code or Exit.DIVERGES
@@ -97,6 +126,12 @@ def _judged_code(results: tuple[Result, ...], fails_on: frozenset[Severity]) -> 
     return Exit.DIVERGES if outcome is Outcome.FAIL else Exit.CONFORMS
 
 
+def _baseline_code(report: Report, fails_on: frozenset[Severity]) -> int:
+    unexpected = frozenset(_of_baseline(report, "unexpected"))
+    fails = any(result.name in unexpected and result.severity in fails_on for result in report.results)
+    return Exit.DIVERGES if fails or _of_baseline(report, "stale") else Exit.CONFORMS
+
+
 def _has_judged(results: tuple[Result, ...]) -> bool:
     return any(result.applied and result.severity is Severity.MUST for result in results)
 
@@ -111,6 +146,7 @@ def _notes(arguments: Namespace, report: Report, finished: Run, code: int) -> It
     for name in items(value_at(report.header, "missing_features")):
         answers = value_at(report.header, "features", "answers")
         yield f"--require {text(name)}: in none of {answers} answers"
+    yield from _baseline_notes(arguments, report)
     if finished.missing_part:
         yield f"recording incomplete: {finished.missing_part}; only what it contains is judged"
     if (cut := early_stop_reason(finished.series)) is not None:
@@ -118,3 +154,22 @@ def _notes(arguments: Namespace, report: Report, finished: Run, code: int) -> It
     reasons = [result.reason for result in report.results if result.outcome is Outcome.INCONCLUSIVE]
     if reasons and (code == Exit.CONFORMS or fails_on_inconclusive(arguments.fail_on)):
         yield f"{len(reasons)} inconclusive results, for example: {reasons[0]}"
+
+
+def _baseline_notes(arguments: Namespace, report: Report) -> Iterator[str]:
+    if arguments.baseline is not None:
+        unexpected, stale = (_of_baseline(report, name) for name in ("unexpected", "stale"))
+        yield f"baseline {arguments.baseline}: {_baseline_counts(report)}"
+        yield from (f"  not expected: {name}" for name in unexpected[:_REASONS_SHOWN])
+        yield from (f"  stale: {entry} explains no failure" for entry in stale)
+    if arguments.baseline_write is not None:
+        yield f"baseline written to {arguments.baseline_write}: replace each TODO by a reason"
+
+
+def _baseline_counts(report: Report) -> str:
+    expected, unexpected, stale = (len(_of_baseline(report, name)) for name in ("expected", "unexpected", "stale"))
+    return f"{expected} failures expected, {unexpected} not expected, {stale} stale entries"
+
+
+def _of_baseline(report: Report, name: str) -> list[str]:
+    return [*map(text, items(value_at(report.header, "baseline", name)))]

@@ -1,0 +1,167 @@
+"""Baselines: failures that a project expects, each with its reason.
+
+A baseline is a TOML file. An entry names a cause, or a check with an optional scenario, as patterns:
+
+    [[expected]]
+    cause = "vllm-header-forms"
+    reason = "waits for the next release"
+    link = "https://github.com/vllm-project/vllm/issues/1"
+
+    [[expected]]
+    check = "streaming.*"
+    scenario = "rows_texts"
+    reason = "not decided"
+
+An entry that explains no failure is stale, unless its checks were not judged.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import MappingProxyType
+
+from harmony_conformance.json_value import JsonObject, dumps, items, text, value_at
+from harmony_conformance.judge.check import Outcome
+from harmony_conformance.report.model import Report, ResultLine
+from harmony_conformance.runtime.terminal_text import escape_invisible
+
+_MEMBERS: Mapping[str, bool] = MappingProxyType(
+    {"cause": False, "check": False, "scenario": False, "reason": True, "link": False}
+)
+"""Members of an entry, and whether they are required."""
+
+
+class InvalidBaselineError(ValueError):
+    """A file that is no baseline. The message has the place, what was expected and what was found."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """An entry of a baseline. `cause`, `check` and `scenario` are shell patterns; an empty one matches everything."""
+
+    cause: str = ""
+    check: str = ""
+    scenario: str = ""
+    reason: str = ""
+    link: str = ""
+
+    def __str__(self) -> str:
+        """Return what the entry expects, on one line."""
+        named = (("cause", self.cause), ("check", self.check), ("scenario", self.scenario))
+        return " ".join(f"{name} {value}" for name, value in named if value)
+
+    def covers(self, result: ResultLine, causes: frozenset[str]) -> bool:
+        """Return True if the entry expects a failure with these causes."""
+        return (
+            (not self.cause or any(fnmatchcase(cause, self.cause) for cause in causes))
+            and (not self.check or fnmatchcase(result.check, self.check))
+            and (not self.scenario or fnmatchcase(result.scenario, self.scenario))
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselineResult:
+    """A run compared with a baseline: expected and unexpected failures, and entries that explain none."""
+
+    expected: tuple[ResultLine, ...]
+    unexpected: tuple[ResultLine, ...]
+    stale: tuple[Expected, ...]
+
+    def to_json(self) -> JsonObject:
+        """Return the member of the report's header."""
+        return {
+            "expected": [result.name for result in self.expected],
+            "unexpected": [result.name for result in self.unexpected],
+            "stale": [str(entry) for entry in self.stale],
+        }
+
+
+def read_baseline(path: Path) -> tuple[Expected, ...]:
+    """Read a baseline.
+
+    Raises:
+        InvalidBaselineError: It cannot be read, or an entry is invalid.
+    """
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except OSError as problem:
+        raise InvalidBaselineError(f"{path}: {problem.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+        raise InvalidBaselineError(f"{path}: invalid TOML: {problem}") from None
+    unknown = document.keys() - {"expected"}
+    entries = document.get("expected", [])
+    if unknown or not isinstance(entries, list):
+        raise InvalidBaselineError(f"{path}: expected a list of tables [[expected]], got {', '.join(sorted(document))}")
+    return tuple(_read_entry(entry, f"{path}: entry {number}") for number, entry in enumerate(entries, 1))
+
+
+def _read_entry(entry: object, place: str) -> Expected:
+    if not isinstance(entry, dict):
+        raise InvalidBaselineError(f"{place}: expected a table, got {entry!r}")
+    for name, value in entry.items():
+        if name not in _MEMBERS or not isinstance(value, str):
+            raise InvalidBaselineError(f"{place}: expected texts named {', '.join(_MEMBERS)}, got {name} = {value!r}")
+    if not entry.get("reason"):
+        raise InvalidBaselineError(f"{place}: expected a reason, got none")
+    if not entry.get("cause") and not entry.get("check"):
+        raise InvalidBaselineError(f"{place}: expected a cause or a check, got neither")
+    return Expected(**entry)
+
+
+def apply_baseline(report: Report, baseline: tuple[Expected, ...]) -> BaselineResult:
+    """Divide the failures of a run into expected and unexpected ones, and find stale entries."""
+    causes = _causes_by_result(report)
+    failed = [result for result in report.results if result.outcome is Outcome.FAIL]
+    owners = [[entry for entry in baseline if entry.covers(one, causes.get(one.name, frozenset()))] for one in failed]
+    used = {entry for entries in owners for entry in entries}
+    return BaselineResult(
+        expected=tuple(result for result, entries in zip(failed, owners, strict=True) if entries),
+        unexpected=tuple(result for result, entries in zip(failed, owners, strict=True) if not entries),
+        stale=tuple(entry for entry in baseline if entry not in used and _is_judged(entry, report)),
+    )
+
+
+def with_baseline(report: Report, baseline: tuple[Expected, ...]) -> Report:
+    """Return the report with the comparison with a baseline in its header."""
+    return replace(report, header={**report.header, "baseline": apply_baseline(report, baseline).to_json()})
+
+
+def _causes_by_result(report: Report) -> Mapping[str, frozenset[str]]:
+    causes: dict[str, frozenset[str]] = {}
+    for cause in report.causes:
+        for name in map(text, items(value_at(cause, "failed"))):
+            causes[name] = causes.get(name, frozenset()) | {text(value_at(cause, "id"))}
+    return causes
+
+
+def _is_judged(entry: Expected, report: Report) -> bool:
+    """Return True if a result that the entry names was judged. Which results a cause would fail is unknown: any counts."""
+    return any(
+        result.outcome in (Outcome.PASS, Outcome.VARIANT, Outcome.FAIL)
+        and (not entry.check or fnmatchcase(result.check, entry.check))
+        and (not entry.scenario or fnmatchcase(result.scenario, entry.scenario))
+        for result in report.results
+    )
+
+
+def write_baseline(report: Report) -> str:
+    """Return a baseline that expects the causes of a run. Its reasons are to be replaced."""
+    head = "# Failures that are expected, each with its reason. A stale entry fails the run.\n"
+    entries = (
+        f"\n[[expected]]\ncause = {dumps(value_at(cause, 'id'))}\nreason = {dumps(_todo(cause))}\n" + _link(cause)
+        for cause in report.causes
+    )
+    return head + "".join(entries)
+
+
+def _todo(cause: JsonObject) -> str:
+    return escape_invisible(f"TODO: {text(value_at(cause, 'sentence'))}")
+
+
+def _link(cause: JsonObject) -> str:
+    threads = items(value_at(cause, "threads"))
+    return f"link = {dumps(threads[0])}\n" if threads else ""

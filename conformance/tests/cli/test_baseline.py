@@ -1,0 +1,100 @@
+"""`run --baseline FILE`: expected failures pass, other failures and stale entries fail."""
+
+import json
+
+import pytest
+
+from harmony_conformance.cli.main import main
+from harmony_conformance.errors import Exit
+
+SELECTED = ["--select", "simple_answer", "--select", "finished_turn", "--latency", "0"]
+ONE, TWO = "reference:defect=stream-without-done", "reference:defect=stream-without-done,finished-reasoning-kept"
+
+
+def run(out, target, *options):
+    return main(["run", target, *SELECTED, *options, "--out", str(out)])
+
+
+def write(folder, text):
+    file = folder / "baseline.toml"
+    file.write_text(text, "utf-8")
+    return ["--baseline", str(file)]
+
+
+def entry(**members):
+    return "[[expected]]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in members.items())
+
+
+STREAM = entry(cause="stream-without-done", reason="known")
+TURN = entry(check="multi_turn.*", scenario="finished_*", reason="known") + entry(check="prompt.*", reason="known")
+
+
+@pytest.mark.parametrize(
+    ("target", "baseline", "code"),
+    [
+        (ONE, STREAM, Exit.CONFORMS),
+        (TWO, STREAM + TURN, Exit.CONFORMS),
+        (TWO, STREAM, Exit.DIVERGES),
+        (ONE, "", Exit.DIVERGES),
+        (ONE, STREAM + TURN, Exit.DIVERGES),
+        ("reference", STREAM, Exit.DIVERGES),
+        ("reference", "", Exit.CONFORMS),
+        (ONE, STREAM + entry(check="tool_calls.only_allowed_tools", reason="not judged here"), Exit.CONFORMS),
+    ],
+    ids=["expected", "all expected", "one more", "empty", "stale beside", "stale alone", "nothing", "not judged"],
+)
+def test_exit_code(target, baseline, code, tmp_path):
+    assert run(tmp_path / "run", target, *write(tmp_path, baseline)) == code
+
+
+def test_the_output_and_the_report_name_expected_unexpected_and_stale(tmp_path, capsys):
+    assert run(tmp_path / "run", TWO, *write(tmp_path, STREAM + entry(cause="effort-ignored", reason="old"))) == 1
+    shown = capsys.readouterr()
+    assert "2 failures expected, 2 not expected, 1 stale entries" in shown.err
+    assert "not expected: multi_turn.finished_reasoning_is_dropped@finished_turn" in shown.err
+    assert "stale: cause effort-ignored explains no failure" in shown.err
+    header = json.loads((tmp_path / "run" / "report.jsonl").read_text("utf-8").splitlines()[0])
+    assert header["baseline"]["stale"] == ["cause effort-ignored"]
+    assert sorted(header["baseline"]["expected"]) == [
+        "streaming.ends_with_done@finished_turn",
+        "streaming.ends_with_done@simple_answer",
+    ]
+    assert run(tmp_path / "run", TWO, *write(tmp_path, STREAM), "-q") == 1
+    assert "2 failures expected, 2 not expected, 0 stale entries" in capsys.readouterr().out
+
+
+def test_a_written_baseline_expects_the_run_that_it_was_written_from(tmp_path, capsys):
+    file = tmp_path / "written.toml"
+    assert run(tmp_path / "run", TWO, "--baseline-write", str(file)) == Exit.DIVERGES
+    assert "replace each TODO by a reason" in capsys.readouterr().err
+    assert file.read_text("utf-8").count("TODO") == 2
+    assert run(tmp_path / "run", TWO, "--baseline", str(file)) == Exit.CONFORMS
+
+
+INVALID = {
+    "no TOML": ("[[", "invalid TOML"),
+    "another table": ("[ignored]\n", "expected a list of tables [[expected]], got ignored"),
+    "no reason": (entry(cause="a"), "entry 1: expected a reason, got none"),
+    "neither cause nor check": (entry(reason="a", scenario="b"), "entry 1: expected a cause or a check, got neither"),
+    "an unknown member": (
+        entry(cause="a", why="b"),
+        "expected texts named cause, check, scenario, reason, link, got why",
+    ),
+    "a number": ("[[expected]]\ncause = 1\n", "got cause = 1"),
+    "a list of texts": ('expected = ["a"]\n', "entry 1: expected a table, got 'a'"),
+}
+
+
+@pytest.mark.parametrize("what", INVALID)
+def test_an_invalid_baseline_is_one_line_before_anything_is_sent(what, tmp_path, capsys):
+    text, message = INVALID[what]
+    assert run(tmp_path / "run", ONE, *write(tmp_path, text)) == Exit.USAGE
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_baseline_that_is_not_there_is_one_line(tmp_path, capsys):
+    assert run(tmp_path / "run", ONE, "--baseline", str(tmp_path / "absent.toml")) == Exit.USAGE
+    assert "absent.toml: No such file or directory" in capsys.readouterr().err
