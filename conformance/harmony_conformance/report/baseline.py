@@ -22,17 +22,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from types import MappingProxyType
+from typing import cast
 
 from harmony_conformance.json_value import JsonObject, dumps, items, text, value_at
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.report.model import Report, ResultLine
 from harmony_conformance.runtime.terminal_text import escape_invisible
 
-_MEMBERS: Mapping[str, bool] = MappingProxyType(
-    {"cause": False, "check": False, "scenario": False, "reason": True, "link": False}
-)
-"""Members of an entry, and whether they are required."""
+_MEMBERS = ("cause", "check", "scenario", "reason", "link")
+"""Members of an entry."""
 
 
 class InvalidBaselineError(ValueError):
@@ -87,29 +85,31 @@ def read_baseline(path: Path) -> tuple[Expected, ...]:
         InvalidBaselineError: It cannot be read, or an entry is invalid.
     """
     try:
-        document = tomllib.loads(path.read_text("utf-8"))
+        document: dict[str, object] = tomllib.loads(path.read_text("utf-8"))
     except OSError as problem:
         raise InvalidBaselineError(f"{path}: {problem.strerror}") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
         raise InvalidBaselineError(f"{path}: invalid TOML: {problem}") from None
-    unknown = document.keys() - {"expected"}
     entries = document.get("expected", [])
-    if unknown or not isinstance(entries, list):
+    if document.keys() - {"expected"} or not isinstance(entries, list):
         raise InvalidBaselineError(f"{path}: expected a list of tables [[expected]], got {', '.join(sorted(document))}")
-    return tuple(_read_entry(entry, f"{path}: entry {number}") for number, entry in enumerate(entries, 1))
+    listed = cast(list[object], entries)
+    return tuple(_read_entry(entry, f"{path}: entry {number}") for number, entry in enumerate(listed, 1))
 
 
 def _read_entry(entry: object, place: str) -> Expected:
     if not isinstance(entry, dict):
         raise InvalidBaselineError(f"{place}: expected a table, got {entry!r}")
-    for name, value in entry.items():
+    texts: dict[str, str] = {}
+    for name, value in cast(dict[str, object], entry).items():
         if name not in _MEMBERS or not isinstance(value, str):
             raise InvalidBaselineError(f"{place}: expected texts named {', '.join(_MEMBERS)}, got {name} = {value!r}")
-    if not entry.get("reason"):
+        texts[name] = value
+    if not texts.get("reason"):
         raise InvalidBaselineError(f"{place}: expected a reason, got none")
-    if not entry.get("cause") and not entry.get("check"):
+    if not texts.get("cause") and not texts.get("check"):
         raise InvalidBaselineError(f"{place}: expected a cause or a check, got neither")
-    return Expected(**entry)
+    return Expected(**texts)
 
 
 def apply_baseline(report: Report, baseline: tuple[Expected, ...]) -> BaselineResult:

@@ -15,7 +15,7 @@ _JUDGED = frozenset((Outcome.PASS, Outcome.VARIANT, Outcome.FAIL))
 
 
 class Change(StrEnum):
-    """What became of a failure or of a cause between two runs."""
+    """Change of a failure or of a cause between two runs."""
 
     NEW = "new"
     MORE = "in more results"
@@ -66,7 +66,7 @@ class CauseChange:
 
     @property
     def change(self) -> Change:
-        """What became of it."""
+        """The change."""
         if not self.before:
             return Change.NEW
         if not self.after:
@@ -145,7 +145,7 @@ def _by_name(report: Report) -> Mapping[str, ResultLine]:
 
 
 def _change(before: ResultLine | None, after: ResultLine | None) -> Change | None:
-    """Return what became of a result. None if it failed in neither run."""
+    """Return the change of a result. None if it failed in neither run."""
     if after is not None and after.outcome is Outcome.ERROR:
         return Change.ERROR
     fails_now = after is not None and after.outcome is Outcome.FAIL
