@@ -321,8 +321,9 @@ same {cores} cores.
 
 `make bench-proxy`; `QUICK=1` takes about a minute and is rough. {failures} Client and server are asyncio protocols on uvloop with httptools (`benchmarks/proxy/`).
 The row "nothing between" shows their cost. Configuration of nginx: one worker, no buffering, a pool of connections. mitmdump runs with `stream=True` and
-nothing else, over HTTP/1.1.
+nothing else, over HTTP/1.1.{mitmproxy}
 """
+OLDEST_MITMPROXY = (12, 2, 2)
 
 
 def described(machine: dict) -> str:
@@ -332,12 +333,21 @@ def described(machine: dict) -> str:
     return f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}, {python}, load {load} at the start; {versions}"
 
 
+def of_mitmproxy(version: str) -> str:
+    """Return a sentence if the measured mitmproxy is older than those that the addon supports."""
+    if not version or tuple(map(int, version.split(".")[:3])) >= OLDEST_MITMPROXY:
+        return ""
+    oldest = ".".join(map(str, OLDEST_MITMPROXY))
+    return f" The rows of mitmproxy are of version {version}; the oldest that the addon supports is {oldest}."
+
+
 def page(results: Results, soaked: Path) -> str:
     bare = results.median("json, 32", "app", "path") or 0
     judging = results.in_turn(JUDGED_LATER, JUDGED_LATER, "judge", _itself, "app+guard")
     busy = results.in_turn(SUSTAINED, "json, 32", "path", _over, "app+guard", "app")
     return PAGE.format(
         machine=described(results.data["machine"]),
+        mitmproxy=of_mitmproxy(results.data["machine"]["versions"].get("mitmproxy", "")),
         cores=results.data["machine"]["cores"],
         rounds=results.data["size"]["rounds"],
         turns=(turns := results.data["size"].get("turns", results.data["size"]["rounds"])),
