@@ -3,6 +3,7 @@
 The prompts are written by hand, or are those of golden examples and of a real server.
 """
 
+import gzip
 import json
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from harmony_conformance.prompts.expected_parts import read_prompt
 from harmony_ref import encode_with_special_tokens
 
 RULE = next(rule for rule in CHECKS if rule.id == "prompt.is_an_accepted_rendering")
-RECORDED = Path(__file__).parents[3] / "reports" / "vllm-0.32.0" / "exchanges.jsonl"
+RECORDED = Path(__file__).parents[3] / "reports" / "vllm-0.32.0" / "exchanges.jsonl.gz"
 SYSTEM = (
     "<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.\nKnowledge cutoff: 2024-06\n"
     "Current date: 2025-06-28\n\nReasoning: medium\n\n# Valid channels: analysis, commentary, final. "
@@ -132,7 +133,7 @@ def test_no_example_that_does_not_fail_is_blamed():
 
 @pytest.mark.skipif(not RECORDED.exists(), reason="the recorded run is not there")
 def test_a_real_server_is_not_blamed_for_its_form():
-    outcomes = [outcome(read_exchange(json.loads(line), name="")) for line in RECORDED.read_bytes().splitlines()]
+    outcomes = [outcome(read_exchange(json.loads(line), name="")) for line in gzip.decompress(RECORDED.read_bytes()).splitlines()]
     assert outcomes.count(Outcome.PASS) > 200
     assert outcomes.count(Outcome.VARIANT) > 20
     assert {Outcome.FAIL, Outcome.ERROR} & set(outcomes) == set()
