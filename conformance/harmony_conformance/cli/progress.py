@@ -54,7 +54,7 @@ class RunProgress:
 
     @property
     def problems(self) -> str:
-        """The failures so far, in words; empty if there are none."""
+        """The failures so far, in words; empty without a failure."""
         failed = self._count_failures()
         counts = {"failed": failed or 0, "without an answer": self._lost}
         return ", ".join(f"{count} {what}" for what, count in counts.items() if count)

@@ -66,7 +66,10 @@ def configure(parser: ArgumentParser) -> None:
     """Add the options of `run`."""
     add_options(parser)
     parser.epilog = (
-        f"{CA_FILE} and {CA_DIR} name trusted certificates that replace the default ones, for example of a private CA."
+        "Examples: `run vllm:http://127.0.0.1:8000/v1 --model gpt-oss-20b`; `run https://api.example.com/v1 --api-key-env EXAMPLE_KEY --max-tokens 200000`;"
+        " `run URL --dry-run -q` for the cost; `run URL --select 'tool_calls.*@tool_call'` for some checks on a scenario;"
+        " `run replay:runs/NAME/exchanges.jsonl` to judge a recording again."
+        f" {CA_FILE} and {CA_DIR} name trusted certificates that replace the default ones, for example of a private CA."
         " HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY apply unless --proxy or --unix-socket is given; the embedded server is never proxied."
     )
     parser.add_argument(

@@ -32,8 +32,10 @@ def add_output_options(parser: ArgumentParser) -> None:
     amount.add_argument(
         "-v", "--verbose", action="store_true", help="print every check and every failure with its evidence"
     )
-    amount.add_argument("-q", "--quiet", action="store_true", help="print one line and no progress")
     amount.add_argument(
+        "-q", "--quiet", action="store_true", help="print one line, or only the JSON document, and no progress"
+    )
+    parser.add_argument(
         "--format",
         choices=["text", "json"],
         default="text",

@@ -464,6 +464,11 @@ def test_a_quiet_run_prints_one_line(capsys):
     assert re.fullmatch(rf"gpt-oss-reference on reference [^:]+: does not conform; causes: 1; {SUMMARY}; run\n", out)
 
 
+def test_a_quiet_run_as_json_prints_nothing_else(capsys):
+    code, out, err = run(capsys, "reference", *QUICK, "-q", "--format", "json", "--out", "run")
+    assert (code, json.loads(out)["verdict"], err) == (0, "conforms", "")
+
+
 def test_a_run_as_json_is_one_document_on_standard_output(capsys):
     code, out, err = run(capsys, "reference:defect=stream-without-done", *QUICK, "--format", "json", "--out", "run")
     value = json.loads(out)

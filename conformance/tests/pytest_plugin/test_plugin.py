@@ -171,6 +171,16 @@ def test_each_outcome_ends_as_it_must(fail_on, ends, session, pytester):
     assert "Traceback" not in done.stdout.str()
 
 
+@pytest.mark.parametrize(("fail_on", "fails"), [("must", False), ("inconclusive", True)])
+def test_inconclusive_results_fail_if_they_are_named(fail_on, fails, session):
+    words = ("select=simple_answer", "max-requests=1", f"fail-on={fail_on}")
+    done = session(*(word for option in words for word in ("--harmony", option)))
+    counts = done.parseoutcomes()
+    assert (counts.get("failed", 0) > 0) is fails
+    assert counts["passed"] > 0
+    assert ("the endpoint did not do what the scenario asks for" in done.stdout.str()) is fails
+
+
 def test_workers_share_one_run_and_k_chooses_what_is_sent(session, pytester):
     chosen = ("-k", "tool_calls and ([tool_call] or [simple_answer])", "--junitxml=junit.xml")
     with counting_server() as (url, seen):
