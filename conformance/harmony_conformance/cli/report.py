@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import Exit, UsageError
-from harmony_conformance.report.files import RENDERERS, read_report_file
+from harmony_conformance.report.ci_formats import badge_json, badge_svg, ctrf, github_annotations, sarif
+from harmony_conformance.report.files import RENDERERS, Renderer, read_report_file
+from harmony_conformance.report.junit import junit
 from harmony_conformance.report.model import InvalidReportError, Report
 from harmony_conformance.runner.options import FAIL_ON
+
+_FORMATS: Mapping[str, Renderer] = MappingProxyType(
+    {
+        **RENDERERS,
+        "junit-all": partial(junit, with_unapplied=True),
+        "sarif": sarif,
+        "ctrf": ctrf,
+        "github": github_annotations,
+        "badge-json": badge_json,
+        "badge-svg": badge_svg,
+    }
+)
 
 
 def configure(parser: ArgumentParser) -> None:
     """Add the options of `report`."""
     parser.add_argument("run_dir", metavar="RUN_DIR", type=Path, help="folder of a run, or its report.jsonl")
-    parser.add_argument("--format", choices=list(RENDERERS), default="html", help="output format (default: html)")
+    parser.add_argument("--format", choices=list(_FORMATS), default="html", help="output format (default: html)")
 
 
 def execute(arguments: Namespace) -> int:
     """Print the rendered report."""
-    print(RENDERERS[arguments.format](read_run(arguments.run_dir), FAIL_ON["must"]))
+    print(_FORMATS[arguments.format](read_run(arguments.run_dir), FAIL_ON["must"]))
     return Exit.CONFORMS
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections import Counter
@@ -13,7 +14,9 @@ from harmony_conformance.json_value import JsonObject, dumps, items, text, value
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.judge.judge import Result, run_outcome
 from harmony_conformance.report.baseline import Expected, InvalidBaselineError, read_baseline
+from harmony_conformance.report.ci_formats import github_annotations
 from harmony_conformance.report.files import HTML_REPORT
+from harmony_conformance.report.markdown import markdown
 from harmony_conformance.report.model import Report
 from harmony_conformance.report.run_json import run_json
 from harmony_conformance.report.terminal import print_report, print_summary, report_console, summary_line, visible
@@ -100,9 +103,22 @@ def print_run(arguments: Namespace, report: Report, finished: Run, out: Path) ->
         print(f"{summary_line(report, fails_on, out)}{counted}")
     else:
         (print_report if arguments.verbose else print_summary)(report, report_console(), fails_on, out)
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        _annotate(report, fails_on)
     for note in _notes(arguments, report, finished, code):
         print(visible(note), file=sys.stderr)
     return code
+
+
+def _annotate(report: Report, fails_on: frozenset[Severity]) -> None:
+    """Write the annotations and the summary of a step of GitHub Actions."""
+    print(github_annotations(report, fails_on), file=sys.stderr)
+    if (summary := os.environ.get("GITHUB_STEP_SUMMARY")) is not None:
+        try:
+            with Path(summary).open("a", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(markdown(report, fails_on))
+        except OSError as problem:
+            print(f"GITHUB_STEP_SUMMARY: {summary}: {problem.strerror}", file=sys.stderr)
 
 
 def _exit_code(arguments: Namespace, report: Report, finished: Run) -> int:

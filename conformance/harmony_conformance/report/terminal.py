@@ -44,6 +44,7 @@ STYLE = {
 """Styles of the outcomes."""
 _FINDINGS_SHOWN = 3
 _ROWS, _MIN_COLUMNS = 30, 80
+_NARROW_COLUMNS = ("metric", "load", "n", "median", "max")
 _WIDE = 140  # a file has no edge; a table cut at 80 columns would lose words
 
 
@@ -163,7 +164,8 @@ def print_report(
     report: Report, console: Console, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON, folder: Path | None = None
 ) -> None:
     """Print every check and every failure, then the summary. See `print_summary`."""
-    console.print(_table(report))
+    for line in _checks(report):
+        console.print(line, soft_wrap=True, highlight=False)
     for outcome in (Outcome.FAIL, Outcome.ERROR):
         for result in report.results:
             if result.outcome is outcome:
@@ -172,19 +174,17 @@ def print_report(
     for line in (*_inconclusive(report), *_variants(report), *_not_applied(report)):
         console.print(line, soft_wrap=True, highlight=False)
     if report.latency:
-        console.print(_latency(report))
+        console.print(_latency(report, console.width))
     print_summary(report, console, fails_on, folder)
 
 
-def _table(report: Report) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("check", "severity", "outcome", "scenarios"):
-        table.add_column(name, no_wrap=name != "scenarios")
+def _checks(report: Report) -> Iterator[str]:
+    """Yield a line for each check that applied: the worst outcome, the severity, the scenarios by outcome."""
     for check in by_check(report):
         worst = check.outcome
         if worst is not Outcome.NOT_APPLICABLE:
-            table.add_row(check.check, check.severity.value, f"[{STYLE[worst]}]{WORDS[worst]}[/]", check.tally())
-    return table
+            outcome = f"[{STYLE[worst]}]{WORDS[worst].upper():12}[/]"
+            yield f"{outcome} {check.severity.upper():6} {check.check}: {check.tally()}"
 
 
 def _not_applied(report: Report) -> Iterator[str]:
@@ -197,12 +197,16 @@ def _not_applied(report: Report) -> Iterator[str]:
         yield f"  {escape(visible(reason))}: {escape(', '.join(checks))}"
 
 
-def _latency(report: Report) -> Table:
+def _latency(report: Report, width: int) -> Table:
+    """Return the figures of the latency probe; on a narrow console the most important ones."""
+    names = COLUMNS if width >= _WIDE else _NARROW_COLUMNS
     table = Table(box=None, pad_edge=False, header_style="bold", title="latency", title_justify="left")
-    for name in COLUMNS:
+    for name in names:
         table.add_column(name, justify="left" if name in COLUMNS[:2] else "right", no_wrap=True)
     for row in rows(report.latency):
-        table.add_row(*map(escape, row))
+        cells = dict(zip(COLUMNS, map(escape, row), strict=True))
+        metric = cells["metric"] if width >= _WIDE else cells["metric"].partition(",")[0]
+        table.add_row(*({**cells, "metric": metric}[name] for name in names))
     for line in report.latency:
         failed = value_at(line, "failed")
         if failed:
@@ -234,7 +238,7 @@ def _finding(finding: JsonObject) -> Iterator[str]:
     yield f"    in {escape(visible(text(value_at(finding, 'exchange'))))} at {escape(visible(text(value_at(finding, 'at'))))}"
     for name in ("expected", "actual", "excerpt"):
         if (value := value_at(finding, name)) is not None:
-            yield f"    {name}: {escape(visible(text(value)))}"
+            yield f"    {name}: {escape(visible(text(value))) or '(empty)'}"
 
 
 def _inconclusive(report: Report) -> Iterator[str]:

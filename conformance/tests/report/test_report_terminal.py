@@ -145,3 +145,34 @@ def test_a_check_whose_results_are_inconclusive_did_not_judge(samples):
     results += [samples.result(Outcome.NOT_APPLICABLE, check="a.b", scenario="other", reason="applies to y")]
     grade = evidence_grade(make_report(samples.header, results))
     assert (grade.checks, grade.judged, grade.missing) == (2, 1, (("are inconclusive", 1),))
+
+
+def test_checks_and_latency_fit_80_columns(samples):
+    results = [samples.result(Outcome.FAIL, findings=(samples.finding(),)), samples.result(scenario="b")]
+    results += [samples.result(Outcome.NOT_APPLICABLE, check="a.b", reason="x")]
+    report = make_report(samples.header, results, [samples.latency_line()])
+    text = StringIO()
+    print_report(report, Console(width=80, highlight=False, file=text))
+    lines = text.getvalue().splitlines()
+    assert lines[0] == "FAILED       MUST   channels.content_is_the_answer: 1 passed, 1 failed"
+    assert not lines[1].startswith(("PASSED", "NOT APPLICABLE"))
+    start = next(index for index, line in enumerate(lines) if line.strip() == "latency")
+    assert lines[start + 1].split() == ["metric", "load", "n", "median", "max"]
+    assert lines[start + 2].split() == ["TTFT", "one", "at", "a", "time", "20", "200", "ms", "1.50", "s"]
+    assert "…" not in "".join(lines[start : start + 9])
+
+
+def test_the_whole_latency_table_is_shown_where_it_fits(samples):
+    text = StringIO()
+    print_report(
+        make_report(samples.header, [], [samples.latency_line()]), Console(width=140, highlight=False, file=text)
+    )
+    assert "metric" in text.getvalue()
+    assert "p99" in text.getvalue()
+    assert "TTFT, first token of any channel" in text.getvalue()
+
+
+def test_an_empty_value_is_named(samples):
+    finding = samples.finding(expected="", actual="x")
+    text = printed(samples.report(samples.result(Outcome.FAIL, findings=(finding,))))
+    assert "    expected: (empty)\n    actual: x\n" in text

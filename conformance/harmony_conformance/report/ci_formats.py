@@ -1,0 +1,169 @@
+"""A report for continuous integration: SARIF, CTRF, annotations of GitHub, badges. One entry for each cause or each result that was judged.
+
+SARIF 2.1.0: https://docs.oasis-open.org/sarif/sarif/v2.1.0/. CTRF: https://ctrf.io. Badge: the endpoint format of shields.io.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
+from xml.sax.saxutils import escape
+
+from harmony_conformance.json_value import Json, JsonObject, dumps, integer, text, value_at
+from harmony_conformance.judge.check import Outcome, Severity
+from harmony_conformance.report.cause_summary import CauseSummary, cause_summaries
+from harmony_conformance.report.model import Report, ResultLine
+from harmony_conformance.report.summary import DEFAULT_FAILS_ON, Standing, failures, run_verdict, title
+from harmony_conformance.report.text_excerpt import line
+
+_LEVELS: Mapping[Severity, str] = MappingProxyType({Severity.MUST: "error", Severity.SHOULD: "warning"})
+_CTRF_STATUS: Mapping[Outcome, str] = MappingProxyType(
+    {
+        Outcome.PASS: "passed",
+        Outcome.VARIANT: "passed",
+        Outcome.FAIL: "failed",
+        Outcome.INCONCLUSIVE: "other",
+        Outcome.ERROR: "other",
+        Outcome.NOT_APPLICABLE: "skipped",
+    }
+)
+_COLORS: Mapping[Standing, tuple[str, str]] = MappingProxyType(
+    {
+        Standing.CONFORMS: ("brightgreen", "#4c1"),
+        Standing.NOT_ALL_CHECKED: ("yellow", "#dfb317"),
+        Standing.ONLY_IGNORED_FAILURES: ("yellow", "#dfb317"),
+        Standing.DIVERGES: ("red", "#e05d44"),
+        Standing.UNCHECKED: ("lightgrey", "#9f9f9f"),
+        Standing.OUR_ERROR: ("lightgrey", "#9f9f9f"),
+    }
+)
+_LABEL = "harmony"
+_CHARACTER_WIDTH, _PADDING = 7, 10  # pixels, of an 11 px font without serifs
+
+
+def sarif(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> str:
+    """Return a SARIF log with one result for each cause. Severities outside of `fails_on` are notes."""
+    causes = cause_summaries(report)
+    rules: list[Json] = [
+        {
+            "id": cause.name,
+            "shortDescription": {"text": line(cause.sentence)},
+            "fullDescription": {"text": line(cause.users_see or cause.sentence)},
+            "help": {"text": f"harmony-conformance explain {line(cause.name)}"},
+        }
+        for cause in causes
+    ]
+    results: list[Json] = [
+        {
+            "ruleId": cause.name,
+            "level": _LEVELS[cause.severity] if cause.severity in fails_on else "note",
+            "message": {"text": f"{line(cause.sentence)} {cause.extent}. For example {line(cause.example)}."},
+            "locations": [
+                {
+                    "physicalLocation": {"artifactLocation": {"uri": "exchanges.jsonl"}},
+                    "logicalLocations": [{"fullyQualifiedName": line(cause.example)}],
+                }
+            ],
+            "partialFingerprints": {"cause/v1": cause.name},
+        }
+        for cause in causes
+    ]
+    driver: JsonObject = {
+        "name": "harmony-conformance",
+        "version": text(value_at(report.header, "version")),
+        "rules": rules,
+    }
+    log: JsonObject = {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": results}],
+    }
+    return dumps(log)
+
+
+def ctrf(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> str:
+    """Return a CTRF report of the results that were judged or are open. Failures outside of `fails_on` pass."""
+    shown = [result for result in report.results if result.outcome is not Outcome.NOT_APPLICABLE]
+    tests = [_ctrf_test(result, fails_on) for result in shown]
+    started = _milliseconds(text(value_at(report.header, "started")))
+    statuses = [text(test["status"]) for test in tests]
+    summary: JsonObject = {
+        "tests": len(tests),
+        **{name: statuses.count(name) for name in ("passed", "failed", "pending", "skipped", "other")},
+        "start": started,
+        "stop": started,
+    }
+    environment: JsonObject = {"testEnvironment": title(report)}
+    results: JsonObject = {
+        "tool": {"name": "harmony-conformance", "version": text(value_at(report.header, "version"))},
+        "summary": summary,
+        "tests": [*tests],
+        "environment": environment,
+    }
+    return dumps({"reportFormat": "CTRF", "specVersion": "0.0.0", "results": results})
+
+
+def _ctrf_test(result: ResultLine, fails_on: frozenset[Severity]) -> JsonObject:
+    is_ignored = result.outcome is Outcome.FAIL and result.severity not in fails_on
+    messages = [text(value_at(finding, "message")) for finding in failures(result)]
+    message = line("; ".join(dict.fromkeys(messages)) or result.reason)
+    return {
+        "name": result.name,
+        "status": "passed" if is_ignored else _CTRF_STATUS[result.outcome],
+        "duration": 0,
+        "suite": [result.check.partition(".")[0]],
+        "rawStatus": result.outcome.value,
+        "tags": [result.severity.value, result.api],
+        **({"message": message} if message else {}),
+    }
+
+
+def _milliseconds(started: str) -> int:
+    try:
+        return int(datetime.fromisoformat(started).timestamp() * 1000)
+    except ValueError:
+        return 0
+
+
+def github_annotations(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> str:
+    """Return workflow commands of GitHub, one for each cause."""
+    return "\n".join(_annotation(cause, fails_on) for cause in cause_summaries(report))
+
+
+def _annotation(cause: CauseSummary, fails_on: frozenset[Severity]) -> str:
+    level = _LEVELS[cause.severity] if cause.severity in fails_on else "notice"
+    name = _escaped(line(cause.name)).replace(":", "%3A").replace(",", "%2C")
+    return f"::{level} title=Harmony {name}::{_escaped(f'{line(cause.sentence)} {cause.extent}.')}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def badge_json(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> str:
+    """Return the endpoint document of a badge of shields.io."""
+    message, standing = _badge(report, fails_on)
+    return dumps({"schemaVersion": 1, "label": _LABEL, "message": message, "color": _COLORS[standing][0]})
+
+
+def badge_svg(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> str:
+    """Return a badge as SVG."""
+    message, standing = _badge(report, fails_on)
+    left, right = (_PADDING + _CHARACTER_WIDTH * len(word) for word in (_LABEL, message))
+    color = _COLORS[standing][1]
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img" aria-label="{_LABEL}: {escape(message)}">'
+        f'<rect width="{left}" height="20" fill="#555"/><rect x="{left}" width="{right}" height="20" fill="{color}"/>'
+        '<g fill="#fff" text-anchor="middle" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">'
+        f'<text x="{left / 2:g}" y="14">{_LABEL}</text><text x="{left + right / 2:g}" y="14">{escape(message)}</text></g></svg>'
+    )
+
+
+def _badge(report: Report, fails_on: frozenset[Severity]) -> tuple[str, Standing]:
+    standing = run_verdict(report, fails_on).standing
+    if standing is not Standing.DIVERGES:
+        return standing.value, standing
+    counted = [cause for cause in report.causes if Severity(text(value_at(cause, "severity"))) in fails_on]
+    failed = sum(integer(value_at(cause, "results")) or 0 for cause in counted)
+    return (f"{len(counted)} causes" if len(counted) > 1 else "1 cause") if failed else standing.value, standing
