@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import re
+import shlex
 import stat
 import subprocess
 import sys
@@ -31,6 +32,7 @@ COMMAND = [sys.executable, "-m", "harmony_conformance"]
 EXTRA = {"api_key": CANARIES["member"], "extra": {"auth": [{"password": CANARIES["nested"]}]}}
 RUN = ["--api-key-env", "CANARY_KEY", "--header", f"X-Team: {CANARIES['header']}", "--extra-body", json.dumps(EXTRA)]
 SELECT = ["simple_answer", "tool_call"]
+DOCUMENTS = ("html", "md", "junit", "junit-all", "sarif", "ctrf", "github", "badge-json", "badge-svg")
 
 
 def spellings(secret):
@@ -123,7 +125,15 @@ def outputs(server, tmp_path_factory):
         "run": [*COMMAND, "run", server, *run, "--out", "run"],
         "replay": [*COMMAND, "run", "replay:run/exchanges.jsonl", "--out", "replay"],
         "audit": [*COMMAND, "audit", "run/exchanges.jsonl", "--excerpts", "full", "--workers", "1", "--out", "audit"],
-        **{form: [*COMMAND, "report", "run/report.jsonl", "--format", form] for form in ("html", "md", "junit")},
+        "quiet run": [*COMMAND, "run", server, *run, "-q", "--baseline-write", "known.toml", "--out", "quiet"],
+        "run as JSON": [*COMMAND, "run", server, *run, "--format", "json", "--out", "json"],
+        "run against a baseline": [*COMMAND, "run", server, *run, "--baseline", "known.toml", "--out", "gated"],
+        "verbose run": [*COMMAND, "run", server, *run, "--verbose", "--out", "verbose"],
+        "reproduce": [*COMMAND, "reproduce", "run", f"--run-options={shlex.join([*RUN, '--timeout', '20'])}"],
+        "compare": [*COMMAND, "compare", "run", "replay"],
+        "compare as JSON": [*COMMAND, "compare", "run", "replay", "--format", "json"],
+        "explain": [*COMMAND, "explain", HOSTILE],
+        **{form: [*COMMAND, "report", "run/report.jsonl", "--format", form] for form in DOCUMENTS},
         "pytest": [
             *(sys.executable, "-m", "pytest", "--pyargs", "harmony_conformance.conformance_test", "--endpoint", server),
             *("-p", "no:randomly", "-v", "-rA", "--junitxml=pytest.xml", "-p", "no:cacheprovider"),
@@ -191,7 +201,7 @@ def test_no_command_lets_a_server_steer_the_terminal(outputs):
     assert all(any(texts) for texts in printed.values())
     for name, texts in printed.items():
         for text in texts:
-            check_terminal(text, is_document=name in ("html", "md", "junit"))
+            check_terminal(text, is_document=name in DOCUMENTS)
 
 
 def test_the_files_of_a_run_and_an_audit_are_private(outputs):
