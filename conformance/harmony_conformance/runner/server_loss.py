@@ -1,7 +1,8 @@
 """Detection of a server that went away, as opposed to a request that it did not answer.
 
 Both end as a lost connection. A plain `GET` distinguishes them: any HTTP answer shows that the server is there. After several lost connections in a row,
-the plain request of discovery replaces it, because a gateway may answer in place of a dead server.
+the plain request of discovery replaces it, because a gateway may answer in place of a dead server. It is also the last attempt,
+because a server may answer nothing else.
 """
 
 from __future__ import annotations
@@ -58,12 +59,13 @@ class ServerLoss:
         return replace(x, response=None, failure=self._gone)
 
     async def _is_gone(self, x: Exchange, ask: LimitedSend) -> bool:
-        plain = self._plain.get(x.api) if len(self._lost) >= _LOST_IN_A_ROW else None
+        plain = self._plain.get(x.api, _ANY_ANSWER)
+        first = plain if len(self._lost) >= _LOST_IN_A_ROW else _ANY_ANSWER
         with suppress(TimeoutError):
             async with asyncio.timeout(_PROBE_SECONDS):
                 for attempt in range(_PROBES):
                     await asyncio.sleep(_INTERVAL if attempt else 0)
-                    sent = await ask(plain or _ANY_ANSWER)
+                    sent = await ask(first if attempt < _PROBES - 1 else plain)
                     if sent is None or sent.failure is None or sent.failure.kind not in _LOST:
                         return False
                 return True

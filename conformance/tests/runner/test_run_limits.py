@@ -127,7 +127,7 @@ def test_a_server_that_goes_away_ends_the_run_and_fails_no_request(endpoint, lat
     last = max((x for x in kept if x.response is not None), key=lambda x: x.started)
     assert f" {last.scenario}, step " in reason.partition(";")[0]
     assert {one.name for one in done.series} == set(SELECTED)
-    assert (done.latency, len(chats) <= ANSWERED + concurrency) == ((), True)
+    assert (done.latency, len(chats) <= ANSWERED + concurrency + 1) == ((), True)
 
 
 def test_requests_that_are_not_answered_by_a_living_server_fail_and_the_run_goes_on(endpoint):
@@ -141,6 +141,18 @@ def test_requests_that_are_not_answered_by_a_living_server_fail_and_the_run_goes
     lost = {x.id for x in kept if x.failure is not None and x.failure.kind is FailureKind.RESET}
     assert lost
     assert lost <= blamed_exchanges(done)
+
+
+def test_a_server_that_answers_only_chat_requests_is_not_lost(endpoint):
+    """It answers `GET /v1/models` in discovery only."""
+
+    def later(connection, number, server):
+        if number != ANSWERED + 1:
+            connection.sendall(http(200, COMPLETION))
+
+    server, _ = endpoint(later, has_gateway=False)
+    done, kept = finished(server.url, concurrency=1)
+    assert (gone(kept), early_stop_reason(done.series)) == ([], None)
 
 
 def test_a_gateway_that_answers_for_a_dead_server_hides_no_loss(endpoint):
