@@ -69,7 +69,7 @@ def _parser(called: str) -> ArgumentParser:
     parser = _Parser(
         prog="harmony-conformance",
         description="Verify that a gpt-oss endpoint, or a traffic log, follows the OpenAI Harmony format in prompts and outputs.",
-        epilog="exit codes: 0 conforms, 1 does not conform, 2 usage error or nothing could be checked, 3 internal error",
+        epilog="exit codes: 0 conforms, 1 does not conform, 2 usage error, incomplete run or nothing could be checked, 3 internal error",
         formatter_class=RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=version("harmony-conformance"))
