@@ -133,7 +133,10 @@ def test_no_example_that_does_not_fail_is_blamed():
 
 @pytest.mark.skipif(not RECORDED.exists(), reason="the recorded run is not there")
 def test_a_real_server_is_not_blamed_for_its_form():
-    outcomes = [outcome(read_exchange(json.loads(line), name="")) for line in gzip.decompress(RECORDED.read_bytes()).splitlines()]
+    outcomes = [
+        outcome(read_exchange(json.loads(line), name=""))
+        for line in gzip.decompress(RECORDED.read_bytes()).splitlines()
+    ]
     assert outcomes.count(Outcome.PASS) > 200
     assert outcomes.count(Outcome.VARIANT) > 20
     assert {Outcome.FAIL, Outcome.ERROR} & set(outcomes) == set()
