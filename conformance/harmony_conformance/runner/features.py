@@ -17,13 +17,14 @@ _IN_TURN: Mapping[str, Callable[[Turn], bool]] = MappingProxyType(
         "reasoning": lambda turn: bool((turn.reasoning or "").strip()),
         "tools": lambda turn: bool(turn.tool_calls),
         "usage": lambda turn: turn.usage is not None,
+        "token-ids": lambda turn: turn.prompt_ids is not None or turn.output_ids is not None,
         "prompt-ids": lambda turn: turn.prompt_ids is not None,
         "output-ids": lambda turn: turn.output_ids is not None,
     }
 )
 _STREAMING = "streaming"
 FEATURES = (*_IN_TURN, _STREAMING)
-"""Names of the features: reasoning, tool calls, token counts, token ids of the prompt and of the output, streams."""
+"""Names of the features: reasoning, tool calls, token counts, token ids (of the prompt or the output, of the prompt, of the output), streams."""
 
 
 def count_features(series: Iterable[Series]) -> JsonObject:
