@@ -12,7 +12,7 @@ from harmony_proxy.capture.asgi_observer import Clock, Message, Receive, Send
 from harmony_proxy.capture.recorder import End
 from harmony_proxy.guard.guard import Guard
 from harmony_proxy.judging.counters import Gauges
-from harmony_proxy.policy.repair_interface import LARGE_ANSWER, LARGE_STREAM
+from harmony_proxy.policy.repair_interface import LARGE_BYTES
 
 _Value = TypeVar("_Value")
 _EXAMINERS = ThreadPoolExecutor(max_workers=1, thread_name_prefix="harmony-guard")  # more would only delay the traffic
@@ -80,15 +80,12 @@ class InterceptedExchange:
             case "http.response.body":
                 is_last = not message.get("more_body", False)
                 data = message.get("body", b"")
-                if self._is_large:
-                    out = await _off_loop(lambda: self._guard.feed(data, begun))
-                else:
-                    out = self._guard.feed(data, begun)
+                out = await self._feed(data, begun, is_last=is_last)
                 if is_last and not self._guard.must_stop:
                     self._is_over = True
                     if self._has_left:  # an application may end its response even after a disconnect
                         self.recorder.abort(End.CLIENT_LEFT, "", begun)
-                    if self._is_large:
+                    if self._is_large():
                         out += (await _off_loop(lambda: self._guard.close(begun))).body
                     else:
                         out = [*out, *self._guard.close(begun).body]
@@ -112,7 +109,7 @@ class InterceptedExchange:
         if self._is_over or self._is_own_answer or self._guard.must_stop:
             return
         end, detail = self._end()
-        if self._is_large:
+        if self._is_large():
             closing = await _off_loop(lambda: self._guard.abort(end, detail, self._now()))
         else:
             closing = self._guard.abort(end, detail, self._now())
@@ -131,10 +128,14 @@ class InterceptedExchange:
             return End.CLIENT_LEFT, ""
         return (End.CUT if self.recorder.has_status else End.RESET), ""
 
-    @property
-    def _is_large(self) -> bool:
-        """True if examining the response may take long enough to delay other exchanges."""
-        return self.recorder.cost >= (LARGE_ANSWER if self._guard.is_buffering else LARGE_STREAM)
+    async def _feed(self, data: bytes, begun: float, *, is_last: bool) -> list[bytes]:
+        if not (self._is_large(len(data)) and (is_last or self._guard.may_be_judged(data))):
+            return self._guard.feed(data, begun)
+        return await _off_loop(lambda: self._guard.feed(data, begun))
+
+    def _is_large(self, more: int = 0) -> bool:
+        """Return True if examining the response with `more` bytes may take long enough to delay other exchanges."""
+        return self.recorder.cost + more >= LARGE_BYTES
 
     def _now(self) -> float:
         return self._clock() - self._begun

@@ -68,18 +68,8 @@ class Guard:
     """
 
     __slots__ = (
-        *(
-            "_handlers",
-            "_api",
-            "_head_timing",
-            "_is_given_up",
-            "_limit",
-            "_mode",
-            "_pending_head",
-            "_policy",
-            "_request_id",
-        ),
-        *("_decoder", "_route", "_server_head", "_stream", "_unsent"),
+        *("_handlers", "_api", "_head_timing", "_is_given_up", "_limit", "_mode", "_pending_head", "_policy"),
+        *("_decoder", "_request_id", "_route", "_server_head", "_stream", "_unsent"),
         *("head", "must_stop", "observes", "problems", "recorder"),
     )
 
@@ -153,6 +143,11 @@ class Guard:
         if self._mode is _Mode.PASSING and self._server_head is not None:
             self.head = self._server_head if self.observes else with_request_id(self._server_head, self._request_id)
         return self.head
+
+    def may_be_judged(self, data: bytes) -> bool:
+        """Return True if the next chunk may make the checks run, which takes time on a large response."""
+        stream, decoder = self._stream, self._decoder
+        return stream is None or decoder is None or not decoder.is_plain or stream.may_be_judged(data)
 
     def feed(self, data: bytes, at: float) -> list[bytes]:
         """Add a chunk that came `at` seconds after the request was sent; return the bytes to send now, after `head`."""

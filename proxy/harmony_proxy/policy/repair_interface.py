@@ -12,10 +12,10 @@ from harmony_conformance.judge.judge import Result
 from harmony_conformance.transport.messages import Request, Response
 from harmony_proxy.policy.policy import Action, FailMode
 
-LARGE_ANSWER = 256 * 1024
-"""Size of an exchange from which on its complete response is examined apart from others: in a thread, and in another process."""
-LARGE_STREAM = 2 * 1024 * 1024
-"""The same for streams: each of their events waits for the thread."""
+LARGE_BYTES = 256 * 1024
+"""Size of an exchange from which on its response is examined in a thread, so that others do not wait for it."""
+VERY_LARGE_BYTES = 1024 * 1024
+"""Size from which on it is examined in another process: a pattern that runs in a thread stops all others until it ends."""
 
 _Arguments = ParamSpec("_Arguments")
 _Value = TypeVar("_Value")
@@ -61,14 +61,18 @@ def call_here(function: Callable[_Arguments, _Value], /, *args: _Arguments.args,
     return function(*args, **named)
 
 
-def caller_for(x: Exchange, limit: int, call_apart: Caller) -> Caller:
-    """Return `call_apart` for an exchange whose bodies have at least `limit` bytes, else `call_here`."""
+def caller_for(x: Exchange, call_apart: Caller) -> Caller:
+    """Return `call_apart` for an exchange with very large bodies, else `call_here`."""
     size = len(x.request.body) + sum(len(chunk.data) for chunk in (x.response.chunks if x.response is not None else ()))
-    return call_apart if size >= limit else call_here
+    return call_apart if size >= VERY_LARGE_BYTES else call_here
 
 
 class StreamRepair(Protocol):
     """Repair of one streamed response: decoded bytes of the server in, bytes for the client out."""
+
+    def may_be_judged(self, data: bytes) -> bool:
+        """Return True if these next bytes may make the checks run, which takes time on a long stream."""
+        ...
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the bytes to send now: unchanged if nothing is to be repaired, none while they are buffered."""

@@ -35,7 +35,7 @@ from harmony_proxy.repair.stream_parts.event_splitter import LineSplitter, RawEv
 from harmony_proxy.repair.stream_parts.hold_buffer import HOLD_LIMIT, HoldBuffer, joined
 from harmony_proxy.repair.stream_parts.repair_accounting import FINISH_CHECK, TOO_LATE, RepairAccount
 from harmony_proxy.repair.stream_parts.rewriter import StreamRewriter, TextKey
-from harmony_proxy.repair.stream_parts.stream_judge import PROBES, StreamJudge
+from harmony_proxy.repair.stream_parts.stream_judge import PROBES, SIGNS, StreamJudge
 from harmony_proxy.repair.stream_parts.stream_rules import ChoiceProgress, StreamRules
 from harmony_proxy.repair.stream_parts.text_tracker import Status
 from harmony_proxy.repair.text.leaked_text_parser import NoDestinationError
@@ -71,8 +71,7 @@ class StreamRepairer:
         self._is_lines = find_api(api).framing is Framing.LINES and response.is_line_stream
         self._splitter: Splitter = LineSplitter(limit=limit) if self._is_lines else SseSplitter(limit=limit)
         self._judge = StreamJudge(x, is_lines=self._is_lines, blocked=rules.blocked_checks, call_apart=call_apart)
-        self._notes = ActionNotes()
-        self._templates = EventTemplates()
+        self._notes, self._templates = ActionNotes(), EventTemplates()
         self._accounting = RepairAccount(self._judge, self._notes, rules.repaired_checks)
         keeps_bytes = bool(rules.blockable_checks)
         self._handler = create_rewriter(
@@ -82,9 +81,8 @@ class StreamRepairer:
         self._unrepairable_checks = rules.repaired_checks & ({FINISH_CHECK} if is_unrepairable else frozenset[str]())
         self._history = EmittedHistory(None, keeps_bytes=keeps_bytes or bool(self._unrepairable_checks))
         self._buffered = HoldBuffer(limit=limit)
-        self._size = 0
+        self._size, self._passes_all = 0, False
         self._progress = ChoiceProgress()
-        self._passes_all = False
         self._blocking_checks: tuple[str, ...] = ()
 
     @property
@@ -95,6 +93,10 @@ class StreamRepairer:
     @property
     def _number(self) -> int:
         return 0 if self._handler is None else self._handler.number
+
+    def may_be_judged(self, data: bytes) -> bool:
+        """Return True if these next bytes may make the checks run, which takes time on a long stream."""
+        return bool(self._buffered.pieces) or SIGNS.search(data) is not None
 
     def feed(self, data: bytes) -> list[bytes]:
         """Process more bytes of the body, and return the bytes to send now."""
@@ -298,7 +300,8 @@ class StreamRepairer:
         try:
             handler.begin(statuses)
             is_all = is_last and not self._drops_unexamined
-            out = self._release(() if is_all else self._waiting_choices(handler, statuses))
+            waits = handler.ends_with_choices and not is_all
+            out = self._release(self._progress.waiting(statuses) if waits else ())
         except NoDestinationError as problem:
             reason = f"the model wrote {problem}"
         else:
@@ -317,12 +320,6 @@ class StreamRepairer:
         handler.forget(statuses)
         self._notes.record_unrepaired(findings, reason)
         return self._block(findings) if self._rules.fallback is Action.BLOCK else self._release()
-
-    def _waiting_choices(self, handler: StreamRewriter, statuses: Mapping[TextKey, Status]) -> frozenset[int]:
-        """Return the choices without a verdict: they stay buffered while another choice is rewritten."""
-        choices = {status: {place[0] for place, one in statuses.items() if one is status} for status in Status}
-        waiting = self._progress.without_finished(choices[Status.OPEN] - choices[Status.READY])
-        return waiting if handler.ends_with_choices else frozenset()
 
     def _release(self, waiting: Collection[int] = ()) -> list[bytes]:
         """Emit the buffered events, rewritten where they leak, except for those of choices that wait."""

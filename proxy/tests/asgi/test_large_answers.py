@@ -11,9 +11,29 @@ from harmony_proxy.configuration import load_rules
 from harmony_proxy.guard.guard import Guard
 from harmony_proxy.judging.judge_queue import JudgeQueue
 from harmony_proxy.judging.judge_settings import JudgeSettings
+from harmony_proxy.policy.repair_interface import LARGE_BYTES
+
+SCOPE = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "query_string": b"", "headers": []}
 
 
-@pytest.mark.parametrize(("size", "is_apart"), [(1000, False), (1_000_000, True)])
+def guarded(app):
+    queue = JudgeQueue(JudgeSettings())
+    queue.start = lambda: None
+    return HarmonyGuard(app, policy=load_rules(block=["channels.no_marker_leak"]), queue=queue)
+
+
+async def receive():
+    return {"type": "http.request", "body": b"{}", "more_body": False}
+
+
+def collect(sent):
+    async def send(message):
+        sent.append(message)
+
+    return send
+
+
+@pytest.mark.parametrize(("size", "is_apart"), [(1000, False), (500_000, True)])
 def test_a_large_answer_is_examined_in_a_thread(size, is_apart, monkeypatch):
     threads, close, sent = [], Guard.close, []
     body = json.dumps({"choices": [{"index": 0, "message": {"content": "x " * (size // 2)}}]}).encode()
@@ -31,16 +51,34 @@ def test_a_large_answer_is_examined_in_a_thread(size, is_apart, monkeypatch):
         await send({"type": "http.response.body", "body": body[:-1], "more_body": True})
         await send({"type": "http.response.body", "body": body[-1:]})
 
-    async def receive():
-        return {"type": "http.request", "body": b"{}", "more_body": False}
-
-    async def send(message):
-        sent.append(message)
-
-    queue = JudgeQueue(JudgeSettings())
-    queue.start = lambda: None
-    guard = HarmonyGuard(app, policy=load_rules(block=["channels.no_marker_leak"]), queue=queue)
-    scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "query_string": b"", "headers": []}
-    asyncio.run(guard(scope, receive, send))
+    asyncio.run(guarded(app)(SCOPE, receive, collect(sent)))
     assert b"".join(message.get("body", b"") for message in sent) == body
     assert [thread is not threading.main_thread() for thread in threads] == [is_apart]
+
+
+@pytest.mark.parametrize(("texts", "in_thread"), [([" word"] * 6000, 0), ([" word", "<b"] * 3000, 1)])
+def test_of_a_large_stream_only_events_that_may_need_a_check_go_to_the_thread(texts, in_thread, monkeypatch):
+    threads, feed, sent = [], Guard.feed, []
+
+    def noted(self, data, at):
+        threads.append(threading.current_thread() is not threading.main_thread())
+        return feed(self, data, at)
+
+    monkeypatch.setattr(Guard, "feed", noted)
+    pieces = [
+        b"data: %b\n\n" % json.dumps({"choices": [{"index": 0, "delta": {"content": text}}]}).encode() for text in texts
+    ]
+    assert sum(map(len, pieces)) > LARGE_BYTES
+
+    async def app(scope, receive, send):
+        await receive()
+        head = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]}
+        await send(head)
+        for piece in pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"data: [DONE]\n\n"})
+
+    asyncio.run(guarded(app)(SCOPE, receive, collect(sent)))
+    assert b"".join(message.get("body", b"") for message in sent) == b"".join(pieces) + b"data: [DONE]\n\n"
+    assert (sum(threads) > 100) is bool(in_thread)
+    assert threads[-1]

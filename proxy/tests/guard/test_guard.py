@@ -362,3 +362,36 @@ def test_the_end_of_a_path_tells_its_api(path, api):
 )
 def test_the_name_of_the_prompt_tells_whose_generate_it_is(body, api):
     assert refine_api(api_of("/generate"), body) == api
+
+
+WORD = b'data: {"choices":[{"index":0,"delta":{"content":"%b"},"finish_reason":null}]}\n\n'
+JUDGED = {
+    "a marker": WORD % b"<|",
+    "an escape": WORD % b"\\u0061ssistant",
+    "a word of a header": WORD % b"analysis",
+    "a finish reason": WORD.replace(b"null", b'"stop"') % b"Hi",
+    "the end": b"data: [DONE]\n\n",
+    "a name": b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"function":{"name":"f"}}]}}]}\n\n',
+    "the end of a response": b'event: response.completed\ndata: {"type":"response.completed"}\n\n',
+    "the last line": b'{"done": true}\n',
+}
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_an_event_that_may_be_judged_is_told_from_one_that_is_not(name):
+    rules = load_rules(block=["channels.*"], fail="closed")
+    guard = Guard(rules.policy, request_id="run-1", handlers=rules.handlers)
+    guard.request_head("POST", PATH, [])
+    guard.request_body(b"{}")
+    assert guard.may_be_judged(WORD % b" Hello"), "there is no stream yet"
+    guard.response_head(200, [SSE])
+    assert guard.feed(WORD % b" Hello", 0.0)
+    for data in (
+        WORD % b" there",
+        b'data: {"type":"response.output_text.delta","delta":"Hi"}\n\n',
+        b'{"done": false}\n',
+    ):
+        assert not guard.may_be_judged(data)
+    assert guard.may_be_judged(JUDGED[name])
+    assert guard.feed(WORD % b" you.<|", 0.0) == []
+    assert guard.may_be_judged(WORD % b" there"), "an event waits for a verdict"

@@ -14,7 +14,7 @@ from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_proxy.configuration import load_rules
 from harmony_proxy.guard.guard import Guard
 from harmony_proxy.judging.examiner import Examiner, ExaminerError
-from harmony_proxy.policy.repair_interface import LARGE_ANSWER, LARGE_STREAM
+from harmony_proxy.policy.repair_interface import VERY_LARGE_BYTES
 from harmony_proxy.repair.answer import check_verdicts, whole_answer
 
 LEAK = "<|channel|>analysis<|message|>The user wants a secret.<|end|><|start|>assistant<|channel|>final<|message|>No."
@@ -113,8 +113,8 @@ def answer(content, size):
     return guard.close(0.2)
 
 
-@pytest.mark.parametrize(("size", "code"), [(1000, "not_examined"), (LARGE_ANSWER, "blocked_by_policy")])
-def test_only_a_large_answer_is_examined_in_the_process(size, code, monkeypatch):
+@pytest.mark.parametrize(("size", "code"), [(1000, "not_examined"), (VERY_LARGE_BYTES, "blocked_by_policy")])
+def test_only_a_very_large_answer_is_examined_in_the_process(size, code, monkeypatch):
     def fail(*_):
         raise AssertionError("in this process")
 
@@ -123,13 +123,13 @@ def test_only_a_large_answer_is_examined_in_the_process(size, code, monkeypatch)
 
 
 def test_the_process_passes_an_innocent_answer_unchanged():
-    out = answer("The end.", LARGE_ANSWER)
+    out = answer("The end.", VERY_LARGE_BYTES)
     assert out.head.status == 200
     assert json.loads(out.body[0])["choices"][0]["message"]["content"].endswith("word The end.")
 
 
-@pytest.mark.parametrize(("size", "is_found"), [(1000, False), (LARGE_STREAM, True)])
-def test_only_a_large_stream_is_judged_in_the_process(size, is_found, monkeypatch):
+@pytest.mark.parametrize(("size", "is_found"), [(1000, False), (VERY_LARGE_BYTES, True)])
+def test_only_a_very_large_stream_is_judged_in_the_process(size, is_found, monkeypatch):
     rules = load_rules(block=["channels.no_marker_leak"], fail="closed")
     route = rules.policy.routes[-1]
     stream = rules.handlers.open_stream(

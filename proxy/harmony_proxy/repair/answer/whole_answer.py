@@ -11,7 +11,7 @@ from harmony_conformance.judge.check import Finding
 from harmony_conformance.transport.messages import Chunk
 from harmony_proxy.capture.build_exchange import is_unreadable
 from harmony_proxy.policy.policy import Action
-from harmony_proxy.policy.repair_interface import LARGE_ANSWER, Actions, Caller, RepairedAnswer, call_here, caller_for
+from harmony_proxy.policy.repair_interface import Actions, Caller, RepairedAnswer, call_here, caller_for
 from harmony_proxy.repair.answer.check_verdicts import failures_of_results, find_failures, run_checks
 from harmony_proxy.repair.answer.fixes import FIXES, FailingAnswer, declared_functions
 from harmony_proxy.repair.answer.repair_table import NO_REPAIR, REPAIRS
@@ -29,8 +29,8 @@ def examine_answer(
     reasoning_field: str | None = None,
     call_apart: Caller = call_here,
 ) -> RepairedAnswer:
-    """Return the result of `repair_answer`; for a large exchange by `call_apart`."""
-    call = caller_for(x, LARGE_ANSWER, call_apart)
+    """Return the result of `repair_answer`; for a very large exchange by `call_apart`."""
+    call = caller_for(x, call_apart)
     return call(repair_answer, x, actions, fallback=fallback, reasoning_field=reasoning_field)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,13 +15,19 @@ from harmony_conformance.judge.check import Finding
 from harmony_conformance.prompts import request_members
 from harmony_conformance.runtime.caching import share_view
 from harmony_conformance.transport.messages import Chunk
-from harmony_proxy.policy.repair_interface import LARGE_STREAM, Caller, call_here, caller_for
+from harmony_proxy.policy.repair_interface import Caller, call_here, caller_for
 from harmony_proxy.repair.answer.check_verdicts import choice_of, find_failures
 from harmony_proxy.repair.answer.strict_leaks import may_become_leak, request_words
 from harmony_proxy.repair.stream_parts.event_splitter import RawEvent
 
 PROBES = (" x", "`", '"', "\n```\n", "\n~~~\n", "\u201d ", "' ")
 """Texts that may follow. A verdict that is the same after each of them is final."""
+
+SIGNS = re.compile(
+    rb"[<&\\]|assistant|analysis|commentary|final|\[DONE\]|\"name\"|generated_text"
+    rb"|\"(?:finish_reason|done)\"\s*:\s*[\"t]|response\.(?![\w.]{0,60}\.delta\")"
+)
+"""Bytes of an event that may begin, continue or end a leak. An event without them is not judged, if none waits for a verdict."""
 
 CALL_PREFIX = "call/"
 """Prefix of a call's index in the name of its arguments among the texts of a choice."""
@@ -79,7 +86,7 @@ class StreamJudge:
 
     def failing_checks(self, x: Exchange, checks: Collection[str]) -> frozenset[str]:
         """Return the ids of the checks that fail on an exchange."""
-        return frozenset(caller_for(x, LARGE_STREAM, self._call_apart)(find_failures, x, checks))
+        return frozenset(caller_for(x, self._call_apart)(find_failures, x, checks))
 
     def failing_checks_of_stream(
         self, emission: Emission, buffered: Iterable[RawEvent], checks: Collection[str]
@@ -91,11 +98,11 @@ class StreamJudge:
     def failures_of(self, x: Exchange, checks: Collection[str]) -> Mapping[str, tuple[Finding, ...]]:
         """Return the checks that fail on an exchange, with their findings."""
         blocked = [check for check in self._blocked if check in checks]
-        return caller_for(x, LARGE_STREAM, self._call_apart)(find_failures, x, checks, blocked)
+        return caller_for(x, self._call_apart)(find_failures, x, checks, blocked)
 
     def may_become_leak(self, x: Exchange) -> bool:
         """Return True if more text may turn an excused text into a leak that is blocked."""
-        return caller_for(x, LARGE_STREAM, self._call_apart)(may_become_leak, x, self._blocked)
+        return caller_for(x, self._call_apart)(may_become_leak, x, self._blocked)
 
     def filter_final(
         self,

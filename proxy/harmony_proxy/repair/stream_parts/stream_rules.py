@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from harmony_conformance.runtime.caching import cached_property
 from harmony_proxy.policy.policy import Action
 from harmony_proxy.repair.answer.repair_table import REPAIRS
+from harmony_proxy.repair.stream_parts.rewriter import TextKey
+from harmony_proxy.repair.stream_parts.text_tracker import Status
 
 STREAM_CHECKS = frozenset(
     {
@@ -69,6 +71,7 @@ class ChoiceProgress:
         """True if there are choices, and all have finished."""
         return bool(self.begun) and self.begun == self.finished
 
-    def without_finished(self, choices: Collection[int]) -> frozenset[int]:
-        """Return those of these choices that may continue."""
-        return frozenset(choices) - self.finished
+    def waiting(self, statuses: Mapping[TextKey, Status]) -> frozenset[int]:
+        """Return the choices without a verdict: they stay buffered while another choice is rewritten."""
+        choices = {status: {place[0] for place, one in statuses.items() if one is status} for status in Status}
+        return frozenset(choices[Status.OPEN] - choices[Status.READY] - self.finished)
