@@ -433,7 +433,8 @@ def test_other_values_of_fail_on_are_refused(fail_on, capsys):
 
 
 @pytest.mark.parametrize(
-    ("required", "missing"), [("reasoning,usage,streaming,token-ids,prompt-ids,output-ids", []), ("reasoning,tools", ["tools"])]
+    ("required", "missing"),
+    [("reasoning,usage,streaming,token-ids,prompt-ids,output-ids", []), ("reasoning,tools", ["tools"])],
 )
 def test_a_required_feature_that_no_answer_has_fails_the_run(required, missing, capsys, tmp_path):
     code, out, err = run(capsys, "reference", *QUICK, "--require", required, "--out", "run")
