@@ -188,6 +188,10 @@ engine-llama-cpp-responses: $(READY)  ## opt-in: the same llama.cpp, asked over 
 engine-gpt-oss: $(READY)  ## opt-in: gpt-oss's own Responses server, with the teleprompter for a model
 	engines/gpt-oss/run.sh
 
+.PHONY: engine-ollama
+engine-ollama: $(READY)  ## opt-in: a real Ollama on this machine, scripted through its prompt; OLLAMA=0.12.11 for that release
+	engines/ollama/run.sh
+
 .PHONY: engine-transformers
 engine-transformers: $(READY)  ## opt-in: a real `transformers serve` on this machine, scripted through its prompt
 	engines/transformers/run.sh

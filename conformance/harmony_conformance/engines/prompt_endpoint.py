@@ -24,7 +24,8 @@ def build_prompt_request(side: PromptEndpoint, request: Request) -> Request | No
         return None
     if not side.extra:
         return replace(request, path=side.path)
-    return replace(request, path=side.path, body=dumps({**members(body), side.extra: True}).encode())
+    longer = dumps({**members(body), side.extra: True})
+    return replace(request, path=side.path, body=longer.encode("utf-8", "backslashreplace"))
 
 
 def read_rendered_prompt(side: PromptEndpoint, answer: Json) -> RenderedPrompt | None:

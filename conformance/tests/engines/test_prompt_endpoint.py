@@ -177,3 +177,9 @@ def test_prompts_of_another_api_are_shown_or_counted_behind_its_own_path(engine,
     x = next(x for x in kept if x.id == "simple_answer/responses/answer/0")
     assert (x.prompt.level, x.prompt.source) == evidence
     assert x.counted_prompt == (PromptTokenCount(source=beside, tokens=len(IDS)) if engine == "llamacpp" else None)
+
+
+def test_a_request_with_half_of_a_surrogate_pair_keeps_it_as_an_escape():
+    asked = Request(path="/api/chat", body=b'{"messages":[{"role":"user","content":"\\ud83d"}]}')
+    shown = build_prompt_request(ENGINES["ollama"].prompt_endpoint, asked)
+    assert shown.body == b'{"messages":[{"role":"user","content":"\\ud83d"}],"_debug_render_only":true}'
