@@ -35,8 +35,8 @@ where the answer would be the same. A 5xx is never right.
 """
 STRINGS = """## Strings of a request
 
-Every string that a client can write into a chat request, with what the scenarios put there. Header words are words such as `assistantfinal`. Where the string reaches the prompt, `prompt.markers_in_text_stay_text` and `prompt.is_an_accepted_rendering` judge it. The others must not
-reach it.
+Every string that a client can write into a chat request, with what the scenarios put there. Header words are words such as `assistantfinal`. Where the
+string reaches the prompt, `prompt.markers_in_text_stay_text` and `prompt.is_an_accepted_rendering` judge it. The others must not reach it.
 """
 VALUES = """## JSON values to the letter
 
