@@ -14,4 +14,10 @@ HEALTH=api/version
 # shellcheck source=engines/run_lane.sh
 source "$HERE/../run_lane.sh"
 
-run_lane "${OUT:-reports/ollama-$OLLAMA}" --engine "ollama $OLLAMA" --api all --script teleprompter --concurrency 4 --latency 0 "$@"
+# The llama.cpp of this lane writes the grammar of a schema in a notation that Ollama 0.34 cannot take (see README.md).
+without_schemas=()
+for scenario in answer_schema client_strings markers_in_the_request rows_structured rows_structured_otherwise structured_answer; do
+  without_schemas+=(--skip "errors.valid_request_is_answered@$scenario")
+done
+
+run_lane "${OUT:-reports/ollama-$OLLAMA}" --engine "ollama $OLLAMA" --api all --script teleprompter --concurrency 4 --latency 0 "${without_schemas[@]}" "$@"
