@@ -74,6 +74,11 @@ def test_a_tool_loop_means_the_same_there_and_back(api):
     assert back.get("max_tokens", back.get("max_completion_tokens")) == 9
 
 
+def test_one_stop_string_becomes_a_list_of_one():
+    written = OLLAMA.write_request({"model": MODEL, "messages": LOOP, "stop": "x"})
+    assert written["options"] == {"stop": ["x"]}
+
+
 def _written(request):
     return [
         (part.kind, loads(part.text) if part.kind is PartKind.CALL else part.text, part.function, part.retention)

@@ -55,7 +55,7 @@ def test_a_template_with_another_digest_is_refused(tmp_path):
         TEMPLATE["read_first_version"](wheel(tmp_path, "<|start|>"))
 
 
-def test_the_template_is_read_out_of_its_modelfile(tmp_path):
+def test_the_template_is_read_out_of_its_modelfile(tmp_path, monkeypatch):
     read = TEMPLATE["read_first_version"]
-    read.__globals__["FIRST_SHA256"] = hashlib.sha256(b"<|start|>{{ .System }}").hexdigest()
+    monkeypatch.setitem(read.__globals__, "FIRST_SHA256", hashlib.sha256(b"<|start|>{{ .System }}").hexdigest())
     assert read(wheel(tmp_path, "<|start|>{{ .System }}")) == "<|start|>{{ .System }}"

@@ -244,7 +244,7 @@ def test_several_calls(http):
 
 
 @pytest.mark.parametrize(
-    ("stop", "text"), [("21", "Sunny, "), (["°", "y, "], "Sunn"), (["Need"], ""), ("zzz", "Sunny, 21 °C. 🫠")]
+    ("stop", "text"), [(["21"], "Sunny, "), (["°", "y, "], "Sunn"), (["Need"], ""), (["zzz"], "Sunny, 21 °C. 🫠")]
 )
 def test_stop_strings(http, stop, text):
     whole = answer(http, harmony_script=THINK + FINAL, options={"stop": stop})
@@ -379,3 +379,8 @@ def test_banner(http):
     assert http.get("/").text == "Ollama is running"
     assert http.head("/").status_code == 200
     assert set(http.get("/api/version").json()) == {"version"}
+
+
+def test_a_stop_string_outside_a_list_is_refused(http):
+    refused = post(http, options={"stop": "x"})
+    assert (refused.status_code, refused.json()) == (400, {"error": 'option "stop" must be of type array'})

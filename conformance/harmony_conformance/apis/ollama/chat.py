@@ -62,6 +62,8 @@ def write_request(request: JsonObject) -> JsonObject:
         raise UnsupportedByApiError("`strict` functions")
     moved = {*_OPTIONS, *_NEUTRAL, "stream_options", "reasoning_effort", "response_format", "messages", "tools"}
     options: JsonObject = {option: request[name] for name, option in _OPTIONS.items() if request.get(name) is not None}
+    if isinstance(options.get("stop"), str):
+        options["stop"] = [options["stop"]]  # Ollama refuses a string
     return {
         **omit_members(request, moved),
         **({"messages": _write_messages(request["messages"])} if "messages" in request else {}),

@@ -196,9 +196,10 @@ def _options(value: Json) -> None:
 
 
 def _stops(value: Json) -> tuple[str, ...]:
-    values = [value] if isinstance(value, str) else items(value)
-    texts = tuple(entry for entry in values if isinstance(entry, str))
-    if len(texts) != len(values):
+    if value is not None and not isinstance(value, list):
+        raise bad_request('option "stop" must be of type array')
+    texts = tuple(entry for entry in items(value) if isinstance(entry, str))
+    if len(texts) != len(items(value)):
         raise bad_request('option "stop" must be of an array of strings')
     fields.refuse_long_stops(texts)
     return texts
