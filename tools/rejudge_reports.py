@@ -24,6 +24,18 @@ _TELEPROMPTER = ("--model", "gpt-oss-teleprompter", "--script", "teleprompter")
 _LLAMA = (*_TELEPROMPTER, "--extra-body", '{"top_k": 1}')
 _RENDER = ("--model", "gpt-oss-tiny", "--script", "derender")
 _RESPONSES = ("--api", "responses")
+_SCHEMAS = (
+    "answer_schema",
+    "client_strings",
+    "markers_in_the_request",
+    "rows_structured",
+    "rows_structured_otherwise",
+    "structured_answer",
+)
+_OLLAMA = (
+    *_TELEPROMPTER,
+    *(word for name in _SCHEMAS for word in ("--skip", f"errors.valid_request_is_answered@{name}")),
+)
 LANES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "gpt-oss-0.0.9-responses": (
         "gpt-oss 0.0.9",
@@ -33,6 +45,7 @@ LANES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "llama.cpp-b11549": ("llamacpp b11549", "llamacpp:http://127.0.0.1:18420/v1", _LLAMA),
     "llama.cpp-b11549-responses": ("llamacpp b11549", "llamacpp:http://127.0.0.1:18420/v1", (*_LLAMA, *_RESPONSES)),
     "llama.cpp-b7551": ("llamacpp b7551", "llamacpp:http://127.0.0.1:18420/v1", _LLAMA),
+    "ollama-0.34.4": ("ollama 0.34.4", "ollama:http://127.0.0.1:18450/v1", _OLLAMA),
     "transformers-5.23.0": ("transformers 5.23.0", "transformers:http://127.0.0.1:18430/v1", _TELEPROMPTER),
     "vllm-0.11.0": ("vllm 0.11.0", "vllm:http://127.0.0.1:18400/v1", _VLLM),
     "vllm-0.11.0-responses": ("vllm 0.11.0", "vllm:http://127.0.0.1:18400/v1", (*_VLLM, *_RESPONSES)),

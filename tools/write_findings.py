@@ -25,6 +25,7 @@ PAGE = REPORTS / "FINDINGS.md"
 TITLES = {
     "vllm": "vLLM",
     "llamacpp": "llama.cpp",
+    "ollama": "Ollama",
     "gpt-oss": "gpt-oss: its Responses server",
     "transformers": "transformers",
 }
