@@ -28,7 +28,7 @@ install_headers() {
 # The module and all that it needs are checked by Go's checksum database.
 install_server() {
   [[ -x bin/ollama ]] && return
-  [[ $RELEASE == 0.[0-9].* || $RELEASE == 0.[12][0-9].* ]] && install_headers
+  if [[ $RELEASE == 0.[12]?.* ]]; then install_headers; fi
   say "Ollama $RELEASE (compiled, a minute or two)"
   CPATH=$PWD/include GOBIN=$PWD/bin GOFLAGS="-p=1 ${GOFLAGS:-}" nice go install -ldflags "-X=github.com/ollama/ollama/version.Version=$RELEASE" "github.com/ollama/ollama@v$RELEASE"
 }

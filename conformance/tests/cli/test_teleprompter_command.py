@@ -1,5 +1,6 @@
 import importlib.util
 import json
+import struct
 
 import pytest
 
@@ -56,6 +57,9 @@ def test_a_file_for_llama_cpp_is_written_the_same_each_time(tmp_path, monkeypatc
         "blk.1.attn_sinks",
     ):
         assert held.encode() in one
+    ends = struct.pack("<3i", 199999, 200002, 200012)  # those of Ollama's files; a call must end the turn
+    assert b"tokenizer.ggml.eos_token_ids" in one
+    assert ends in one
 
 
 def test_merges_are_those_of_the_published_tokenizer():

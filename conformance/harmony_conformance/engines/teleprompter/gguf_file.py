@@ -93,6 +93,8 @@ def _write_vocabulary(writer: gguf.GGUFWriter) -> None:
     writer.add_token_merges([f"{_spelled(one)} {_spelled(other)}" for one, other in _merges()])
     writer.add_bos_token_id(tokens.STARTOFTEXT)
     writer.add_eos_token_id(tokens.RETURN)
+    # the tokens that end a turn, as Ollama's own files name them: before 0.30 it reads no others. llama.cpp finds them by their texts.
+    writer.add_array("tokenizer.ggml.eos_token_ids", [tokens.ENDOFTEXT, tokens.RETURN, tokens.CALL])
     writer.add_pad_token_id(tokens.ENDOFTEXT)
     writer.add_add_bos_token(False)
 
