@@ -45,6 +45,7 @@ LANES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "llama.cpp-b11549": ("llamacpp b11549", "llamacpp:http://127.0.0.1:18420/v1", _LLAMA),
     "llama.cpp-b11549-responses": ("llamacpp b11549", "llamacpp:http://127.0.0.1:18420/v1", (*_LLAMA, *_RESPONSES)),
     "llama.cpp-b7551": ("llamacpp b7551", "llamacpp:http://127.0.0.1:18420/v1", _LLAMA),
+    "ollama-0.12.11": ("ollama 0.12.11", "ollama:http://127.0.0.1:18450/v1", _TELEPROMPTER),
     "ollama-0.34.4": ("ollama 0.34.4", "ollama:http://127.0.0.1:18450/v1", _OLLAMA),
     "transformers-5.23.0": ("transformers 5.23.0", "transformers:http://127.0.0.1:18430/v1", _TELEPROMPTER),
     "vllm-0.11.0": ("vllm 0.11.0", "vllm:http://127.0.0.1:18400/v1", _VLLM),
