@@ -35,6 +35,15 @@ def test_every_result_of_a_cause_is_repeated(run, capsys):
     assert sorted(line.split(":")[1].split(" in ")[1] for line in lines) == ["finished_turn", "simple_answer"]
 
 
+def test_a_check_that_compares_apis_is_repeated_over_all_apis(tmp_path, capsys):
+    target, name = "reference:defect=responses-completed-when-cut", "apis.same_end@cut_in_answer"
+    selected = ["--api", "all", "--select", name]
+    assert main(["run", target, *selected, "--latency", "0", "--out", str(tmp_path)]) == Exit.DIVERGES
+    capsys.readouterr()
+    assert main(["reproduce", str(tmp_path), name]) == Exit.DIVERGES
+    assert capsys.readouterr().out.startswith("still happens: apis.same_end in cut_in_answer")
+
+
 def test_it_no_longer_happens_on_the_correct_server(run, capsys):
     assert main(["reproduce", str(run), "finished-reasoning-kept", "--against", "reference"]) == Exit.CONFORMS
     assert capsys.readouterr().out.startswith("no longer happens: ")
