@@ -1,4 +1,4 @@
-"""Judge the recordings in `reports/` again with the checks of today, and write their reports.
+"""Judge the recordings in `reports/` again with the checks of today, and write their reports and `MATRIX.md`.
 
     python tools/rejudge_reports.py [LANE ...]
 
@@ -10,6 +10,8 @@ from __future__ import annotations
 import gzip
 import sys
 from collections.abc import Mapping
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -56,6 +58,12 @@ LANES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "vllm-0.33.0-render-responses": ("vllm 0.33.0", "vllm:http://127.0.0.1:18402/v1", (*_RENDER, *_RESPONSES)),
 }
 """Engine with version, target and options of each lane's run, by folder."""
+_MATRIX_HEAD = """# Engines side by side
+
+`harmony-conformance matrix RUN…` over the stored runs: of the checks that could judge a server, those that fail. What a server does
+not show, and scripts that it could not play, leave checks out. Causes with a common id of the [catalogue](../golden/defects.json) share a row;
+`harmony-conformance explain ID` explains each.
+"""
 
 
 def rejudge(lane: str) -> int:
@@ -86,7 +94,11 @@ def _pack(file: Path) -> None:
 
 def main() -> int:
     """Judge the named lanes, or all."""
-    return max(rejudge(lane) for lane in sys.argv[1:] or LANES)
+    code = max(rejudge(lane) for lane in sys.argv[1:] or LANES)
+    with redirect_stdout(StringIO()) as matrix:
+        run_command(["matrix", *(str(REPORTS / lane) for lane in LANES)])
+    (REPORTS / "MATRIX.md").write_text(f"{_MATRIX_HEAD}\n{matrix.getvalue()}", "utf-8")
+    return code
 
 
 if __name__ == "__main__":

@@ -6,7 +6,21 @@ from importlib import import_module
 
 from harmony_conformance.cli.command import Command
 
-NAMES = ("run", "serve", "selftest", "audit", "render", "parse", "golden", "checks", "compare", "explain", "report", "reproduce")
+NAMES = (
+    "run",
+    "serve",
+    "selftest",
+    "audit",
+    "render",
+    "parse",
+    "golden",
+    "checks",
+    "compare",
+    "explain",
+    "matrix",
+    "report",
+    "reproduce",
+)
 
 
 def load(name: str) -> Command:

@@ -70,8 +70,8 @@ def markdown(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -
     head = (
         f"## {_STANDING[verdict.standing]} {inline(title(report))}: {verdict.headline}",
         verdict.sentence,
-        _table([WORDS[outcome] for outcome in ORDER], [[str(report.counts[outcome]) for outcome in ORDER]], "---:"),
-        _table(("tested", ""), [[name, inline(value)] for name, value in facts(report)]),
+        table([WORDS[outcome] for outcome in ORDER], [[str(report.counts[outcome]) for outcome in ORDER]], "---:"),
+        table(("tested", ""), [[name, inline(value)] for name, value in facts(report)]),
     )
     parts = (
         *head,
@@ -212,33 +212,34 @@ def _rest(report: Report, checks: tuple[CheckResults, ...]) -> Iterator[str]:
             ]
             for check in members_of
         ]
-        yield _folded(f"Checks: {line(family)}", _table(("check", "severity", "outcome", "scenarios"), lines))
+        yield _folded(f"Checks: {line(family)}", table(("check", "severity", "outcome", "scenarios"), lines))
     inconclusive = [
         [inline(result.check), inline(result.scenario), inline(result.reason)]
         for result in report.results
         if result.outcome is Outcome.INCONCLUSIVE
     ]
     if inconclusive:
-        yield _folded(f"Inconclusive: {len(inconclusive)}", _table(("check", "scenario", "why"), inconclusive))
+        yield _folded(f"Inconclusive: {len(inconclusive)}", table(("check", "scenario", "why"), inconclusive))
     if told := variants(report):
         lines = [[inline(check), inline(message), str(times)] for (check, message), times in sorted(told.items())]
         yield _folded(
-            "Variants: legitimate differences, never failures", _table(("check", "difference", "times"), lines)
+            "Variants: legitimate differences, never failures", table(("check", "difference", "times"), lines)
         )
     if report.latency:
-        yield "### Latency\n\n" + _table(COLUMNS, (map(inline, row) for row in rows(report.latency)))
+        yield "### Latency\n\n" + table(COLUMNS, (map(inline, row) for row in rows(report.latency)))
         yield "\n".join(
             f"- {inline(text(value_at(load, 'load')))}: {'; '.join(map(inline, notes(load)))}"
             for load in report.latency
         )
     if unapplied := never_applied(checks):
         lines = [[inline(reason), ", ".join(inline(check) for check in ids)] for reason, ids in unapplied.items()]
-        yield _folded("Checks that applied to nothing", _table(("why", "checks"), lines))
+        yield _folded("Checks that applied to nothing", table(("why", "checks"), lines))
 
 
 def _folded(summary: str, content: str) -> str:
     return f"<details><summary>{summary.translate(_ENTITIES)}</summary>\n\n{content}\n\n</details>"
 
 
-def _table(head: Sequence[str], lines: Iterable[Iterable[str]], rule: str = "---") -> str:
+def table(head: Sequence[str], lines: Iterable[Iterable[str]], rule: str = "---") -> str:
+    """Return a table of cells that are Markdown already."""
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, [rule] * len(head), *lines))

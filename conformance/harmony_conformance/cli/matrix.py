@@ -1,0 +1,47 @@
+"""`harmony-conformance matrix RUN…`: several runs side by side."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from harmony_conformance.cli.command import Command
+from harmony_conformance.cli.report import read_run
+from harmony_conformance.errors import Exit
+from harmony_conformance.json_value import dumps
+from harmony_conformance.report.markdown import inline, prose, table
+from harmony_conformance.report.matrix import Matrix, MatrixRow, make_matrix
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Add the options of `matrix`."""
+    parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help="folder of a run, or its report.jsonl")
+    parser.add_argument("--format", choices=list(_FORMATS), default="md", help="output format (default: md)")
+
+
+def execute(arguments: Namespace) -> int:
+    """Print the matrix."""
+    print(_FORMATS[arguments.format](make_matrix([read_run(path) for path in arguments.runs])))
+    return Exit.CONFORMS
+
+
+def _markdown(matrix: Matrix) -> str:
+    families = _table("checks", matrix.runs, matrix.families)
+    causes = _table("cause", matrix.runs, matrix.causes) if matrix.causes else "No run has a failure."
+    return f"{families}\n\nFailed results by cause:\n\n{causes}"
+
+
+def _table(name: str, runs: Sequence[str], rows: Sequence[MatrixRow]) -> str:
+    lines = [[inline(row.name), prose(row.meaning), *map(inline, row.cells)] for row in rows]
+    return table((name, "", *map(inline, runs)), lines)
+
+
+def _json(matrix: Matrix) -> str:
+    return dumps(matrix.to_json())
+
+
+_FORMATS: Mapping[str, Callable[[Matrix], str]] = MappingProxyType({"md": _markdown, "json": _json})
+
+COMMAND = Command(name="matrix", help="several runs side by side", configure=configure, run=execute)
