@@ -173,12 +173,14 @@ def shortened(value: str) -> str:
 
 
 def example_of(failures: Iterable[Failure]) -> Failure:
-    """Return the failure with the shortest command, preferably a plain request that shows this failure first."""
+    """Return the failure with the shortest command, preferably a plain request that shows this failure."""
 
     def cost(failure: Failure) -> tuple[bool, bool, int]:
         command = text(value_at(failure.result, "reproduce"))
-        first = next(iter(items(value_at(failure.result, "findings"))), None)
-        return not command.startswith("curl") or not command.isprintable(), first is not failure.finding, len(command)
+        failed = (one for one in items(value_at(failure.result, "findings")) if value_at(one, "verdict") == "fail")
+        shown = value_at(next(failed, None), "exchange")
+        is_another = shown != value_at(failure.finding, "exchange")
+        return is_another, not command.startswith("curl") or not command.isprintable(), len(command)
 
     return min(failures, key=cost)
 

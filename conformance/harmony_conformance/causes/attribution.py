@@ -20,6 +20,7 @@ from harmony_conformance.causes.known import KnownCause, known_causes
 from harmony_conformance.causes.signatures import FailureKey, Signature, message_kind, read_signatures, step_of
 from harmony_conformance.judge.check import Finding, Outcome, Severity, Verdict
 from harmony_conformance.judge.judge import Result
+from harmony_conformance.judge.rulings import RULINGS
 from harmony_conformance.reference_server.defects import DEFECTS
 
 _LEAST_FIT = 0.6
@@ -41,6 +42,12 @@ class _Failure:
     key: FailureKey
     result: Result
     finding: Finding
+
+    @property
+    def severity(self) -> Severity:
+        """The severity of the finding, which a ruling may lower."""
+        ruled = RULINGS[self.finding.ruling].severity if self.finding.ruling else None
+        return ruled or self.result.severity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,10 +235,7 @@ def _cause(owner: _Owner, failures: list[_Failure], sizes: Mapping[str, int]) ->
             typical = [failure for failure in failures if failure.key in owner.seen]
         case (name, message):
             typical = [each for each in failures if (each.key.check, each.key.message) == (name, message)]
-    example = min(
-        typical,
-        key=lambda each: (each.result.severity is not Severity.MUST, sizes.get(each.finding.exchange, 0)),
-    )
+    example = min(typical, key=lambda each: (each.severity is not Severity.MUST, sizes.get(each.finding.exchange, 0)))
     results = {id(each.result): each.result for each in (example, *failures)}
     first, *others = results.values()
     others.sort(key=lambda result: result.severity is not Severity.MUST)
@@ -241,6 +245,7 @@ def _cause(owner: _Owner, failures: list[_Failure], sizes: Mapping[str, int]) ->
         defects=defects,
         known=known,
         results=(first, *others),
+        severity=example.severity,
         example=example.finding,
     )
 

@@ -24,6 +24,7 @@ class Cause:
         defects: The ids of the defects that explain the failures equally well, the likeliest first. Empty unless signatures name the cause.
         known: What is known about it on real engines. The first one is the cause itself if it was recognized.
         results: The failing results: that of the example, then those of severity MUST. A result can have several causes.
+        severity: The highest severity among its own failures. A result can be MUST for another cause.
         example: The failure of highest severity in the smallest exchange.
     """
 
@@ -32,12 +33,8 @@ class Cause:
     defects: tuple[str, ...]
     known: tuple[KnownCause, ...]
     results: tuple[Result, ...]
+    severity: Severity
     example: Finding
-
-    @property
-    def severity(self) -> Severity:
-        """The highest severity among the results."""
-        return self.results[0].severity
 
     @property
     def catalogue(self) -> tuple[str, ...]:

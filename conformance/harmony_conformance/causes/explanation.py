@@ -114,7 +114,11 @@ def _examples(check: str, instances: frozenset[str]) -> Iterator[Section]:
         if best is not None:
             yield (
                 heading,
-                (best.comment, *(_cut(answer) for answer in _answers(best)[:_ANSWERS_SHOWN]), f"golden/exchanges/{best.id}.json"),
+                (
+                    best.comment,
+                    *(_cut(answer) for answer in _answers(best)[:_ANSWERS_SHOWN]),
+                    f"golden/exchanges/{best.id}.json",
+                ),
             )
 
 

@@ -280,7 +280,13 @@ def _report(
     )
     known = engine_causes().get(text(value_at(header, "target", "engine")), ())
     causes = find_causes(finished.results, known=known, sizes={name: _size(x) for name, x in by_id.items()})
-    return make_report(header, lines, finished.latency, (cause.to_json() for cause in causes))
+    cause_lines = [cause.to_json() for cause in causes]
+    for cause, line in zip(causes, cause_lines, strict=True):
+        result = cause.results[0]._replace(findings=(cause.example,))
+        command = reproduce_result(shown, result, by_id, arguments.api_key_env, words)
+        script = script_text(shown_exchange(result, by_id))
+        line["example"] = {**members(line["example"]), "reproduce": command, **({"script": script} if script else {})}
+    return make_report(header, lines, finished.latency, cause_lines)
 
 
 def _shown_target(target: Target, recorded: JsonObject, named: str | None) -> Target:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harmony_conformance.json_value import JsonObject, integer, items, text, value_at
 from harmony_conformance.judge.check import Severity
-from harmony_conformance.report.model import Report, ResultLine
+from harmony_conformance.report.model import Report
 from harmony_conformance.report.summary import number_of, sides
 from harmony_conformance.report.text_excerpt import Pieces
 
@@ -47,19 +46,17 @@ class CauseSummary:
 
 def cause_summaries(report: Report) -> tuple[CauseSummary, ...]:
     """Return the causes of a report, in its order."""
-    results = {(result.check, result.scenario, result.api): result for result in report.results}
-    return tuple(_cause_summary(cause, results) for cause in report.causes)
+    return tuple(map(_cause_summary, report.causes))
 
 
-def _cause_summary(cause: JsonObject, results: Mapping[tuple[str, str, str], ResultLine]) -> CauseSummary:
+def _cause_summary(cause: JsonObject) -> CauseSummary:
     example = value_at(cause, "example")
-    check, scenario, api, exchange, at, message = (
-        text(value_at(example, name)) for name in ("check", "scenario", "api", "exchange", "at", "message")
+    check, scenario, exchange, at, message = (
+        text(value_at(example, name)) for name in ("check", "scenario", "exchange", "at", "message")
     )
     alternatives = " or ".join(map(text, items(value_at(cause, "defects"))[1:]))
     catalogued = ", ".join(map(text, items(value_at(cause, "catalogue"))))
     scenarios = number_of(len(items(value_at(cause, "scenarios"))), "scenario")
-    result = results.get((check, scenario, api))
     return CauseSummary(
         name=text(value_at(cause, "id")),
         severity=Severity(text(value_at(cause, "severity"))),
@@ -73,6 +70,6 @@ def _cause_summary(cause: JsonObject, results: Mapping[tuple[str, str, str], Res
         message=message,
         example=" at ".join(filter(None, (f"{check} in {exchange or scenario}", at))),
         sides=tuple(sides(example if isinstance(example, dict) else {})),
-        script=result.script if result else "",
-        reproduce=result.reproduce if result else "",
+        script=text(value_at(example, "script")),
+        reproduce=text(value_at(example, "reproduce")),
     )

@@ -208,3 +208,11 @@ def test_the_example_is_in_the_smallest_exchange():
 def test_an_inconclusive_result_does_not_count_against_a_defect():
     results = [result(LEAK, "ab"), result(WORDS, "ab", Outcome.INCONCLUSIVE), result(LOST, "x", Outcome.PASS)]
     assert named(*results) == [(LEAKING, (LEAKING,))]
+
+
+def test_a_cause_has_the_severity_of_its_own_failures():
+    ruled_one = Finding(message="quoted", exchange="simple/chat/a/0", location="content", ruling="quoted-results")
+    wrong = Finding(message="lost", exchange="simple/chat/b/0", location="content")
+    mixed = result(LOST, "ab")._replace(severity=Severity.MUST, findings=(ruled_one, wrong))
+    causes = find_causes([mixed], {}, known=[known(check=LOST, message="quoted")])
+    assert {cause.id: cause.severity for cause in causes} == {"vllm-known": Severity.SHOULD, LOST: Severity.MUST}

@@ -7,6 +7,7 @@ import pytest
 
 from harmony_conformance.cli.main import main
 from harmony_conformance.errors import Exit
+from harmony_ref import decode
 
 DEFECTS = "reference:defect=finished-reasoning-kept,stream-without-done"
 
@@ -128,3 +129,15 @@ def test_options_of_the_run_are_passed_on(run, capsys):
     options = "--run-options=--skip finished_turn --max-time 60"
     assert main(["reproduce", str(run), "stream-without-done", "--all", options]) == Exit.DIVERGES
     assert "not judged: streaming.ends_with_done in finished_turn: the scenario was not run" in capsys.readouterr().out
+
+
+def test_the_example_of_a_cause_has_the_command_and_the_script_of_its_own_exchange(run):
+    lines = [json.loads(line) for line in (run / "report.jsonl").read_text("utf-8").splitlines()]
+    (example,) = [line["example"] for line in lines if line.get("id") == "stream-without-done"]
+    recorded = {
+        line["id"]: line
+        for line in map(json.loads, (run / "exchanges.jsonl").read_text("utf-8").splitlines())
+        if line["kind"] == "exchange"
+    }
+    assert example["script"] == decode(recorded[example["exchange"]]["script"])
+    assert example["scenario"] in example["reproduce"]
