@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance.apis.registry import COMPLETIONS
-from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.exchange import AnsweredBy, Exchange
 from harmony_conformance.evidence.expected_output import cut_at_stop, parse_output
 from harmony_conformance.json_value import integer, value_at
 from harmony_conformance.judge import conditions as on
@@ -73,7 +73,8 @@ def limit_is_kept(x: Exchange) -> Iterator[Finding]:
 @condition
 def has_stop_strings(x: Exchange) -> bool:
     """requests with stop strings that must not be shown"""
-    return bool(x.stop_strings) and value_at(x.chat_request, "include_stop_str_in_output") is not True
+    is_cut = bool(x.stop_strings) and value_at(x.chat_request, "include_stop_str_in_output") is not True
+    return is_cut and x.answered_by is AnsweredBy.API
 
 
 @check(MUST, spec="chat#stop", when=(is_one_answer, on.is_complete_answer, has_stop_strings))
