@@ -37,6 +37,13 @@ RULES = {rule.id: rule for rule in CHECKS}
             id="entries of the whole output: what follows the last header is compared",
         ),
         pytest.param(
+            "responses.status_says_how_it_ended/fail-event-of-a-cut-stream",
+            "the last event and the status of its response differ",
+            "response.incomplete",
+            "response.completed",
+            id="of a cut answer the event is wrong, and the status is right",
+        ),
+        pytest.param(
             "usage.counts_the_prompt/fail-another-tokenizer",
             "prompt_tokens is not the number of tokens that the model's vocabulary gives the prompt text of /apply-template",
             "68",

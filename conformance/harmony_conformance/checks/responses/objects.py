@@ -135,10 +135,15 @@ def status_says_how_it_ended(x: Exchange) -> Iterator[Finding]:
     elif (contradiction := _contradiction(body)) is not None:
         yield mismatch("the status contradicts other members", "/status", quote(status), contradiction)
     types = (text(event.get("type")) for event in views.json_events(x))
-    kinds = [views.STATUS_BY_FINAL_EVENT[kind] for kind in types if kind in views.STATUS_BY_FINAL_EVENT]
-    if kinds and kinds[-1] != status:
+    kinds = [kind for kind in types if kind in views.STATUS_BY_FINAL_EVENT]
+    if kinds and views.STATUS_BY_FINAL_EVENT[kinds[-1]] != status:
         message = "the last event and the status of its response differ"
-        yield mismatch(message, "/status", quote(kinds[-1]), quote(status) or "nothing")
+        if x.hit_token_limit and status == "incomplete":
+            yield mismatch(message, "the last event", "response.incomplete", quote(kinds[-1]))
+        else:
+            yield mismatch(
+                message, "/status", quote(views.STATUS_BY_FINAL_EVENT[kinds[-1]]), quote(status) or "nothing"
+            )
 
 
 def _contradiction(body: JsonObject) -> ReportText | None:
