@@ -37,7 +37,7 @@ RULES = {rule.id: rule for rule in CHECKS}
             id="entries of the whole output: what follows the last header is compared",
         ),
         pytest.param(
-            "responses.status_says_how_it_ended/fail-event-of-a-cut-stream",
+            "responses.status_says_how_it_ended/fail-event-and-status-differ",
             "the last event and the status of its response differ",
             "response.incomplete",
             "response.completed",
