@@ -1,7 +1,8 @@
 """Judge the recordings in `reports/` again with the checks of today, and write their reports and `MATRIX.md`.
 
-    python tools/rejudge_reports.py [LANE ...]
+    python tools/rejudge_reports.py [--out FOLDER] [LANE ...]
 
+With `--out`, the reports are written to another folder, and `reports/` stays as it is.
 Recordings and `report.jsonl` are packed by gzip. JUnit files are not stored: `harmony-conformance report FOLDER --format junit` writes one.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import sys
+from argparse import ArgumentParser
 from collections.abc import Mapping
 from contextlib import redirect_stdout
 from io import StringIO
@@ -66,13 +68,14 @@ not show, and scripts that it could not play, leave checks out. Causes with a co
 """
 
 
-def rejudge(lane: str) -> int:
-    """Judge the recording of a lane again and replace its report. Return the exit code of the run."""
+def rejudge(lane: str, reports: Path = REPORTS) -> int:
+    """Judge the recording of a lane again and write its report to a folder of `reports`. Return the exit code of the run."""
     engine, target, options = LANES[lane]
-    folder = REPORTS / lane
+    folder = reports / lane
+    folder.mkdir(parents=True, exist_ok=True)
     for name in (EXCHANGES, REPORT):
         _pack(folder / name)
-    recording = folder / f"{EXCHANGES}.gz"
+    recording = REPORTS / lane / f"{EXCHANGES}.gz"
     with TemporaryDirectory() as out:
         code = run_command(
             ["run", f"replay:{recording}", *options, "--engine", engine, "--recorded-target", target, "--out", out]
@@ -94,10 +97,14 @@ def _pack(file: Path) -> None:
 
 def main() -> int:
     """Judge the named lanes, or all."""
-    code = max(rejudge(lane) for lane in sys.argv[1:] or LANES)
+    parser = ArgumentParser()
+    parser.add_argument("lanes", nargs="*", choices=[*LANES, []], metavar="LANE")
+    parser.add_argument("--out", type=Path, default=REPORTS, metavar="FOLDER")
+    options = parser.parse_args()
+    code = max(rejudge(lane, options.out) for lane in options.lanes or LANES)
     with redirect_stdout(StringIO()) as matrix:
-        run_command(["matrix", *(str(REPORTS / lane) for lane in LANES)])
-    (REPORTS / "MATRIX.md").write_text(f"{_MATRIX_HEAD}\n{matrix.getvalue()}", "utf-8")
+        run_command(["matrix", *(str(options.out / lane) for lane in LANES if (options.out / lane).is_dir())])
+    (options.out / "MATRIX.md").write_text(f"{_MATRIX_HEAD}\n{matrix.getvalue()}", "utf-8")
     return code
 
 
