@@ -18,7 +18,7 @@ from harmony_conformance.prompts.request_members import REASONING_FIELDS
 from harmony_conformance.redactable_text import Location, RedactableText, ReportText, quote, shorten
 
 
-@check(MUST, spec="http#server-error", when=on.is_valid)
+@check(MUST, spec="http#status", when=on.is_valid)
 def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
     """A valid request gets a completion: no timeout, no cut connection, no 5xx or 4xx, no malformed body, no error within the stream.
 
@@ -178,7 +178,7 @@ def _shape_problem(message: Json, holder: LiteralString) -> tuple[ReportText, st
 _TEXTS = ("content", *REASONING_FIELDS)
 
 
-@check(MUST, spec="http#server-error", when=(on.has_response, on.was_sent))
+@check(MUST, spec="http#status", when=(on.has_response, on.was_sent))
 def error_has_error_status(x: Exchange) -> Iterator[Finding]:
     """A body that is an error comes with an error status.
 
@@ -248,9 +248,18 @@ def _is_odd(x: Exchange) -> bool:
     return x.validity in REFUSABLE_VALIDITIES
 
 
-@check(SHOULD, spec="http#client-error", when=(on.was_refused, on.was_sent))
+@condition
+def has_client_error_status(x: Exchange) -> bool:
+    """responses with a 4xx status"""
+    return on.was_refused.holds(x) and not on.is_server_error(x)
+
+
+@check(SHOULD, spec="http#client-error", when=(has_client_error_status, on.was_sent))
 def refusal_explains(x: Exchange) -> Iterator[Finding]:
-    """A refusal gives its reason in JSON where clients look for it: `error.message`, or another form that is known."""
+    """A refusal gives its reason in JSON where clients look for it: `error.message`, or another form that is known.
+
+    A 5xx status is no refusal. The checks of valid, invalid and odd requests report it.
+    """
     if x.response is None or text(value_at(x.chat_completion, "error", "message")):
         return
     flat = value_at(x.chat_completion, "object") == "error" and text(value_at(x.chat_completion, "message"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harmony_conformance.apis.registry import COMPLETIONS
+from harmony_conformance.apis.registry import COMPLETIONS, RESPONSES
 from harmony_conformance.evidence.exchange import AnsweredBy, Exchange
 from harmony_conformance.evidence.expected_output import cut_at_stop, parse_output
 from harmony_conformance.json_value import integer, value_at
@@ -46,6 +46,7 @@ def limit_is_kept(x: Exchange) -> Iterator[Finding]:
     """No more tokens are generated than the request allows; `length` is the finish reason of an answer cut there, and of no other.
 
     Clients continue an answer, or give up, by this word (defects V38, O05). `length` below the limit is a variant: the context may be full.
+    A Response has a status instead, which `responses.status_says_how_it_ended` checks.
     """
     turn = x.turn
     if turn is None or turn.usage is None or turn.usage.completion_tokens is None or x.max_output_tokens is None:
@@ -57,6 +58,8 @@ def limit_is_kept(x: Exchange) -> Iterator[Finding]:
         message = "more tokens were generated than the request allows"
         expected = RedactableText("at most {}", x.max_output_tokens)
         yield mismatch(message, "/usage/completion_tokens", expected, quote(spent))
+    if x.api == RESPONSES.name:
+        return
     if reason == "length" and spent < x.max_output_tokens:
         if x.reached_stop:
             message = "finish_reason is length below the limit, although the model ended its turn"

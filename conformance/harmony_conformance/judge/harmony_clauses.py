@@ -156,8 +156,9 @@ _TABLE: dict[str, Clause] = {
         "Total number of tokens used in the request (prompt + completion).",
     ),
     "chat#max-tokens": Clause(
-        _CHAT + "max_completion_tokens",
-        "An upper bound for the number of tokens that can be generated for a completion, including visible output tokens and reasoning tokens.",
+        _CHAT + "max_completion_tokens, and finish_reason",
+        "An upper bound for the number of tokens that can be generated for a completion, including visible output tokens and reasoning tokens. […] "
+        "finish_reason: […] `length` if the maximum number of tokens specified in the request was reached",
     ),
     "chat#response-format": Clause(
         _CHAT + "response_format",
@@ -211,7 +212,9 @@ _TABLE: dict[str, Clause] = {
     ),
     "chat#chunk": Clause(
         _CHAT + "the chat completion chunk object",
-        "A unique identifier for the chat completion. Each chunk has the same ID.",
+        "id: A unique identifier for the chat completion. Each chunk has the same ID. […] created: The Unix timestamp (in seconds) of when the chat "
+        "completion was created. Each chunk has the same timestamp. […] model: The model to generate the completion. […] object: The object type, "
+        "which is always `chat.completion.chunk`.",
     ),
     "chat#chunk-choices": Clause(
         _CHAT + "the chat completion chunk object, choices",
@@ -240,6 +243,11 @@ _TABLE: dict[str, Clause] = {
         "Implementations SHOULD constantly monitor open connections for a received closure signal and respond to it as appropriate, since prompt "
         "closure of both sides of a connection enables allocated system resources to be reclaimed. A client, server, or proxy MAY close the transport "
         "connection at any time.",
+    ),
+    "http#status": Clause(
+        "RFC 9110, section 15",
+        "2xx (Successful): The request was successfully received, understood, and accepted […] 4xx (Client Error): The request contains bad syntax or "
+        "cannot be fulfilled […] 5xx (Server Error): The server failed to fulfill an apparently valid request",
     ),
     "http#client-error": Clause(
         "RFC 9110, section 15.5",

@@ -32,6 +32,26 @@ def test_ids_are_unique():
     assert sorted(set(ids)) == sorted(ids)
 
 
+@pytest.mark.parametrize(
+    ("rule", "subjects"),
+    [
+        pytest.param(
+            "errors.valid_request_is_answered", ("4xx", "5xx"), id="refusals of valid requests, and server errors"
+        ),
+        pytest.param("errors.error_has_error_status", ("2xx",), id="an error under 200"),
+        pytest.param("errors.refusal_explains", ("4xx", "explanation"), id="reasons of refusals"),
+        pytest.param("stop_tokens.limit_is_kept", ("upper bound", "`length`"), id="the bound, and the word for it"),
+        pytest.param(
+            "streaming.one_identity", ("same ID", "same timestamp", "model"), id="id, time and model of chunks"
+        ),
+        pytest.param("responses.status_says_how_it_ended", ("`incomplete`", "incomplete_details"), id="status"),
+    ],
+)
+def test_the_quotation_covers_what_the_check_finds(rule, subjects):
+    quotation = next(one.clause.quotation for one in CHECKS if one.id == rule)
+    assert [subject for subject in subjects if subject not in quotation] == []
+
+
 def test_every_module_of_the_folder_is_a_family():
     here = Path(checks.__file__).parent
     modules = {path.stem for path in (*here.glob("*.py"), *(file.parent for file in here.glob("*/__init__.py")))}

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import LiteralString
 
+from harmony_conformance.checks.helpers.empty_answers import may_be_cut
 from harmony_conformance.checks.responses import views
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, pointer, text, value_at
@@ -127,7 +128,7 @@ def status_says_how_it_ended(x: Exchange) -> Iterator[Finding]:
     body = views.response(x)
     status, reason = text(body.get("status")), value_at(body.get("incomplete_details"), "reason")
     actual = RedactableText("{}, {}", status, reason or RedactableText("no reason"))
-    if x.hit_token_limit and (status, reason) != ("incomplete", "max_output_tokens"):
+    if (x.hit_token_limit or _shows_no_answer_at_limit(x)) and (status, reason) != ("incomplete", "max_output_tokens"):
         message = "the limit cut the answer, and the status does not report it"
         yield mismatch(message, "/status", "incomplete, max_output_tokens", actual)
     elif x.reached_stop and (status != "completed" or body.get("incomplete_details") is not None):
@@ -144,6 +145,11 @@ def status_says_how_it_ended(x: Exchange) -> Iterator[Finding]:
             yield mismatch(
                 message, "/status", quote(views.STATUS_BY_FINAL_EVENT[kinds[-1]]), quote(status) or "nothing"
             )
+
+
+def _shows_no_answer_at_limit(x: Exchange) -> bool:
+    """Return True if all allowed tokens were spent, and the client got reasoning alone, or nothing."""
+    return may_be_cut(x) and x.turn is not None and not x.turn.has_answer
 
 
 def _contradiction(body: JsonObject) -> ReportText | None:
