@@ -1,0 +1,68 @@
+"""The pages for users: short, current, and without a dead link or an invalid command."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harmony_conformance.cli.main import _parser
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    page for pattern in ("*.md", "docs/**/*.md", "*/README.md", "engines/*/README.md") for page in ROOT.glob(pattern)
+)
+
+
+def commands(page):
+    """The arguments of each command line of harmony-conformance in the page's shell blocks."""
+    for block in re.findall(r"^```sh\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE):
+        for line in block.replace("\\\n", " ").splitlines():
+            called, _, rest = line.removeprefix("$ ").partition(" ")
+            if called == "harmony-conformance":
+                yield shlex.split(re.split(r"[|>&]", rest)[0].replace("[", " ").replace("]", " "), comments=True)
+
+
+def anchors(page):
+    """The anchors of the page's headings, as on GitHub."""
+    headings = re.findall(r"^#+ (.*)", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_readme_is_short():
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 120
+
+
+def test_readme_is_current():
+    checked = subprocess.run(
+        [sys.executable, ROOT / "tools" / "write_readme.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_of_pages_lead_somewhere(page):
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text("utf-8"), flags=re.DOTALL)
+    for place, _, anchor in re.findall(r"\]\((?!https?:|mailto:)([^)#\s]*)(#([^)\s]+))?\)", text):
+        target = page.parent / place if place else page
+        assert target.exists(), place
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), f"{place}#{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_of_pages_are_valid(page, capsys):
+    for words in commands(page):
+        try:
+            _parser(words[0] if words else "").parse_args(words)
+        except SystemExit:  # also after --help, which prints no error
+            printed = capsys.readouterr().err
+        else:
+            printed = ""
+        assert not printed, words
+
+
+def test_commands_of_pages_are_found():
+    assert sum(1 for page in PAGES for _ in commands(page)) >= 25
