@@ -18,7 +18,9 @@ from harmony_conformance.json_value import (
     equal_json,
     has_added_fractions,
     loads,
+    members,
     pointer,
+    strings,
     text,
     value_at,
 )
@@ -34,9 +36,9 @@ from harmony_conformance.prompts.declarations_in_prompt import (
     official_tools_text,
     parse_declarations,
 )
-from harmony_conformance.prompts.expected_parts import PartKind, PromptMessage, PromptPart, RecipientPosition
+from harmony_conformance.prompts.expected_parts import PartKind, PromptMessage, PromptPart, RecipientPosition, Retention
 from harmony_conformance.prompts.request_members import can_be_called
-from harmony_conformance.prompts.token_injection import find_injection
+from harmony_conformance.prompts.token_injection import SPECIAL_TOKEN, find_injection
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
 
@@ -277,15 +279,40 @@ def calls_and_results_agree_in_form(x: Exchange) -> Iterator[Finding]:
         yield mismatch(message, "prompt", expected, RedactableText("results: {}", results.pop()))
 
 
-@check(MUST, spec="harmony#special-tokens", when=(on.is_conversation, on.prompt_is_known, on.quotes_markers))
+@condition
+def quotes_markers(x: Exchange) -> bool:
+    """requests with special tokens spelled as text"""
+    return any(map(SPECIAL_TOKEN.search, (*_required_texts(x), *_optional_texts(x))))
+
+
+def _required_texts(x: Exchange) -> Iterator[str]:
+    """Yield the texts of a request that have to be in the prompt: of messages, and of declared tools."""
+    yield from (part.text for part in x.expected_parts if part.retention is Retention.PRESENT)
+    if on.offered_tools.holds(x):
+        yield from (word for tool in x.tools for word in strings(tool))
+
+
+def _optional_texts(x: Exchange) -> Iterator[str]:
+    """Yield the texts of a request that a server may leave out of the prompt.
+
+    These are authors' names, reasoning, the effort, names of parameters, and the answer's schema.
+    """
+    yield from (text(value_at(message, "name")) for message in x.messages)
+    yield from (part.text for part in x.expected_parts if part.retention is not Retention.PRESENT)
+    yield text(value_at(x.chat_request, "reasoning_effort"))
+    yield from strings(value_at(x.chat_request, "response_format"))
+    yield from (name for tool in x.tools for name in members(value_at(tool, "function", "parameters", "properties")))
+
+
+@check(MUST, spec="harmony#special-tokens", when=(on.is_conversation, on.prompt_is_known, quotes_markers))
 def markers_in_text_stay_text(x: Exchange) -> Iterator[Finding]:
     """Markers in a client's texts are fed as ordinary text, never as special tokens.
 
     Otherwise any user, and any web page that a tool returns, can write system messages (defects J11, L08).
     """
     ids = x.prompt.ids or ()
-    injection = find_injection(ids, on.required_prompt_texts(x))
-    optional = on.optional_prompt_texts(x)
+    injection = find_injection(ids, _required_texts(x))
+    optional = _optional_texts(x)
     injection = injection or find_injection(ids, optional, min_context=_MIN_IDENTIFYING_LENGTH)
     if injection is not None:
         message = "text of the request became special tokens in the prompt"

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 
 from harmony_conformance.apis.chat_completion import ABORTED
-from harmony_conformance.apis.registry import RESPONSES
 from harmony_conformance.checks.headers import INVENTED_CALL, WRITTEN_CALL
 from harmony_conformance.checks.helpers.json_schema import first_violation
 from harmony_conformance.checks.helpers.value_diff import text_difference
@@ -239,18 +238,13 @@ def was_not_cut(x: Exchange) -> bool:
 _REASONS = ("stop", "length", "tool_calls", "content_filter", "function_call")
 
 
-@condition
-def api_has_finish_reason(x: Exchange) -> bool:
-    """exchanges on an API with a finish_reason, which a Response does not have"""
-    return x.api != RESPONSES.name
-
-
-@check(MUST, spec="chat#finish-reason", when=(api_has_finish_reason, on.api_reports_usage, on.is_complete_answer))
+@check(MUST, spec="chat#finish-reason", when=(on.api_has_finish_reason, on.is_complete_answer))
 def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
     """finish_reason is one of the API's words: `tool_calls` exactly when calls are returned and the model stopped by itself.
 
     Agent loops branch on it: `stop` with calls ends the loop, `tool_calls` without calls repeats it forever (defect S06). A row in the golden data may
-    allow fewer of these words. SGLang and vLLM return `abort` for an aborted generation, which clients can distinguish from an answer.
+    allow fewer of these words. A Response has a status instead.
+    SGLang and vLLM return `abort` for an aborted generation, which clients can distinguish from an answer.
     """
     if x.turn is None:
         return

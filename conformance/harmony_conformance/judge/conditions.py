@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from harmony_conformance.apis.registry import CHAT_COMPLETIONS, COMPLETIONS, CONVERSATION_APIS, SGLANG_GENERATE, TGI
+from harmony_conformance.apis.registry import (
+    CHAT_COMPLETIONS,
+    COMPLETIONS,
+    CONVERSATION_APIS,
+    RESPONSES,
+    SGLANG_GENERATE,
+    TGI,
+)
 from harmony_conformance.evidence.answerless_requests import has_no_answer
 from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, AnsweredBy, Exchange, Series, Validity
 from harmony_conformance.evidence.leaks import about_harmony
 from harmony_conformance.evidence.levels import METRICS_API as METRICS
 from harmony_conformance.evidence.series_pairs import find_pair, prompt_count, same_request_pairs, stream_step_pairs
-from harmony_conformance.json_value import integer, members, strings, text, value_at
+from harmony_conformance.json_value import integer, members, value_at
 from harmony_conformance.judge.condition import Condition, UnmetReason, condition, evidence, only_on, series_only
-from harmony_conformance.prompts.expected_parts import Retention
-from harmony_conformance.prompts.token_injection import SPECIAL_TOKEN
 from harmony_conformance.runtime.caching import cached_view
 from harmony_conformance.transport.messages import FailureKind
 
@@ -71,6 +74,12 @@ def api_sends_done(x: Exchange) -> bool:
 def api_reports_usage(x: Exchange) -> bool:
     """ordinary exchanges on an API with usage in its answers: those that take messages, and Completions"""
     return is_conversation.holds(x) or is_completion.holds(x)
+
+
+@condition
+def api_has_finish_reason(x: Exchange) -> bool:
+    """ordinary exchanges on an API with a finish_reason in its answers: those that take messages except Responses, and Completions"""
+    return x.api != RESPONSES.name and api_reports_usage.holds(x)
 
 
 def client_left(x: Exchange) -> bool:
@@ -356,31 +365,6 @@ def asks_unknown_effort(x: Exchange) -> bool:
 def is_refused_or_shows_prompt(x: Exchange) -> bool:
     """requests that were refused, or have prompt token ids"""
     return was_refused.holds(x) or prompt_is_known.holds(x)
-
-
-@condition
-def quotes_markers(x: Exchange) -> bool:
-    """requests with special tokens spelled as text"""
-    return any(map(SPECIAL_TOKEN.search, (*required_prompt_texts(x), *optional_prompt_texts(x))))
-
-
-def required_prompt_texts(x: Exchange) -> Iterator[str]:
-    """Yield the texts of a request that have to be in the prompt: of messages, and of declared tools."""
-    yield from (part.text for part in x.expected_parts if part.retention is Retention.PRESENT)
-    if offered_tools.holds(x):
-        yield from (word for tool in x.tools for word in strings(tool))
-
-
-def optional_prompt_texts(x: Exchange) -> Iterator[str]:
-    """Yield the texts of a request that a server may leave out of the prompt.
-
-    These are authors' names, reasoning, the effort, names of parameters, and the answer's schema.
-    """
-    yield from (text(value_at(message, "name")) for message in x.messages)
-    yield from (part.text for part in x.expected_parts if part.retention is not Retention.PRESENT)
-    yield text(value_at(x.chat_request, "reasoning_effort"))
-    yield from strings(value_at(x.chat_request, "response_format"))
-    yield from (name for tool in x.tools for name in members(value_at(tool, "function", "parameters", "properties")))
 
 
 @condition
