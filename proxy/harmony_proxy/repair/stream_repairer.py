@@ -26,13 +26,14 @@ from harmony_proxy.policy.policy import Action, FailMode
 from harmony_proxy.policy.repair_interface import Actions, Caller, call_here
 from harmony_proxy.repair.answer.action_notes import ActionNotes
 from harmony_proxy.repair.answer.repair_table import NO_REPAIR
-from harmony_proxy.repair.answer.strict_leaks import as_answer
+from harmony_proxy.repair.answer.strict_leaks import LEAK_CHECKS, as_answer
 from harmony_proxy.repair.responses.repeated_texts import has_permanent_finding
 from harmony_proxy.repair.stream_handlers import create_rewriter, is_final_event
 from harmony_proxy.repair.stream_parts.emitted_history import EmittedHistory
 from harmony_proxy.repair.stream_parts.event_matching import EventTemplates
 from harmony_proxy.repair.stream_parts.event_splitter import LineSplitter, RawEvent, Splitter, SseSplitter
 from harmony_proxy.repair.stream_parts.hold_buffer import HOLD_LIMIT, HoldBuffer, joined
+from harmony_proxy.repair.stream_parts.other_clients_view import OtherClientsView
 from harmony_proxy.repair.stream_parts.repair_accounting import FINISH_CHECK, TOO_LATE, RepairAccount
 from harmony_proxy.repair.stream_parts.rewriter import StreamRewriter, TextKey
 from harmony_proxy.repair.stream_parts.stream_judge import PROBES, SIGNS, StreamJudge
@@ -81,6 +82,8 @@ class StreamRepairer:
         self._unrepairable_checks = rules.repaired_checks & ({FINISH_CHECK} if is_unrepairable else frozenset[str]())
         self._history = EmittedHistory(None, keeps_bytes=keeps_bytes or bool(self._unrepairable_checks))
         self._buffered = HoldBuffer(limit=limit)
+        read_checks = LEAK_CHECKS & rules.blockable_checks if self._handler is not None else frozenset[str]()
+        self._others = OtherClientsView(self._judge, read_checks, is_error=not response.is_success)
         self._size, self._passes_all = 0, False
         self._progress = ChoiceProgress()
         self._blocking_checks: tuple[str, ...] = ()
@@ -147,11 +150,10 @@ class StreamRepairer:
             out.append(error_event(self._api, BROKEN_OFF, message, number=self._number))
         return joined(out)
 
-    # buffering
-
     def _take(self, piece: RawEvent) -> list[bytes]:
         if self.is_terminated or self._passes_all:
             return [] if self.is_terminated else [piece.raw]
+        piece.is_strict = self._others.is_reading
         if self._rules.fails_closed:
             piece.read_strictly()
         handler = self._handler
@@ -162,7 +164,8 @@ class StreamRepairer:
         if handler is None:
             return self._take_plain(piece)
         piece.parts = handler.parts(piece)
-        if not self._buffered.pieces and not piece.is_done and self._passes(handler, piece):
+        is_waiting = bool(self._buffered.pieces) or self._others.is_waiting
+        if not is_waiting and not piece.is_done and self._passes(handler, piece):
             handler.record_emitted(piece)
             if len(piece.parts) == 1:
                 handler.learn(piece, self._templates)
@@ -203,15 +206,12 @@ class StreamRepairer:
         return self._no_verdict() if self._buffered.is_full else []
 
     def _reject_unreadable(self, piece: RawEvent) -> list[bytes]:
-        """End the answer at an unreadable event, if the policy says `fail = "closed"`."""
-        is_read = self._is_answer or piece.value is not None or piece.has_duplicates  # an error may be plain text
-        reason = piece.unread_reason() if self._rules.fails_closed and is_read else ""
-        if self._is_answer and piece.is_unreadable and not piece.has_duplicates:
-            reason = "an event that is not a JSON object"
-        if not reason:
-            return []
-        self._notes.record_unrepaired(("*",), reason)
-        return self._unexamined() if self._rules.fails_closed else []
+        """End the answer at an event that leaks where no check reads it; at an unreadable one, if the policy says `fail = "closed"`."""
+        if failing := self._others.read(piece):
+            return self._block(failing)
+        if reason := piece.reject_reason(is_answer=self._is_answer, is_strict=self._rules.fails_closed):
+            self._notes.record_unrepaired(("*",), reason)
+        return self._unexamined() if reason and self._rules.fails_closed else []
 
     def _buffer_event(self, piece: RawEvent) -> None:
         self._accounting.record_event(piece)
@@ -235,6 +235,11 @@ class StreamRepairer:
         handler = self._handler
         if handler is None or not self._rules.stream_checks:
             return self._release_or_drop()
+        if self._others.is_waiting:
+            if not (is_last or self._buffered.is_full):
+                return []
+            if failing := self._others.failing_checks(handler.emission.raw, self._buffered.pieces):
+                return self._block(failing)
         statuses = {place: tracked.status() for place, tracked in handler.texts.items()}
         unclear = [place for place, status in statuses.items() if status is not Status.CLEAR]
         is_odd = self._buffered.has_unexpected_call and not handler.cleans_names
@@ -284,8 +289,6 @@ class StreamRepairer:
         self._buffered.take()
         self._notes.record_unrepaired(("*",), "the answer broke off before it was examined completely")
         return []
-
-    # output
 
     def _act(
         self, handler: StreamRewriter, findings: Collection[str], statuses: Mapping[TextKey, Status], *, is_last: bool

@@ -76,13 +76,14 @@ def marker_leaks(x: Exchange, *, by_ids: bool) -> Iterator[Leak]:
             yield Leak(where="logprobs", message=message, excerpt=marker, strength=Strength.QUOTED)
     for text in map(unescape_markers, strings(x.error)):
         # an error of the chat template quotes its lines, not the output
-        structure = STRUCTURE.search(text) if "<|" in text and _TEMPLATE_CODE.search(text) is None else None
+        structure = STRUCTURE.search(text) if "<|" in text and TEMPLATE_CODE.search(text) is None else None
         if structure is not None and not is_about_harmony(x):
             message = RedactableText("the error contains Harmony markup")
             yield Leak(where="error", message=message, excerpt=excerpt_around(text, structure.group()))
 
 
-_TEMPLATE_CODE = re.compile(r"\{[{%]|[%}]\}")
+TEMPLATE_CODE = re.compile(r"\{[{%]|[%}]\}")
+"""Code of a chat template, which an error may quote."""
 
 
 def word_leaks(x: Exchange, *, by_ids: bool) -> Iterator[Leak]:

@@ -26,14 +26,15 @@ The text of a stream grows: `may_become_leak` is true while its beginning is in 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from harmony_conformance.apis.text_fields import FieldKind, TextField
+from harmony_conformance.apis.text_fields import AnswerTexts, FieldKind, TextField
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.leaks.about_harmony import unescaped_request_texts
+from harmony_conformance.evidence.leaks.about_harmony import share_request_views, unescaped_request_texts
 from harmony_conformance.evidence.leaks.by_text import (
+    TEMPLATE_CODE,
     Leak,
     Strength,
     excerpt_around,
@@ -47,7 +48,7 @@ from harmony_conformance.evidence.leaks.reasoning_tags import ABOUT_THE_TASK, TA
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import Finding
 from harmony_conformance.redactable_text import Location, RedactableText
-from harmony_conformance.runtime.caching import cached_view
+from harmony_conformance.runtime.caching import cached_view, share_view
 from harmony_proxy.policy.policy import Action
 from harmony_proxy.repair.answer.fixes import declared_functions
 
@@ -79,6 +80,7 @@ _CLOSED_REASONING = re.compile(
 )
 _CALL = re.compile(r"\s*(?:assistant\s?)?(?:commentary\s?to=[\w.]+\s*(?:json|code)?|json|code)\s*(?P<text>\{[^\n]*)")
 _OK = 200
+_SIGN = re.compile(r"[<&\\]|assistant|analysis|commentary")
 _ENDS = ("<|end|>", "<|return|>", "<|call|>")
 _AROUND = 30
 _FEW = 200  # characters that are looked for in the request
@@ -147,8 +149,14 @@ def as_answer(x: Exchange, actions: Mapping[str, Action]) -> tuple[Exchange, Map
     """Return the exchange as if it succeeded, and the actions on leaks alone: a client may show an answer whatever its status."""
     if x.response is None or x.response.is_success:
         return x, actions
-    leaks = {check: action for check, action in actions.items() if check in _RULES}
-    return replace(x, response=replace(x.response, status=_OK)), leaks
+    return as_success(x), {check: action for check, action in actions.items() if check in LEAK_CHECKS}
+
+
+def as_success(x: Exchange) -> Exchange:
+    """Return the exchange as if it succeeded."""
+    if x.response is None or x.response.is_success:
+        return x
+    return replace(x, response=replace(x.response, status=_OK))
 
 
 def find_unexplained_leaks(x: Exchange, check: str) -> Iterator[Finding]:
@@ -165,6 +173,33 @@ def find_unexplained_leaks(x: Exchange, check: str) -> Iterator[Finding]:
         if candidate.is_leak(x):
             message = RedactableText("{} shows a leak that the request does not explain", Location(where))
             yield Finding(message=message, location=where, excerpt=candidate.excerpt)
+
+
+def find_text_leaks(x: Exchange, check: str, texts: Sequence[str], *, is_error: bool) -> Iterator[Finding]:
+    """Yield the leaks of one check in texts that are no part of an answer, but that a client may show.
+
+    An error may name a single marker, and an error of the chat template quotes its lines.
+    """
+    likely = tuple(text for text in texts if _SIGN.search(text) is not None)
+    if check not in _RULES or not likely:
+        return
+    leaks, _ = _RULES[check]
+    quoting = tuple(text for text in likely if not (is_error and TEMPLATE_CODE.search(text)))
+    kind = FieldKind.OTHER if is_error else FieldKind.CONTENT
+    for leak in leaks(_with_texts(x, quoting, kind), by_ids=False):
+        if leak.strength is Strength.PROVEN:
+            yield Finding(message=leak.message, location=leak.where, excerpt=leak.excerpt)
+    yield from find_unexplained_leaks(_with_texts(x, likely, FieldKind.CONTENT), check)
+
+
+def _with_texts(x: Exchange, texts: Iterable[str], kind: FieldKind) -> Exchange:
+    """Return the exchange as one that succeeded, with these texts as its whole answer."""
+    shown = replace(as_success(x))
+    fields = tuple(TextField(where=f"text {place}", text=text, kind=kind) for place, text in enumerate(texts, 1))
+    vars(shown).update(answers=(AnswerTexts(fields=fields),), turn=None, error=None)
+    share_request_views(x, shown)
+    share_view(request_words, x, shown)
+    return shown
 
 
 def may_become_leak(x: Exchange, checks: Iterable[str]) -> bool:
@@ -253,3 +288,5 @@ _RULES: Mapping[str, _Rule] = MappingProxyType(
         "channels.no_reasoning_in_content": (reasoning_leaks, _find_reasoning),
     }
 )
+LEAK_CHECKS = frozenset(_RULES)
+"""The checks of leaks: those that this module reads more strictly."""

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import DuplicateMemberError, InvalidJsonError, Json, JsonObject, dumps, loads
+from harmony_conformance.json_value import InvalidJsonError, JsonObject, dumps
 from harmony_conformance.judge.check import Finding
-from harmony_conformance.transport.messages import Chunk
 from harmony_proxy.capture.build_exchange import is_unreadable
 from harmony_proxy.policy.policy import Action
 from harmony_proxy.policy.repair_interface import Actions, Caller, RepairedAnswer, call_here, caller_for
 from harmony_proxy.repair.answer.check_verdicts import failures_of_results, find_failures, run_checks
 from harmony_proxy.repair.answer.fixes import FIXES, FailingAnswer, declared_functions
+from harmony_proxy.repair.answer.other_clients import find_other_leaks, with_json
 from harmony_proxy.repair.answer.repair_table import NO_REPAIR, REPAIRS
 from harmony_proxy.repair.answer.strict_leaks import as_answer
 from harmony_proxy.repair.text.api_dialects import Dialect
 from harmony_proxy.repair.text.leaked_text_parser import NoDestinationError
+from harmony_proxy.repair.text.other_readings import TooManyReadingsError, read_json
 from harmony_proxy.repair.text.responses_answer import ANSWER_DIALECTS
 
 
@@ -57,15 +57,14 @@ def repair_answer(
     still_failing = find_failures(fixed, findings, strict) if fixed is not x else findings
     repaired = {check: len(findings[check]) for check in findings if check not in still_failing and check in to_repair}
     left = {check: reasons.get(check, NO_REPAIR) for check in still_failing if check in to_repair}
-    blocked = tuple(
-        sorted(check for check in still_failing if actions[check] is Action.BLOCK or fallback is Action.BLOCK)
-    )
+    blocking = [check for check in checks if actions[check] is Action.BLOCK or fallback is Action.BLOCK]
+    blocked = {check for check in blocking if check in still_failing} or find_other_leaks(fixed, blocking)
     body = _with_reasoning_field(fixed, reasoning_field) if reasoning_field is not None else None
     if body is None and fixed is not x and fixed.response is not None:
         body = fixed.response.body
     return RepairedAnswer(
         body=body,
-        actions=Actions(repair_counts=repaired, blocked_checks=blocked, unrepaired_reasons=left),
+        actions=Actions(repair_counts=repaired, blocked_checks=tuple(sorted(blocked)), unrepaired_reasons=left),
         results=results,
         unread_reason=_unread_reason(x) if body is None else "",
     )
@@ -76,12 +75,12 @@ def _unread_reason(x: Exchange) -> str:
     if is_unreadable(x):
         return "the answer is not JSON"
     try:
-        loads(x.response.body if x.response is not None else b"", allows_duplicates=False)
-    except DuplicateMemberError:
-        return "the answer has duplicate JSON members"
+        has_duplicates = read_json(x.response.body if x.response is not None else b"").has_duplicates
     except InvalidJsonError:  # an error in plain text
-        pass
-    return ""
+        has_duplicates = False
+    except TooManyReadingsError:
+        has_duplicates = True
+    return "the answer has duplicate JSON members" if has_duplicates else ""
 
 
 def _apply_fixes(x: Exchange, findings: Mapping[str, tuple[Finding, ...]]) -> tuple[Exchange, dict[str, str]]:
@@ -123,20 +122,11 @@ def _step(
             continue
         if value is None or value == x.response_json:
             continue
-        changed = with_body(x, value)
+        changed = with_json(x, value)
         failing_after = frozenset(find_failures(changed))
         if failing_after <= failing_before and not findings.keys() <= failing_after and failing_after < failing:
             return changed
     return None
-
-
-def with_body(x: Exchange, value: Json) -> Exchange:
-    """Return the exchange with this JSON value as its answer."""
-    if x.response is None:
-        return x
-    last = x.response.chunks[-1].arrival_time if x.response.chunks else 0.0
-    data = dumps(value).encode("utf-8", "backslashreplace")
-    return replace(x, response=replace(x.response, chunks=(Chunk(arrival_time=last, data=data),)))
 
 
 def _with_reasoning_field(x: Exchange, name: str) -> bytes | None:

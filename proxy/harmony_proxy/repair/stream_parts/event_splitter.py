@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from harmony_conformance.json_value import DuplicateMemberError, InvalidJsonError, Json, dumps, loads, value_at
+from harmony_conformance.json_value import InvalidJsonError, Json, dumps, loads, value_at
 from harmony_conformance.transport.sse import DONE
 from harmony_proxy.repair.text.api_dialects import ChoiceContent
+from harmony_proxy.repair.text.other_readings import JsonReadings, TooManyReadingsError, read_json
 
 EVENT_LIMIT = 1024 * 1024
 """Maximum size of one event in bytes."""
@@ -36,6 +37,7 @@ _FOREIGN_COMMENT = re.compile(
 )
 """A comment other than a keep-alive."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LONGEST_NAME = 64
 
 
 @dataclass(kw_only=True)
@@ -48,8 +50,8 @@ class RawEvent:
         is_line: True if the stream consists of JSON lines.
         parts: Content by choice, read on arrival.
         source: Place of the item that the event belongs to (Responses API), read on arrival.
-        is_strict: True if duplicate members are looked for, before `value` is read.
-        has_duplicates: True if an object has two members of one name.
+        is_strict: True if members are looked for that clients read differently.
+        is_refused: True if an event with duplicate members has no value.
     """
 
     raw: bytes
@@ -58,7 +60,7 @@ class RawEvent:
     parts: Sequence[ChoiceContent] = ()
     source: int | None = None
     is_strict: bool = False
-    has_duplicates: bool = False
+    is_refused: bool = False
 
     @property
     def is_done(self) -> bool:
@@ -72,7 +74,14 @@ class RawEvent:
             return any(_FIELD.match(line) is None for line in _LINE_END.split(self.raw.removeprefix(_BYTE_ORDER_MARK)))
         return bool(self.data.strip()) and not self.is_done and not isinstance(self.value, dict)
 
-    def unread_reason(self) -> str:
+    def reject_reason(self, *, is_answer: bool, is_strict: bool) -> str:
+        """Return the reason why this event of an answer or of an error cannot be examined, or an empty text."""
+        if is_answer and self.is_unreadable and not self.has_duplicates:
+            return "an event that is not a JSON object"
+        is_read = is_answer or self.value is not None or self.has_duplicates  # an error may be plain text
+        return self._unread_reason() if is_strict and is_read else ""
+
+    def _unread_reason(self) -> str:
         """Return the reason if a client may read more than the checks do, or an empty text."""
         if self.value is None and self.has_duplicates:
             return "an event with duplicate JSON members"
@@ -85,9 +94,20 @@ class RawEvent:
                 return "an event with fields that are not read"
         return ""
 
+    def unread_texts(self) -> Iterator[tuple[str, str]]:
+        """Yield texts that the checks do not read, with the names of their fields: lines with more than words, data that is no JSON object."""
+        if self.data is not None and not self.is_done and not isinstance(self.value, dict):
+            yield "data", self.data
+        if self.is_line or _USUAL_EVENT.fullmatch(self.raw) is not None:
+            return
+        for line in _LINE_END.split(self.raw.removeprefix(_BYTE_ORDER_MARK)):
+            if _PLAIN_LINE.match(line) is None or _FOREIGN_COMMENT.match(line) is not None:
+                name, _, text = line.decode("utf-8", "replace").partition(":")
+                yield name if len(name) < _LONGEST_NAME else "", text or name
+
     def read_strictly(self) -> None:
-        """Look for duplicate members. Replace comments by empty ones, which keep a connection alive too; usual keep-alives stay."""
-        self.is_strict = True
+        """Refuse duplicate members. Replace comments by empty ones, which keep a connection alive too; usual keep-alives stay."""
+        self.is_strict = self.is_refused = True
         if not self.is_line and (
             self.raw.removeprefix(_BYTE_ORDER_MARK).startswith(b":") or b"\n:" in self.raw or b"\r:" in self.raw
         ):
@@ -98,18 +118,34 @@ class RawEvent:
         """True if the server reports an error with this event."""
         return value_at(self.value, "error") is not None or value_at(self.value, "type") in ("error", "response.failed")
 
-    @cached_property
+    @property
     def value(self) -> Json:
         """Return the data as JSON; None if it is not JSON."""
+        return None if self._readings is None else self._readings.value
+
+    @property
+    def has_duplicates(self) -> bool:
+        """True if an object has two members of one name."""
+        return self._readings is not None and self._readings.has_duplicates
+
+    @property
+    def other_values(self) -> tuple[Json, ...]:
+        """Return what other clients may read instead of `value`."""
+        return () if self._readings is None else self._readings.others
+
+    @cached_property
+    def _readings(self) -> JsonReadings | None:
         if not self.data:
             return None
         try:
-            return loads(self.data, allows_duplicates=not self.is_strict)
-        except DuplicateMemberError:
-            self.has_duplicates = True
-            return None
+            if not self.is_strict:
+                return JsonReadings(value=loads(self.data))
+            readings = read_json(self.data)
         except InvalidJsonError:
             return None
+        except TooManyReadingsError:
+            return JsonReadings(value=None, has_duplicates=True)
+        return replace(readings, value=None) if readings.has_duplicates and self.is_refused else readings
 
     def encode_value(self, value: Json) -> bytes:
         """Return the bytes of this event with another JSON value. Lines without data and the line ends are retained."""

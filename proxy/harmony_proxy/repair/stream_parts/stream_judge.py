@@ -17,7 +17,8 @@ from harmony_conformance.runtime.caching import share_view
 from harmony_conformance.transport.messages import Chunk
 from harmony_proxy.policy.repair_interface import Caller, call_here, caller_for
 from harmony_proxy.repair.answer.check_verdicts import choice_of, find_failures
-from harmony_proxy.repair.answer.strict_leaks import may_become_leak, request_words
+from harmony_proxy.repair.answer.other_clients import texts_of
+from harmony_proxy.repair.answer.strict_leaks import find_text_leaks, may_become_leak, request_words
 from harmony_proxy.repair.stream_parts.event_splitter import RawEvent
 
 PROBES = (" x", "`", '"', "\n```\n", "\n~~~\n", "\u201d ", "' ")
@@ -100,6 +101,10 @@ class StreamJudge:
         blocked = [check for check in self._blocked if check in checks]
         return caller_for(x, self._call_apart)(find_failures, x, checks, blocked)
 
+    def failures_of_text(self, text: str, checks: Collection[str], *, is_error: bool) -> frozenset[str]:
+        """Return the checks that fail on a text that is no part of the answer."""
+        return caller_for(self._x, self._call_apart)(failing_checks_of_text, self._x, checks, text, is_error=is_error)
+
     def may_become_leak(self, x: Exchange) -> bool:
         """Return True if more text may turn an excused text into a leak that is blocked."""
         return caller_for(x, self._call_apart)(may_become_leak, x, self._blocked)
@@ -133,6 +138,11 @@ class StreamJudge:
         if self._blocked:
             share_view(request_words, self._x, x)
         return x
+
+
+def failing_checks_of_text(x: Exchange, checks: Collection[str], text: str, *, is_error: bool) -> frozenset[str]:
+    """Return the checks that find a leak in a text."""
+    return frozenset(check for check in checks if any(find_text_leaks(x, check, texts_of(text), is_error=is_error)))
 
 
 def delta_of(member: str, fragment: str) -> JsonObject:

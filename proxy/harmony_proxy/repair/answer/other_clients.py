@@ -1,0 +1,91 @@
+"""Leaks of a complete answer that only some clients show.
+
+The checks read one value of a JSON document, as UTF-8. For blocking, these are read too:
+
+- the other values of members that occur twice, or whose names differ from those of the API by case or underscores;
+- a document in UTF-16 or UTF-32, or after a byte order mark, which many clients detect;
+- the texts of JSON that has no answer: of an error, or of another API;
+- a body that is no JSON, as one text, with and without the tags of HTML; and each of its strings.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.leaks.about_harmony import share_request_views
+from harmony_conformance.json_value import InvalidJsonError, Json, dumps, strings, text
+from harmony_conformance.transport.messages import Chunk
+from harmony_proxy.repair.answer.check_verdicts import find_failures
+from harmony_proxy.repair.answer.strict_leaks import LEAK_CHECKS, as_success, find_text_leaks
+from harmony_proxy.repair.text.other_readings import JsonReadings, TooManyReadingsError, read_json
+
+_TAG = re.compile(r"</?[A-Za-z][^<>]{0,1000}>|<!--[\s\S]*?-->")
+_STRING = re.compile(r"\"[^\"\\]*+(?:\\.[^\"\\]*+)*+\"", re.DOTALL)
+_CHARSET = re.compile(r";\s*charset\s*=\s*\"?utf[-_]?(7|16|32|16-[bl]e|32-[bl]e)(?![-\w])", re.IGNORECASE)
+
+
+def find_other_leaks(x: Exchange, checks: Collection[str]) -> frozenset[str]:
+    """Return those of the checks of leaks that fail on what only some clients show of a complete answer."""
+    checks = LEAK_CHECKS & frozenset(checks)
+    if not checks or x.response is None or not x.response.body or x.api_adapter.is_raw:
+        return frozenset()
+    found: set[str] = set()
+    document = _decode(x)
+    try:
+        readings = read_json(document)
+    except (InvalidJsonError, TooManyReadingsError):
+        texts = texts_of(document)
+    else:
+        for other in _others(x, readings):
+            found |= find_failures(other, checks, checks).keys()
+        texts = list(_texts_without_answer(x, readings.value))
+    is_error = not x.response.is_success or x.error is not None
+    return frozenset(found).union(check for check in checks if any(find_text_leaks(x, check, texts, is_error=is_error)))
+
+
+def _decode(x: Exchange) -> str:
+    """Return the body as clients decode it that detect its encoding, as `requests` does, or obey its charset."""
+    body = x.response.body if x.response is not None else b""
+    charset = _CHARSET.search(x.response.headers.get("content-type", "")) if x.response is not None else None
+    return body.decode(f"utf-{charset[1]}" if charset is not None else json.detect_encoding(body), "replace")
+
+
+def texts_of(document: str) -> list[str]:
+    """Return the texts that a document may show that is no JSON: itself, itself without tags, and its strings."""
+    texts = [document]
+    if _TAG.search(document) is not None:
+        texts.append(_TAG.sub("", document))
+    for literal in _STRING.findall(document):
+        with suppress(ValueError):
+            texts.append(text(json.loads(literal, strict=False)))
+    return texts
+
+
+def _others(x: Exchange, readings: JsonReadings) -> Iterator[Exchange]:
+    """Yield the exchange with each reading that is not the one of the checks."""
+    is_read = x.response_json is not None or x.events is not None
+    for value in (*(() if is_read else (readings.value,)), *readings.others):
+        yield with_json(as_success(x), value)
+
+
+def with_json(x: Exchange, value: Json) -> Exchange:
+    """Return the exchange with this JSON value as its answer."""
+    if x.response is None:
+        return x
+    last = x.response.chunks[-1].arrival_time if x.response.chunks else 0.0
+    data = dumps(value).encode("utf-8", "backslashreplace")
+    changed = replace(x, response=replace(x.response, chunks=(Chunk(arrival_time=last, data=data),)))
+    share_request_views(x, changed)
+    return changed
+
+
+def _texts_without_answer(x: Exchange, value: Json) -> Iterator[str]:
+    """Yield the texts of a JSON value that has no answer in the form of its API."""
+    answers = with_json(as_success(x), value).answers
+    if not any(field.text.strip() for one in answers for field in one.fields):
+        yield from strings(value)

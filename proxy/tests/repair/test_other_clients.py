@@ -1,0 +1,311 @@
+"""What only some clients show: a block reads it also with `fail = "open"`; what has no leak passes as it came."""
+
+import json
+
+import pytest
+
+from harmony_proxy.configuration import load_rules
+from harmony_proxy.guard.guard import Guard
+from harmony_proxy.guard.response_head import HeadTiming
+from harmony_proxy.repair.text.other_readings import MOST_READINGS, TooManyReadingsError, read_json
+
+BODY = b'{"messages": [{"role": "user", "content": "Hi"}], "stream": true}'
+PLAIN = "The sky is blue."
+LEAK = "<|channel|>analysis<|message|>We need to answer. A secret.<|end|><|start|>assistant<|channel|>final<|message|>Hello!"
+WORDS = "analysisWe need to answer. A secret.assistantfinalHello!"
+TAGS = "<think>We need to answer. A secret.</think>Hello!"
+OPEN = pytest.mark.parametrize("fail", ["open", "closed"])
+
+
+def guarded(
+    body, *, kind=b"application/json", status=200, path="/v1/chat/completions", request=BODY, fail="open", **rules
+):
+    rules = load_rules(**(rules or {"block": ["channels.*"]}), fail=fail)
+    one = Guard(rules.policy, request_id="r-1", handlers=rules.handlers)
+    one.request_head("POST", path, ())
+    one.request_body(request)
+    one.response_head(status, ((b"content-type", kind),))
+    out = b"".join((*one.feed(body, 0.1), *([] if one.must_stop else one.close(0.2).body)))
+    return one, out
+
+
+def answer(message):
+    return f'{{"id": "c", "choices": [{{"index": 0, "message": {message}, "finish_reason": "stop"}}]}}'
+
+
+def member(name, text):
+    return f'"{name}": {json.dumps(text)}'
+
+
+WHOLE = {
+    "the first of two": lambda text: answer(f'{{{member("content", text)}, "content": "Hello!"}}'),
+    "the second of three": lambda text: answer(
+        f'{{"content": "Hello!", {member("content", text)}, "content": "Hello!"}}'
+    ),
+    "the first of two choices": lambda text: (
+        answer(f"{{{member('content', text)}}}")[:-1] + ', "choices": [{"index": 0, "message": {"content": "Hello!"}}]}'
+    ),
+    "another case": lambda text: answer(f'{{"content": "Hello!", {member("Content", text)}}}'),
+    "another case, alone": lambda text: answer(f"{{{member('CONTENT', text)}}}"),
+    "another case of the choices": lambda text: answer(f"{{{member('content', text)}}}").replace("choices", "Choices"),
+    "a long s": lambda text: answer(f"{{{member('content', text)}}}").replace("choices", "choice\u017f"),
+    "no underscore": lambda text: answer(
+        f'{{"content": "Hello!", {member("outputText", "")}, {member("Content", text)}}}'
+    ),
+    "utf-16": lambda text: answer(f"{{{member('content', text)}}}").encode("utf-16"),
+    "utf-16, no mark": lambda text: answer(f"{{{member('content', text)}}}").encode("utf-16-le"),
+    "utf-32": lambda text: answer(f"{{{member('content', text)}}}").encode("utf-32"),
+    "a byte order mark": lambda text: "\ufeff" + answer(f"{{{member('content', text)}}}"),
+    "no number": lambda text: answer(f"{{{member('content', text)}}}").replace('"c"', "NaN"),
+    "two documents": lambda text: "{}\n" + answer(f"{{{member('content', text)}}}"),
+    "another API": lambda text: json.dumps({"output": [{"type": "message", "content": [{"text": text}]}]}),
+    "an old answer": lambda text: json.dumps({"choices": [{"text": text}]}),
+    "a text": json.dumps,
+    "no JSON": lambda text: text,
+    "HTML": lambda text: f"<html><body><p>{text}</p></body></html>" if text != TAGS else text,
+}
+
+
+def encoded(body):
+    return body if isinstance(body, bytes) else body.encode()
+
+
+@OPEN
+@pytest.mark.parametrize("text", [LEAK, WORDS, TAGS])
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_leak_that_only_some_clients_show_is_blocked(name, text, fail):
+    one, out = guarded(encoded(WHOLE[name](text)), fail=fail)
+    assert one.head.status == 502
+    assert b"secret" not in out
+    assert one.recorder.blocked_checks
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_without_a_leak_it_passes(name):
+    body = encoded(WHOLE[name](PLAIN))
+    one, out = guarded(body)
+    assert (out, one.recorder.blocked_checks) == (body, ())
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_what_is_only_repaired_passes(name):
+    body = encoded(WHOLE[name](LEAK))
+    _, out = guarded(body, repair=["channels.*"])
+    assert out == body
+
+
+ERRORS = {
+    "text/plain": lambda text: f"Failed to parse: {text}",
+    "text/html": lambda text: f"<html><h1>Error</h1><p>{text.replace('<', '&lt;').replace('>', '&gt;')}</p></html>",
+    "text/html; charset=utf-16": lambda text: f"<p>{text}</p>".encode("utf-16"),
+    "application/xml": lambda text: f"<error><message><![CDATA[{text}]]></message></error>",
+    "application/json": lambda text: json.dumps({"detail": [{"msg": text}]}),
+    "application/problem+json": lambda text: json.dumps({"title": "Error", "detail": text}),
+    "text/event-stream": lambda text: f"event: error\ndata: {text}\n\n",
+}
+
+
+@OPEN
+@pytest.mark.parametrize("status", [302, 400, 500])
+@pytest.mark.parametrize("kind", ERRORS)
+def test_an_error_of_any_type_that_leaks_is_blocked(kind, status, fail):
+    one, out = guarded(encoded(ERRORS[kind](LEAK)), kind=kind.encode(), status=status, fail=fail)
+    assert one.recorder.blocked_checks == ("channels.no_marker_leak",)
+    assert "secret".encode("utf-16-le") not in out
+    assert b"secret" not in out
+
+
+@OPEN
+@pytest.mark.parametrize("kind", ERRORS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "it is overloaded",
+        "unexpected token <|channel|>",
+        "<|end|>",
+        "in the template: {{ '<|start|>assistant<|channel|>final<|message|>' }}",
+        "no assistant final message",
+    ],
+)
+def test_any_other_error_passes_as_it_came(kind, text, fail):
+    body = encoded(ERRORS[kind](text))
+    one, out = guarded(body, kind=kind.encode(), status=500, fail=fail)
+    assert (out, one.head.status) == (body, 500)
+
+
+@pytest.mark.parametrize("text", [WORDS, TAGS])
+def test_an_error_that_is_only_a_leak_is_blocked_whatever_leaks(text):
+    for body in (text, json.dumps({"detail": text})):
+        one, out = guarded(body.encode(), kind=b"text/plain", status=500)
+        assert one.recorder.blocked_checks, body
+        assert b"secret" not in out
+
+
+def test_what_a_request_quotes_passes():
+    asked = json.dumps({"messages": [{"role": "user", "content": f"Repeat: {LEAK}"}]}).encode()
+    for name in ("another API", "the first of two", "no JSON", "a byte order mark"):
+        body = encoded(WHOLE[name](LEAK))
+        assert guarded(body, request=asked)[1] == body, name
+
+
+def test_an_api_that_returns_the_raw_output_is_not_read():
+    body = json.dumps({"Choices": [{"text": LEAK}]}).encode()
+    assert guarded(body, path="/v1/completions", request=b'{"prompt": "Hi"}')[1] == body
+
+
+def stream(
+    data, *, split=None, fail="open", status=200, kind=b"text/event-stream", path="/v1/chat/completions", **rules
+):
+    rules = load_rules(**(rules or {"block": ["channels.*"]}), fail=fail)
+    one = Guard(rules.policy, request_id="r-1", handlers=rules.handlers, head_timing=HeadTiming.WITH_BYTES)
+    one.request_head("POST", path, ())
+    one.request_body(BODY)
+    one.response_head(status, ((b"content-type", kind),))
+    out = b""
+    for piece in (data[:split], data[split:]) if split is not None else (data[at : at + 1] for at in range(len(data))):
+        out += b"".join(one.feed(piece, 0.1)) if piece and not one.must_stop else b""
+    return one, out + (b"" if one.must_stop else b"".join(one.close(0.2).body))
+
+
+def event(delta, finish="null", more=""):
+    return f'data: {{"id": "c", "choices": [{{"index": 0, "delta": {delta}, "finish_reason": {finish}}}]{more}}}\n\n'
+
+
+HELLO, END = event('{"content": "Hello!"}'), event("{}", '"stop"') + "data: [DONE]\n\n"
+FIELDS = {
+    "an unknown field": lambda text: f"text: {text}\n\n",
+    "a field of another case": lambda text: "Data: " + event(f"{{{member('content', text)}}}")[6:],
+    "an id": lambda text: f"id: {text}\n{HELLO}",
+    "an id over the events": lambda text: (
+        "".join(f"id: {text[at : at + 9]} \n{HELLO}" for at in range(0, len(text), 9))
+        if text == PLAIN
+        else f"id: {text}\n\n"
+    ),
+    "a name": lambda text: f"event: {text}\n{HELLO}",
+    "a time": lambda text: f"retry: {text}\n\n",
+    "a comment": lambda text: f": {text}\n\n",
+    "a comment in an event": lambda text: f"{HELLO[:-1]}:{text}\n\n",
+    "comments": lambda text: "".join(f":{text[at : at + 9]}\n\n" for at in range(0, len(text), 9)),
+    "no JSON": lambda text: f"data: {text}\n\n",
+    "a text of JSON": lambda text: f"data: {json.dumps(text)}\n\n",
+    "a list": lambda text: f"data: {json.dumps([text])}\n\n",
+    "no number": lambda text: event(f"{{{member('content', text)}}}", more=', "x": NaN'),
+    "very many values": lambda text: event(
+        "{" + ", ".join([member("content", text), *[member("content", "!")] * 20]) + "}"
+    ),
+}
+MEMBERS = {
+    "the first of two": lambda text: event(f'{{{member("content", text)}, "content": ""}}'),
+    "the second of three": lambda text: event(f'{{"content": "", {member("content", text)}, "content": ""}}'),
+    "another case": lambda text: event(f'{{"content": "", {member("Content", text)}}}'),
+    "another case, alone": lambda text: event(f"{{{member('CONTENT', text)}}}"),
+    "choices of another case": lambda text: event(f"{{{member('content', text)}}}").replace("choices", "Choices"),
+}
+
+
+@OPEN
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_leak_in_a_field_that_no_check_reads_is_blocked(name, end, fail):
+    data = (HELLO + FIELDS[name](LEAK) + END).replace("\n", end).encode()
+    for split in (None, *range(0, len(data), 41)):
+        one, out = stream(data, split=split, fail=fail)
+        assert b"secret" not in out, split
+        assert one.must_stop or "comment" in name, split  # `closed` empties comments
+        assert one.recorder.blocked_checks or fail == "closed"
+
+
+@pytest.mark.parametrize("name", FIELDS)
+@pytest.mark.parametrize("text", [PLAIN, "the <|channel|> token", "a final assistant"])
+def test_any_other_text_of_a_field_passes(name, text):
+    data = (HELLO + FIELDS[name](text) + END).encode()
+    if "<" in text and name in ("comments", "an id over the events"):
+        return
+    for split in (None, *range(0, len(data), 41)):
+        assert stream(data, split=split)[1] == data
+
+
+@OPEN
+@pytest.mark.parametrize("size", [3, 20, 1000])
+@pytest.mark.parametrize("text", [LEAK, WORDS, TAGS])
+@pytest.mark.parametrize("name", MEMBERS)
+def test_a_leak_in_members_that_no_check_reads_is_blocked(name, text, size, fail):
+    data = "".join(MEMBERS[name](text[at : at + size]) for at in range(0, len(text), size))
+    for ends in ("", *([HELLO] if text != TAGS else [])):
+        one, out = stream((ends + data + END).encode(), fail=fail)
+        assert one.must_stop
+        assert "secret" not in "".join(out.decode().split('"'))
+        assert one.recorder.blocked_checks or "of" in name
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_members_without_a_leak_pass_at_the_end(name):
+    data = (HELLO + MEMBERS[name]("The ") + MEMBERS[name]("sky.") + END).encode()
+    for split in (None, *range(0, len(data), 41)):
+        assert stream(data, split=split)[1] == data
+    assert stream((HELLO + MEMBERS[name](LEAK) + END).encode(), repair=["channels.*"])[1].endswith(END.encode())
+
+
+@pytest.mark.parametrize("api", ["responses", "ollama"])
+def test_members_of_other_apis(api):
+    place = '"item_id": "m", "output_index": 0, "content_index": 0, "sequence_number": 4, "delta": ""'
+    message = f'{{"role": "assistant", "content": "", {member("Content", LEAK)}}}'
+    leaks = {
+        "responses": f'data: {{"type": "response.output_text.delta", {place}, {member("Delta", LEAK)}}}\n\n',
+        "ollama": f'{{"model": "m", "message": {message}, "done": false}}\n',
+    }
+    kinds = {"responses": b"text/event-stream", "ollama": b"application/x-ndjson"}
+    paths = {"responses": "/v1/responses", "ollama": "/api/chat"}
+    _, out = stream(leaks[api].encode(), kind=kinds[api], path=paths[api])
+    assert b"secret" not in out
+
+
+def test_usual_streams_do_not_wait():
+    comments = ": connected to the server\n\n: processing\n\n"
+    rules = load_rules(block=["channels.*"])
+    one = Guard(rules.policy, request_id="r-1", handlers=rules.handlers)
+    one.request_head("POST", "/v1/chat/completions", ())
+    one.request_body(BODY)
+    one.response_head(200, ((b"content-type", b"text/event-stream"),))
+    begun = HELLO.replace('"id"', '"Id": "x", "metadata": {"Content": "x"}, "id"')
+    for piece in (comments, begun, "id: 17 of 20\n" + HELLO, HELLO):
+        assert b"".join(one.feed(piece.encode(), 0.1)) == piece.encode()
+
+
+@pytest.mark.parametrize("status", [300, 500])
+@pytest.mark.parametrize("text", [LEAK, WORDS, TAGS])
+def test_a_stream_with_an_error_status_shows_nothing_before_it_is_read(status, text):
+    for data in (
+        "".join(event(f"{{{member('content', letter)}}}") for letter in text) + END,
+        f"data: {json.dumps({'detail': text})}\n\n",
+        f"data: {text}\n\n",
+        text,
+    ):
+        one, out = stream(data.encode(), status=status)
+        assert (one.head.status, b"blocked_by_policy" in out) == (502, True), data
+
+
+def test_a_member_with_very_many_values_is_read_as_text():
+    values = ", ".join(member("content", PLAIN + str(number)) for number in range(MOST_READINGS + 1))
+    one, _ = guarded(answer(f"{{{values}}}").encode())
+    assert one.recorder.unrepaired_reasons == {"*": "the answer has duplicate JSON members"}
+    one, _ = guarded(answer(f"{{{values}, {member('content', LEAK)}, {values}}}").encode())
+    assert one.recorder.blocked_checks
+    with pytest.raises(TooManyReadingsError):
+        read_json(answer(f"{{{values}}}"))
+
+
+@pytest.mark.parametrize(
+    ("document", "others"),
+    [
+        ('{"a": 1, "a": 2}', [{"a": 1}]),
+        ('{"a": {"b": 1, "b": 2}, "a": 3}', [{"a": {"b": 1}}, {"a": {"b": 2}}]),
+        ('[{"text": 1, "Text": 2}, {"content": 3}]', [[{"text": 1}, {"content": 3}], [{"text": 2}, {"content": 3}]]),
+        ('{"toolCalls": 1}', [{"tool_calls": 1}]),
+        ('{"\\u0063ontent": 1}', []),
+        ('{"tools": [{"Name": 1, "name": 2}], "metadata": {"Content": 1}, "Id": 3}', []),
+        ('{"message": {"arguments": {"Text": 1, "text": 2}}}', []),
+    ],
+)
+def test_readings(document, others):
+    assert list(read_json(document).others) == others
