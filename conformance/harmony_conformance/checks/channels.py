@@ -16,13 +16,10 @@ from harmony_conformance.checks.helpers.empty_answers import (
     shows_all_as_reasoning,
     wrote_only_forbidden_calls,
 )
+from harmony_conformance.checks.helpers.malformed_output import lenient_on_malformed_output
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.expected_output import (
-    count_output_tokens,
-    has_texts_in_order,
-    is_malformed,
-)
+from harmony_conformance.evidence.expected_output import count_output_tokens, has_texts_in_order
 from harmony_conformance.evidence.leaks import by_text
 from harmony_conformance.evidence.leaks.broken_characters import REPLACEMENT, asks_about_characters
 from harmony_conformance.evidence.leaks.by_token_ids import parse_completion
@@ -30,9 +27,8 @@ from harmony_conformance.evidence.leaks.calls_in_text import written_calls
 from harmony_conformance.evidence.leaks.repetition import find_doubled_text, find_loop, is_repetition_requested
 from harmony_conformance.evidence.leaks.role_play import find_user_turn, is_dialogue_requested
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, mismatch, ruled, variant
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, mismatch, variant
 from harmony_conformance.judge.condition import condition, evidence
-from harmony_conformance.judge.rulings import MALFORMED_OUTPUT
 from harmony_conformance.redactable_text import Location, RedactableText, quote, shorten
 from harmony_ref import encode
 
@@ -292,6 +288,7 @@ def has_only_allowed_calls(x: Exchange) -> bool:
     spec="harmony#final",
     when=(on.is_conversation, on.is_complete_answer, on.expected_output_is_known, has_only_allowed_calls),
 )
+@lenient_on_malformed_output
 def content_is_the_answer(x: Exchange) -> Iterator[Finding]:
     """The content is what the model wrote for the user: its final messages, and preambles before a call; nothing is added or missing.
 
@@ -326,6 +323,7 @@ def content_is_the_answer(x: Exchange) -> Iterator[Finding]:
     spec="harmony#preambles",
     when=(on.is_conversation, on.is_complete_answer, on.expected_output_is_known, on.expects_preamble),
 )
+@lenient_on_malformed_output
 def preamble_is_shown(x: Exchange) -> Iterator[Finding]:
     """A preamble (commentary without recipient) reaches the client.
 
@@ -355,6 +353,7 @@ def shows_spent_tokens(x: Exchange) -> bool:
     spec="harmony#final",
     when=(on.is_conversation, on.is_complete_answer, shows_spent_tokens, on.is_no_random_guess, on.wants_one_choice),
 )
+@lenient_on_malformed_output
 def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
     """An answer that stopped by itself and spent tokens beyond its reasoning gives the client content or a call.
 
@@ -380,9 +379,7 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
     elif unaccounted > 0:
         template = "{} tokens were spent, about {} of them on reasoning, and the client got neither content nor a call"
         actual = RedactableText("finish_reason {}, no content, no tool_calls", turn.finish_reason)
-        finding = mismatch(RedactableText(template, spent, reasoned), "content", "content or tool_calls", actual)
-        is_of_broken_output = x.output.ids is not None and is_malformed(x.output.ids)
-        yield ruled(finding, MALFORMED_OUTPUT) if is_of_broken_output else finding
+        yield mismatch(RedactableText(template, spent, reasoned), "content", "content or tool_calls", actual)
 
 
 _DROPPED_CALL: LiteralString = "a call that the request does not allow was dropped, and nothing is shown instead"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance.apis.text_fields import FieldKind
+from harmony_conformance.checks.helpers.malformed_output import lenient_on_malformed_output
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.expected_output import has_texts_in_order, parse_output
@@ -30,6 +31,7 @@ def is_cut_without_script(x: Exchange) -> bool:
     spec="raw-cot#output",
     when=(on.is_conversation, on.is_complete_answer, on.expected_output_is_known, on.expects_reasoning),
 )
+@lenient_on_malformed_output
 def analysis_is_reasoning(x: Exchange) -> Iterator[Finding]:
     """The analysis channel arrives whole, and in order, in the reasoning field.
 
@@ -89,6 +91,7 @@ def thought_does_not_loop(x: Exchange) -> Iterator[Finding]:
     spec="harmony#final",
     when=(on.is_conversation, on.is_complete_answer, on.expected_output_is_known, on.expects_final),
 )
+@lenient_on_malformed_output
 def reasoning_holds_no_answer(x: Exchange) -> Iterator[Finding]:
     """Final text does not end up in the reasoning field.
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from harmony_conformance.apis.chat_completion import ABORTED
 from harmony_conformance.checks.headers import INVENTED_CALL, WRITTEN_CALL
 from harmony_conformance.checks.helpers.json_schema import first_violation
+from harmony_conformance.checks.helpers.malformed_output import lenient_on_malformed_output
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import contains_call, possible_function_names
@@ -118,6 +119,7 @@ def call_is_complete(x: Exchange) -> Iterator[Finding]:
     spec="chat#arguments",
     when=(on.is_conversation, on.is_complete_answer, on.expected_output_is_known, on.expects_call),
 )
+@lenient_on_malformed_output
 def calls_arrive(x: Exchange) -> Iterator[Finding]:
     """Every call that the model made arrives, in order, with the name and the arguments that the model wrote, valid JSON or not.
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
-from harmony_ref import HarmonyError, Role, decode, parse, text_of, tokens
+from harmony_ref import HarmonyError, Role, decode, encode, parse, text_of, tokens
 
 FUNCTIONS_PREFIX = "functions."
 _ANALYSIS = 35644  # the word `analysis` is one token
@@ -224,7 +224,7 @@ def parse_output(ids: Sequence[int]) -> ExpectedOutput | None:
             by_channel[channel].append(body)
         else:
             return None
-    if any(tokens.is_special(token) and token not in tokens.STOP_TOKENS for token in _content_ids(ids)):
+    if _has_special_in_text(ids):
         return None
     return ExpectedOutput(
         reasoning=tuple(by_channel["analysis"]),
@@ -235,13 +235,49 @@ def parse_output(ids: Sequence[int]) -> ExpectedOutput | None:
     )
 
 
+_PROMPT_END = (tokens.START, *encode("assistant"))
+_TYPE = r"(?: ?<\|constrain\|>| )[^\s<=]+"
+_CHANNEL = r"<\|channel\|>(?:analysis|commentary|final)"
+_HEADER = re.compile(
+    rf"<\|start\|>assistant(?: to=[^\s<]+{_CHANNEL}(?:{_TYPE})?|{_CHANNEL}(?: to=[^\s<]+(?:{_TYPE})?| ?<\|constrain\|>[^\s<]+)?)"
+)
+"""The header of an assistant message as the guide describes it. A content type without `<|constrain|>` needs a recipient."""
+_CUT_RECIPIENT = r"(?: (?:t|to|to=[^\s<]*)?)?"
+_CUT_HEADER = re.compile(
+    rf"<\|start\|>(?:assistant{_CUT_RECIPIENT}(?:<\|channel\|>[a-z]*{_CUT_RECIPIENT}(?: ?<\|constrain\|>[^\s<]*| [^\s<]*)?)?)?"
+)
+
+
 def is_malformed(ids: Sequence[int]) -> bool:
-    """Return True for ids that the official library refuses, and for a message without a channel of the guide or of another role."""
-    try:
-        messages = parse(strip_endoftext(ids), role=Role.ASSISTANT)
-    except HarmonyError:
+    """Return True for ids that the official library refuses, and for those that only its tolerance reads.
+
+    Both have a header with anything beyond role, recipient, channel and content type, or a special token within a text.
+    A last header that generation was cut in is not malformed.
+    """
+    ids = strip_endoftext(ids)
+    if not all(map(tokens.is_known, ids)):
         return True
-    return any(one.channel not in _CHANNELS or one.author.role is not Role.ASSISTANT for one in messages)
+    headers, rest = _headers(ids)
+    first, *others = (*headers, rest)
+    *whole, last = (decode((*_PROMPT_END, *first)), *map(decode, others))
+    is_formed = all(map(_HEADER.fullmatch, whole)) and (not rest or _CUT_HEADER.fullmatch(last))
+    return not is_formed or _has_special_in_text(ids)
+
+
+def _headers(ids: Sequence[int]) -> tuple[list[tuple[int, ...]], tuple[int, ...]]:
+    """Return the tokens of each header before its `<|message|>`, and those of a last one without it."""
+    headers: list[tuple[int, ...]] = []
+    header: list[int] = []
+    inside = False
+    for token in ids:
+        if inside:
+            inside = token not in tokens.STOP_TOKENS
+        elif token == tokens.MESSAGE:
+            headers.append(tuple(header))
+            inside, header = True, []
+        else:
+            header.append(token)
+    return headers, tuple(header)
 
 
 _CHANNELS = ("analysis", "commentary", "final")
@@ -326,6 +362,10 @@ _JSON = ("json", "<|constrain|>json")
 def strip_endoftext(ids: Sequence[int]) -> tuple[int, ...]:
     """Return the ids without a last `<|endoftext|>`, which engines add to output without a stop token."""
     return tuple(ids[:-1] if ids and ids[-1] == tokens.ENDOFTEXT else ids)
+
+
+def _has_special_in_text(ids: Sequence[int]) -> bool:
+    return any(tokens.is_special(token) and token not in tokens.STOP_TOKENS for token in _content_ids(ids))
 
 
 def _content_ids(ids: Sequence[int]) -> Iterator[int]:

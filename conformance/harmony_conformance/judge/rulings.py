@@ -58,10 +58,18 @@ RULINGS: Mapping[str, Ruling] = MappingProxyType(
             checks=("reasoning.unknown_effort_is_not_swallowed",),
         ),
         MALFORMED_OUTPUT: Ruling(
-            subject="a part of malformed output is lost",
-            source="The guide describes well-formed messages, and no recovery from others.",
+            subject="malformed output is read in another way, or a part of it is lost",
+            source="The guide describes well-formed messages, and no recovery from others. The official library tolerates some of them.",
             severity=SHOULD,
-            checks=("headers.broken_output_loses_nothing", "channels.nothing_is_lost"),
+            checks=(
+                "headers.broken_output_loses_nothing",
+                "channels.nothing_is_lost",
+                "channels.content_is_the_answer",
+                "channels.preamble_is_shown",
+                "reasoning.analysis_is_reasoning",
+                "reasoning.reasoning_holds_no_answer",
+                "tool_calls.calls_arrive",
+            ),
         ),
         "orphan-results": Ruling(
             subject="a function result names no call",

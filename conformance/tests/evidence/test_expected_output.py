@@ -11,6 +11,7 @@ from harmony_conformance.evidence.expected_output import (
     cut_at_stop,
     end_early,
     has_texts_in_order,
+    is_malformed,
     parse_output,
     read_expectation,
     strip_endoftext,
@@ -238,3 +239,46 @@ FIRST_CALL = len(ids("<|channel|>commentary to=functions.f<|message|>{}<|end|>")
 def test_a_request_may_end_the_generation_early(count, stop_strings, wants_one_call, emitted):
     kept = end_early(SCRIPT_OF_TWO_CALLS, count, stop_strings, wants_one_call)
     assert kept == SCRIPT_OF_TWO_CALLS[:emitted]
+
+
+_THOUGHT = "<|channel|>analysis<|message|>Think.<|end|><|start|>assistant"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<|channel|>final<|message|>hi<|return|>",
+        "<|channel|>final<|message|>hi<|return|><|endoftext|>",
+        f"{_THOUGHT}<|channel|>commentary to=functions.f <|constrain|>json<|message|>{{}}<|call|>",
+        f"{_THOUGHT}<|channel|>commentary to=functions.f json<|message|>{{}}<|call|>",
+        f"{_THOUGHT} to=functions.f<|channel|>commentary<|constrain|>json<|message|>{{}}<|call|>",
+        f"{_THOUGHT}<|channel|>final <|constrain|>json<|message|>{{}}<|return|>",
+        *("", "<|channel|>", "<|channel|>fin", "<|channel|>analysis<|message|>Thi"),
+        *(_THOUGHT, _THOUGHT.removesuffix("assistant"), f"{_THOUGHT} to=functions.f<|channel|>commentary json"),
+    ],
+)
+def test_output_in_the_form_of_the_guide_is_not_malformed_wherever_it_is_cut(text):
+    assert not is_malformed(ids(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("hi there", "hi<|return|>", "<|return|>", "assistant<|channel|>final<|message|>hi<|return|>"),
+        "<|start|>assistant<|channel|>final<|message|>hi<|return|>",
+        "hi there<|end|><|start|>assistant<|channel|>final<|message|>ok<|return|>",
+        "<|channel|>final hello there<|end|><|start|>assistant<|channel|>final<|message|>ok<|return|>",
+        *(f"<|channel|>final{blank}<|message|>hi<|return|>" for blank in " \t\n"),
+        f"{_THOUGHT} <|channel|>final<|message|>hi<|return|>",
+        f"{_THOUGHT}<|channel|>final json<|message|>{{}}<|return|>",
+        f"{_THOUGHT}<|channel|>commentary functions.f<|message|>{{}}<|call|>",
+        f"{_THOUGHT}<|channel|>commentary to=functions.f<|channel|>commentary<|message|>{{}}<|call|>",
+        f"{_THOUGHT}<|message|>hi<|return|>",
+        f"{_THOUGHT}<|channel|>thoughts<|message|>hi<|return|>",
+        "<|channel|>final<|message|>one<|channel|>two<|return|>",
+        "<|channel|>analysis<|message|>Think.<|start|>assistant<|channel|>final<|message|>hi<|return|>",
+        "<|channel|>final<|message|>hi<|end|><|start|>user<|message|>yo<|end|>",
+    ],
+)
+def test_what_only_the_tolerance_of_the_library_reads_is_malformed(text):
+    assert is_malformed(ids(text))

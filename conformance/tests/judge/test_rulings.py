@@ -65,6 +65,11 @@ RULED = {
     "reasoning.unknown_effort_is_not_swallowed/fail-rendered-as-it-is": MUST,
     "channels.nothing_is_lost/fail-vllm-no-channel": SHOULD,
     "channels.nothing_is_lost/fail-call-swallowed": MUST,
+    "channels.nothing_is_lost/fail-text-then-an-answer": SHOULD,
+    "channels.content_is_the_answer/fail-white-space-in-the-header": SHOULD,
+    "channels.content_is_the_answer/fail-vllm-final-json": SHOULD,
+    "channels.content_is_the_answer/fail-empty": MUST,
+    "tool_calls.calls_arrive/fail-recipient-without-to": SHOULD,
     "headers.broken_output_loses_nothing/fail-end-missing": SHOULD,
     "tools.orphan_result_is_not_misnamed/fail-no-name": SHOULD,
 }

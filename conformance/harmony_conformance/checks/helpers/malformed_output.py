@@ -1,0 +1,30 @@
+"""Malformed output: no source defines what a server makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import wraps
+
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.expected_output import is_malformed
+from harmony_conformance.judge.check import Finding, Verdict, ruled
+from harmony_conformance.judge.rulings import MALFORMED_OUTPUT
+
+
+def ruled_if_malformed(finding: Finding, x: Exchange) -> Finding:
+    """Return a failure with the ruling on malformed output if the model wrote such output."""
+    is_failure = finding.verdict is Verdict.FAIL and not finding.ruling
+    is_excused = is_failure and x.output.ids is not None and is_malformed(x.output.ids)
+    return ruled(finding, MALFORMED_OUTPUT) if is_excused else finding
+
+
+def lenient_on_malformed_output(
+    body: Callable[[Exchange], Iterator[Finding]],
+) -> Callable[[Exchange], Iterator[Finding]]:
+    """Give the failures of a check the ruling on malformed output where the model wrote such output."""
+
+    @wraps(body)
+    def run(x: Exchange) -> Iterator[Finding]:
+        return (ruled_if_malformed(finding, x) for finding in body(x))
+
+    return run
