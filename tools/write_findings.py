@@ -1,8 +1,8 @@
-"""Write `reports/FINDINGS.md`: the causes of failing results of real engines, by engine.
+"""Write `reports/FINDINGS.md`: the causes of failing results of real engines, by engine, each with the text of a report.
 
     python tools/write_findings.py
 
-The causes are those of `golden/causes/`, the results those of the reports below `reports/`. A report is `report.jsonl` or `report.jsonl.gz`.
+The causes are those of `golden/causes/`, the results and examples those of the reports below `reports/`. A report is `report.jsonl` or `report.jsonl.gz`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import translate
 from functools import cached_property
 from pathlib import Path
 
-from harmony_conformance.json_value import Json, items, loads, members, text, value_at
+from harmony_conformance.causes.known import PARTS, TIMING, KnownCause, causes_of_version, engine_causes
+from harmony_conformance.causes.signatures import step_of
+from harmony_conformance.causes.versions import version_numbers
+from harmony_conformance.json_value import Json, items, loads, text, value_at
+from harmony_conformance.judge.harmony_clauses import CLAUSES
 
 ROOT = Path(__file__).parents[1]
-CAUSES = ROOT / "golden" / "causes"
 REPORTS = ROOT / "reports"
 PAGE = REPORTS / "FINDINGS.md"
 TITLES = {
@@ -37,7 +39,16 @@ MOST_SCENARIOS = 8
 """Largest number of scenarios that are listed."""
 PROMPT_PLACES = ("prompt", "/messages", "/usage/prompt_tokens", "status")
 """Beginnings of places that have nothing to do with the output of the model."""
-_PARTS = ("check", "scenario", "api", "step", "at", "actual", "message")
+HEAD = """# Findings
+
+The causes behind the failing results of the recordings, by engine: first those of the newest tested version, then those that are mended.
+This page is written by `tools/write_findings.py` from [golden/causes](../golden/causes) and the reports.
+A result with failures of several causes counts for each. The [table at the end](#causes-and-results) has the numbers by recording.
+
+Each section is the text of a report that can be filed: what is wrong, versions, the smallest request, expected and actual value, and the clause.
+The commands address the server of a recording, which plays the scripted output of the request. The `make` target beside a recording starts it.
+"""
+_LANE_ROW = re.compile(r"^\| `([^`]+)/` \| .* \| `([^`]+)` \|$", re.MULTILINE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,54 +61,25 @@ class Failure:
     @cached_property
     def parts(self) -> Mapping[str, str]:
         """Part by name."""
-        step = text(value_at(self.finding, "exchange")).partition("/")[2].partition("/")[2].rpartition("/")[0]
         of_result = {name: text(value_at(self.result, name)) for name in ("check", "scenario", "api")}
-        return {
-            **of_result,
-            "step": step,
-            **{name: text(value_at(self.finding, name)) for name in ("at", "actual", "message")},
-        }
-
-
-@dataclass(frozen=True, eq=False)
-class Pattern:
-    """A row of `matches`."""
-
-    row: Json
-
-    @cached_property
-    def _parts(self) -> tuple[tuple[str, re.Pattern[str]], ...]:
-        row = members(self.row)
-        return tuple((name, re.compile(translate(text(row[name])))) for name in _PARTS if name in row)
-
-    def matches(self, failure: Failure) -> bool:
-        """Return True if every given part matches."""
-        return all(pattern.match(failure.parts[name]) for name, pattern in self._parts)
-
-
-@dataclass(frozen=True, eq=False)
-class KnownDefect:
-    """A cause of `golden/causes/`."""
-
-    row: Json
-    patterns: tuple[Pattern, ...]
-
-    def member(self, name: str) -> str:
-        """Return a text of the cause, empty if it is absent."""
-        return text(value_at(self.row, name))
-
-    def members(self, name: str) -> tuple[str, ...]:
-        """Return a list of the cause."""
-        return tuple(map(text, items(value_at(self.row, name))))
+        of_finding = {name: text(value_at(self.finding, name)) for name in PARTS if name not in of_result}
+        return {**of_finding, **of_result, "step": step_of(text(value_at(self.finding, "exchange")))}
 
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """The failures of a report, and the number of causes that it names."""
+    """The failures of a report, and the causes that it names.
+
+    Attributes:
+        lane: Folder below `reports/`.
+        named: The line of each cause by id.
+        results: Failing results.
+    """
 
     lane: str
     engine: str
-    named: int
+    version: str
+    named: Mapping[str, Json]
     results: tuple[Json, ...]
 
     @cached_property
@@ -116,10 +98,13 @@ def read_report(folder: Path) -> Report:
     packed = folder / "report.jsonl.gz"
     data = gzip.decompress(packed.read_bytes()) if packed.exists() else (folder / "report.jsonl").read_bytes()
     lines = data.decode("utf-8").rstrip("\n").split("\n")
+    target = value_at(loads(lines[0]), "target")
+    causes = [loads(line) for line in lines if line.startswith('{"kind":"cause"')]
     return Report(
         lane=folder.name,
-        engine=text(value_at(loads(lines[0]), "target", "engine")),
-        named=sum(line.startswith('{"kind":"cause"') for line in lines),
+        engine=text(value_at(target, "engine")),
+        version=text(value_at(target, "engine_version")),
+        named={text(value_at(cause, "id")): cause for cause in causes},
         results=tuple(
             loads(line) for line in lines if line.startswith('{"kind":"result"') and '"outcome":"fail"' in line
         ),
@@ -131,32 +116,13 @@ def read_reports() -> tuple[Report, ...]:
     return tuple(read_report(folder) for folder in sorted(REPORTS.iterdir()) if any(folder.glob("report.jsonl*")))
 
 
-def read_causes() -> Mapping[str, tuple[KnownDefect, ...]]:
-    """Read the causes by engine."""
-    return {
-        file.stem: tuple(
-            KnownDefect(row, tuple(map(Pattern, items(value_at(row, "matches")))))
-            for row in items(value_at(loads(file.read_text("utf-8")), "causes"))
-        )
-        for file in sorted(CAUSES.glob("*.json"))
-    }
-
-
-def causes_of(lane: str, causes: Mapping[str, tuple[KnownDefect, ...]]) -> tuple[KnownDefect, ...]:
-    """Return the causes of the engine whose recording is in a lane: one of its causes was seen there."""
-    return next((known for known in causes.values() if any(lane in one.members("seen_in") for one in known)), ())
-
-
-def owner_of(failure: Failure, known: Iterable[KnownDefect]) -> KnownDefect | None:
-    """Return the first cause that matches a failure."""
-    return next((one for one in known if any(pattern.matches(failure) for pattern in one.patterns)), None)
-
-
-def owned_failures(report: Report, known: Sequence[KnownDefect]) -> Mapping[KnownDefect | None, list[Failure]]:
-    """Return the failures of a report by cause. Those without a cause are under None."""
-    owned: dict[KnownDefect | None, list[Failure]] = {}
+def owned_failures(report: Report) -> Mapping[str, list[Failure]]:
+    """Return the failures of a report by the id of the first cause that explains them, empty if none does."""
+    known = causes_of_version(report.engine, report.version)
+    owned: dict[str, list[Failure]] = {}
     for failure in report.failures:
-        owned.setdefault(owner_of(failure, known), []).append(failure)
+        owner = next((one.id for one in known if one.explains(failure.parts)), "")
+        owned.setdefault(owner, []).append(failure)
     return owned
 
 
@@ -172,96 +138,103 @@ def shortened(value: str) -> str:
     return line if len(line) <= LONGEST_VALUE else f"{line[:LONGEST_VALUE]}…"
 
 
-def example_of(failures: Iterable[Failure]) -> Failure:
-    """Return the failure with the shortest command, preferably a plain request that shows this failure."""
+def example_lane(cause: KnownCause, lanes: Iterable[Report]) -> Report | None:
+    """Return the recording whose example is shown: one with a plain command, of the newest version. None if none names the cause."""
 
-    def cost(failure: Failure) -> tuple[bool, bool, int]:
-        command = text(value_at(failure.result, "reproduce"))
-        failed = (one for one in items(value_at(failure.result, "findings")) if value_at(one, "verdict") == "fail")
-        shown = value_at(next(failed, None), "exchange")
-        is_another = shown != value_at(failure.finding, "exchange")
-        return is_another, not command.startswith("curl") or not command.isprintable(), len(command)
+    def rank(report: Report) -> tuple[bool, tuple[int, ...]]:
+        command = text(value_at(report.named[cause.id], "example", "reproduce"))
+        return command.startswith("curl"), version_numbers(report.version)
 
-    return min(failures, key=cost)
+    return max((report for report in lanes if cause.id in report.named), key=rank, default=None)
 
 
-def draft_lines(cause: KnownDefect, failures: Iterable[Failure]) -> Iterator[str]:
-    """Yield the text of a report that can be filed."""
-    example = example_of(failures)
-    yield from ("", "Not reported yet. Text of a report:", "")
-    yield f"> {cause.member('sentence')} {cause.member('users_see')}"
-    command, script = (text(value_at(example.result, name)) for name in ("reproduce", "script"))
-    if command.isprintable() and 0 < len(command) < LONGEST_COMMAND:
-        yield from (">", "> ```sh", f"> {command}", "> ```")
-    if not example.parts["at"].startswith(PROMPT_PLACES) and 0 < len(script) < LONGEST_VALUE:
-        yield from (">", "> Output of the model:", ">", "> ```text", f"> {shortened(script)}", "> ```")
-    values = ((name, text(value_at(example.finding, name))) for name in ("at", "expected", "actual"))
-    shown = [f"> {name}: {shortened(value)}" for name, value in values if value]
-    message = shortened(text(value_at(example.finding, "message")))
-    yield from (">", "> ```text", f"> {example.parts['check']}: {message}", *shown, "> ```")
-
-
-def cause_lines(cause: KnownDefect, by_lane: Mapping[str, list[Failure]]) -> Iterator[str]:
-    """Yield the section of a cause."""
-    yield from ("", f"### {cause.member('id')}", "", cause.member("sentence"), "")
-    yield f"- Effect: {cause.member('users_see')}"
-    yield f"- Versions: {cause.member('affected')}" + (
-        f"; fixed in {fixed}" if (fixed := cause.member("fixed_in")) else ""
+def example_lines(cause: KnownCause, report: Report, target: str) -> Iterator[str]:
+    """Yield how to reproduce a cause: request, output of the model, expected and actual value."""
+    example = value_at(report.named[cause.id], "example")
+    place, command, script = (text(value_at(example, name)) for name in ("at", "reproduce", "script"))
+    server = f"{TITLES.get(report.engine, report.engine).partition(':')[0]} {report.version}"
+    yield from ("", f"To reproduce it on {server}" + (f", started by `{target}`:" if target else ":"), "")
+    repeated = f"harmony-conformance reproduce reports/{report.lane} {cause.id}"
+    yield from (
+        "```sh",
+        *([command] if command.isprintable() and len(command) < LONGEST_COMMAND else []),
+        repeated,
+        "```",
     )
-    if remedy := cause.member("remedy"):
-        yield f"- Remedy: {remedy}"
-    alike = (*cause.members("catalogue"), *(f"`{name}`" for name in cause.members("defects")))
-    yield f"- Clause: `{cause.member('clause')}`" + (f"; catalogue and switches: {', '.join(alike)}" if alike else "")
-    threads = cause.members("threads")
-    if threads:
-        yield f"- Threads: {', '.join(f'<{thread}>' for thread in threads)}"
+    if script and not place.startswith(PROMPT_PLACES):
+        yield from ("", "The model writes:", "", "```text", shortened(script), "```")
+    values = ((name, text(value_at(example, name))) for name in ("expected", "actual"))
+    shown = [f"{name}: {shortened(value)}" for name, value in values if value]
+    message = f"{text(value_at(example, 'check'))}: {shortened(text(value_at(example, 'message')))}"
+    yield from ("", f"The failure at {place}:" if place else "The failure:", "", "```text", message, *shown, "```")
+
+
+def cause_lines(
+    cause: KnownCause, by_lane: Mapping[str, list[Failure]], lanes: Sequence[Report], targets: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield the section of a cause."""
+    shown = example_lane(cause, [report for report in lanes if report.lane in by_lane])
+    yield from ("", f"### {cause.id}", "", f"**{cause.sentence}** {cause.users_see}", "")
+    if shown is not None:
+        yield f"- Severity: {text(value_at(shown.named[cause.id], 'severity')).upper()}"
+    yield f"- Versions: {cause.affected}" + (f"; fixed in {cause.fixed_in}" if cause.fixed_in else "")
+    if cause.timing:
+        yield f"- Timing: {TIMING}"
+    if cause.remedy:
+        yield f"- Remedy: {cause.remedy}"
+    clause = CLAUSES[cause.clause]
+    yield f"- Clause: “{shortened(clause.quotation)}” ({clause.source})"
+    yield f"- Threads: {', '.join(f'<{thread}>' for thread in cause.threads) or 'none is known'}"
+    if alike := (*cause.catalogue, *(f"`{name}`" for name in cause.defects)):
+        yield f"- Catalogue and switches: {', '.join(alike)}"
+    if shown is not None:
+        yield from example_lines(cause, shown, targets.get(shown.lane, ""))
     yield from ("", "| recording | failing results | scenarios |", "| --- | --- | --- |")
     for lane, failures in by_lane.items():
         scenarios = sorted({failure.parts["scenario"] for failure in failures})
         more = f" and {len(scenarios) - MOST_SCENARIOS} more" if len(scenarios) > MOST_SCENARIOS else ""
         yield f"| {lane} | {results_of(failures)} | {', '.join(scenarios[:MOST_SCENARIOS])}{more} |"
-    if not threads and fixed:
-        yield from ("", "No report is known, and the newest tested version does not have it.")
-    elif not threads:
-        yield from draft_lines(cause, [failure for failures in by_lane.values() for failure in failures])
 
 
-def page_text(causes: Mapping[str, tuple[KnownDefect, ...]], reports: Sequence[Report]) -> str:
-    """Return the text of the page."""
-    owned = {report.lane: owned_failures(report, causes_of(report.lane, causes)) for report in reports}
-    lines = [
-        "# Findings",
-        "",
-        "The causes behind the failing results of the recordings, by engine. This page is written by `tools/write_findings.py`",
-        "from [golden/causes](../golden/causes) and the reports. A result with failures of several causes counts for each of them.",
-        "The [table at the end](#causes-and-results) has the numbers by recording.",
-        "",
-        "The commands address the server of a recording, which plays the scripted output of the request. The [table of reports](README.md)",
-        "has the `make` target that starts it.",
-    ]
-    for engine, known in causes.items():
+def page_text(reports: Sequence[Report], targets: Mapping[str, str]) -> str:
+    """Return the text of the page.
+
+    Args:
+        reports: The reports of all lanes.
+        targets: The command that starts the server of a lane.
+    """
+    owned = {report.lane: owned_failures(report) for report in reports}
+
+    def rank(cause: KnownCause) -> tuple[bool, bool, int]:
+        lines = [report.named[cause.id] for report in reports if cause.id in report.named]
+        is_must = any(value_at(line, "severity") == "must" for line in lines)
+        return bool(cause.fixed_in), not is_must, -sum(results_of(one.get(cause.id, ())) for one in owned.values())
+
+    lines = [HEAD.rstrip()]
+    for engine, known in engine_causes().items():
         lines += ["", f"## {TITLES.get(engine, engine)}"]
-        for cause in known:
-            by_lane = {lane: of_lane[cause] for lane, of_lane in owned.items() if cause in of_lane}
-            lines += cause_lines(cause, by_lane)
+        for cause in sorted(known, key=rank):
+            by_lane = {lane: of_lane[cause.id] for lane, of_lane in owned.items() if cause.id in of_lane}
+            lines += cause_lines(cause, by_lane, reports, targets)
     lines += ["", "## Causes and results", ""]
-    lines += [
-        "| recording | failing results | with a cause | causes by hand | causes by the tool |",
-        "| --- | --- | --- | --- | --- |",
-    ]
+    lines += ["| recording | failing results | with a cause | causes |", "| --- | --- | --- | --- |"]
     for report in reports:
-        by_cause = owned[report.lane]
-        explained = [failure for cause, failures in by_cause.items() if cause is not None for failure in failures]
-        hand = len(by_cause.keys() - {None})
+        of_lane = owned[report.lane]
+        explained = [failure for cause, failures in of_lane.items() if cause for failure in failures]
         lines.append(
-            f"| {report.lane} | {len(report.results)} | {results_of(explained)} | {hand} | {report.named or 'not stored'} |"
+            f"| {report.lane} | {len(report.results)} | {results_of(explained)} | {len(of_lane.keys() - {''})} |"
         )
     return "\n".join([*lines, ""])
 
 
+def read_targets() -> Mapping[str, str]:
+    """Read the command that starts the server of each lane from the table of reports."""
+    return dict(_LANE_ROW.findall((REPORTS / "README.md").read_text("utf-8")))
+
+
 def main() -> int:
     """Write the page."""
-    PAGE.write_text(page_text(read_causes(), read_reports()), "utf-8")
+    PAGE.write_text(page_text(read_reports(), read_targets()), "utf-8")
     return 0
 
 

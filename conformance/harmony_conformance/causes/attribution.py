@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from harmony_conformance.causes.cause import Cause
-from harmony_conformance.causes.known import KnownCause, known_causes
+from harmony_conformance.causes.known import KnownCause, failure_parts, known_causes
 from harmony_conformance.causes.signatures import FailureKey, Signature, message_kind, read_signatures, step_of
 from harmony_conformance.judge.check import Finding, Outcome, Severity, Verdict
 from harmony_conformance.judge.judge import Result
@@ -101,7 +101,7 @@ def find_causes(
     if not found:
         return ()
     predicted = read_signatures() if signatures is None else signatures
-    recognized = [next((one for one in known if one.explains(each.result, each.finding)), None) for each in found]
+    recognized = [_recognize(failure_parts(each.result, each.finding), known) for each in found]
     failures = frozenset(failure.key for failure in found)
     left = frozenset(failure.key for failure, cause in zip(found, recognized, strict=True) if cause is None)
     named = _name_defects(failures, left, _applied(results), predicted)
@@ -117,6 +117,11 @@ def find_causes(
             owned[owner].append(failure)
     causes = (_cause(owner, of_owner, sizes or {}) for owner, of_owner in owned.items())
     return tuple(sorted(causes, key=lambda cause: (cause.severity is not Severity.MUST, -len(cause.results), cause.id)))
+
+
+def _recognize(parts: Mapping[str, str], known: Iterable[KnownCause]) -> KnownCause | None:
+    """Return the first known cause that explains a failure."""
+    return next((one for one in known if one.explains(parts)), None)
 
 
 def _failures(results: Iterable[Result]) -> Iterator[_Failure]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from harmony_conformance.causes.known import KnownCause, catalogue, user_effects
+from harmony_conformance.causes.known import TIMING, KnownCause, catalogue, user_effects
 from harmony_conformance.json_value import JsonObject
 from harmony_conformance.judge.check import Finding, Severity
 from harmony_conformance.judge.clause import Clause
@@ -54,6 +54,7 @@ class Cause:
         """Return the line of the report, without its kind."""
         first = self.results[0]
         details = (*self.known, *(catalogue()[entry] for entry in self.catalogue))
+        own = next((cause for cause in self.known if cause.id == self.id), None)
         optional = {"expected": self.example.expected, "actual": self.example.actual}
         return {
             "id": self.id,
@@ -64,7 +65,9 @@ class Cause:
             "defects": list(self.defects),
             "catalogue": list(self.catalogue),
             "threads": [*dict.fromkeys(thread for cause in details for thread in cause.threads)],
-            "remedy": next((cause.remedy for cause in self.known if cause.id == self.id), ""),
+            "remedy": own.remedy if own else "",
+            **({"affected": own.affected, "fixed_in": own.fixed_in} if own else {}),
+            **({"timing": TIMING} if own and own.timing else {}),
             "results": len(self.results),
             "failed": [*sorted(result_name(one.check, one.scenario, one.api) for one in self.results)],
             "scenarios": [*sorted({result.scenario for result in self.results})],

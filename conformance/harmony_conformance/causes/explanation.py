@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 
-from harmony_conformance.causes.known import KnownCause, catalogue, engine_causes, known_causes, user_effects
+from harmony_conformance.causes.known import TIMING, KnownCause, catalogue, engine_causes, known_causes, user_effects
 from harmony_conformance.causes.signatures import read_signatures
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.golden.data import Example, examples
@@ -75,10 +75,12 @@ def _defect(name: str) -> Iterator[Section]:
 
 
 def _cause(cause: KnownCause) -> Iterator[Section]:
-    versions = (("affected", cause.affected), ("fixed in", cause.fixed_in), ("remedy", cause.remedy))
+    versions = (("affected", cause.affected), ("fixed in", cause.fixed_in), ("named for", str(cause.versions)))
     yield f"cause {cause.id} ({cause.engine})", (cause.sentence,)
     yield "users see", (cause.users_see,)
     yield from ((heading, (value,)) for heading, value in versions)
+    yield "timing", (TIMING,) if cause.timing else ()
+    yield "remedy", (cause.remedy,)
     yield "threads", cause.threads
     yield "recognized by failures of", tuple(dict.fromkeys(pattern.check for pattern in cause.patterns))
     yield "in the catalogue", tuple(_line(catalogue()[entry]) for entry in cause.catalogue)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 
 from harmony_conformance.causes.signatures import step_of
+from harmony_conformance.causes.versions import ALL_VERSIONS, VersionRange
 from harmony_conformance.golden import data as golden
 from harmony_conformance.json_value import Json, items, loads, members, text, value_at
 from harmony_conformance.judge.check import Finding
@@ -19,29 +20,41 @@ CATALOGUE = "defects.json"
 """File name in the golden data."""
 
 
+TIMING = "The time at which tokens arrive decides whether it happens: the same request can pass."
+"""Sentence about a cause that depends on timing."""
+PARTS = ("check", "scenario", "api", "message", "at", "step", "actual")
+"""Parts of a failure that patterns are matched against."""
+
+
+def failure_parts(result: Result, finding: Finding) -> Mapping[str, str]:
+    """Return the parts of a failure by name."""
+    return {
+        "check": result.check,
+        "scenario": result.scenario,
+        "api": result.api,
+        "message": finding.message,
+        "at": finding.location,
+        "step": step_of(finding.exchange),
+        "actual": finding.actual or "",
+    }
+
+
 @dataclass(frozen=True, kw_only=True)
 class FailurePattern:
-    """Shell patterns for the parts of a failure."""
+    """Shell patterns for the parts of a failure, and the versions of the engine that show it in this form."""
 
     check: str
-    scenario: str
-    api: str
-    message: str
-    at: str
+    scenario: str = "*"
+    api: str = "*"
+    message: str = "*"
+    at: str = "*"
     step: str = "*"
     actual: str = "*"
+    versions: VersionRange = ALL_VERSIONS
 
-    def matches(self, result: Result, finding: Finding) -> bool:
+    def matches(self, parts: Mapping[str, str]) -> bool:
         """Return True if every part matches."""
-        return (
-            fnmatchcase(result.check, self.check)
-            and fnmatchcase(result.scenario, self.scenario)
-            and fnmatchcase(result.api, self.api)
-            and fnmatchcase(finding.message, self.message)
-            and fnmatchcase(finding.location, self.at)
-            and fnmatchcase(step_of(finding.exchange), self.step)
-            and fnmatchcase(finding.actual or "", self.actual)
-        )
+        return all(fnmatchcase(parts[name], getattr(self, name)) for name in PARTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,13 +66,16 @@ class KnownCause:
         sentence: The behaviour of the server.
         users_see: What a user of the server sees.
         clause: The id of the clause that fits. Empty for entries of the catalogue.
-        affected: The affected versions.
+        affected: The affected versions in words.
         fixed_in: The version or the pull request that mends it.
         threads: Addresses of issues and pull requests.
         catalogue: Ids in `golden/defects.json` of the same defect.
         defects: Ids of the defects of the reference server that imitate it.
         remedy: What an operator can do.
         patterns: The failures by which it is recognized.
+        versions: The versions for which it is named. Another release with such failures has another defect.
+        timing: True if the same request fails or passes, by the time at which tokens arrive.
+        seen_in: Folders of `reports/` whose recording shows it.
     """
 
     id: str
@@ -74,10 +90,13 @@ class KnownCause:
     defects: tuple[str, ...]
     remedy: str
     patterns: tuple[FailurePattern, ...]
+    versions: VersionRange = ALL_VERSIONS
+    timing: bool = False
+    seen_in: tuple[str, ...] = ()
 
-    def explains(self, result: Result, finding: Finding) -> bool:
-        """Return True if the cause is recognized in a failure."""
-        return any(pattern.matches(result, finding) for pattern in self.patterns)
+    def explains(self, parts: Mapping[str, str]) -> bool:
+        """Return True if the cause is recognized in a failure, given by its parts."""
+        return any(pattern.matches(parts) for pattern in self.patterns)
 
 
 @cache
@@ -91,6 +110,15 @@ def engine_causes() -> Mapping[str, tuple[KnownCause, ...]]:
         )
         for document in documents
     }
+
+
+def causes_of_version(engine: str, version: str) -> tuple[KnownCause, ...]:
+    """Return the causes of an engine that a version can have, with the patterns that it can show. An empty version can have all."""
+    possible = (cause for cause in engine_causes().get(engine, ()) if cause.versions.contains(version))
+    return tuple(
+        replace(cause, patterns=tuple(one for one in cause.patterns if one.versions.contains(version)))
+        for cause in possible
+    )
 
 
 @cache
@@ -141,11 +169,16 @@ def _read(row: Json, engine: str, defects: str) -> KnownCause:
         remedy=words("remedy"),
         patterns=tuple(
             FailurePattern(
-                **{
-                    name: text(members(pattern).get(name, "*"))
-                    for name in ("check", "scenario", "api", "message", "at", "step", "actual")
-                }
+                **{name: text(members(pattern).get(name, "*")) for name in PARTS},
+                versions=_range(value_at(pattern, "versions")),
             )
             for pattern in items(value_at(row, "matches"))
         ),
+        versions=_range(value_at(row, "versions")),
+        timing=value_at(row, "timing") is True,
+        seen_in=names("seen_in"),
     )
+
+
+def _range(value: Json) -> VersionRange:
+    return VersionRange(after=text(value_at(value, "after")), below=text(value_at(value, "below")))

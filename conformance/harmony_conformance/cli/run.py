@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS
 from harmony_conformance.causes.attribution import find_causes
-from harmony_conformance.causes.known import engine_causes
+from harmony_conformance.causes.known import causes_of_version
 from harmony_conformance.checks.rendering.renderer_fingerprint import Fingerprint, fingerprint
 from harmony_conformance.cli.command import Command
 from harmony_conformance.cli.dry_run import print_dry_run
@@ -278,7 +278,8 @@ def _report(
         for result in finished.results
         for command in (reproduce_result(shown, result, by_id, arguments.api_key_env, words),)
     )
-    known = engine_causes().get(text(value_at(header, "target", "engine")), ())
+    engine, release = (text(value_at(header, "target", name)) for name in ("engine", "engine_version"))
+    known = causes_of_version(engine, release)
     causes = find_causes(finished.results, known=known, sizes={name: _size(x) for name, x in by_id.items()})
     cause_lines = [cause.to_json() for cause in causes]
     for cause, line in zip(causes, cause_lines, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harmony_conformance.json_value import JsonObject, integer, items, text, value_at
@@ -22,7 +23,7 @@ class CauseSummary:
         users_see: What a user of the server sees. Empty if unknown.
         clause: The quotation and its source.
         threads: Addresses of issues and pull requests about it.
-        remedy: What an operator can do. Empty if unknown.
+        facts: The heading and the sentence of each known fact: what users see, versions, timing, remedy.
         example: The check, the exchange and the place of the example.
         sides: The expected and the actual text of the example, by name.
         script: The scripted output of the model. Empty without a script.
@@ -36,7 +37,7 @@ class CauseSummary:
     users_see: str
     clause: tuple[str, str]
     threads: tuple[str, ...]
-    remedy: str
+    facts: tuple[tuple[str, str], ...]
     message: str
     example: str
     sides: tuple[tuple[str, Pieces], ...]
@@ -66,10 +67,24 @@ def _cause_summary(cause: JsonObject) -> CauseSummary:
         users_see=text(value_at(cause, "users_see")),
         clause=(text(value_at(cause, "clause", "quotation")), text(value_at(cause, "clause", "source"))),
         threads=tuple(map(text, items(value_at(cause, "threads")))),
-        remedy=text(value_at(cause, "remedy")),
+        facts=tuple(_facts(cause)),
         message=message,
         example=" at ".join(filter(None, (f"{check} in {exchange or scenario}", at))),
         sides=tuple(sides(example if isinstance(example, dict) else {})),
         script=text(value_at(example, "script")),
         reproduce=text(value_at(example, "reproduce")),
     )
+
+
+def _facts(cause: JsonObject) -> Iterator[tuple[str, str]]:
+    users_see, affected, fixed_in, timing, remedy = (
+        text(value_at(cause, name)) for name in ("users_see", "affected", "fixed_in", "timing", "remedy")
+    )
+    if users_see:
+        yield "Users see", users_see
+    if affected:
+        yield "Versions", affected + (f"; fixed in {fixed_in}" if fixed_in else "")
+    if timing:
+        yield "Timing", timing
+    if remedy:
+        yield "Remedy", remedy

@@ -131,8 +131,7 @@ def _cause(cause: CauseSummary) -> Iterator[str]:
     also = f" ({inline(cause.also)})" if cause.also else ""
     yield f"#### {cause.severity.upper()} {inline(cause.name)}{also}: {cause.extent}"
     yield prose(cause.sentence)
-    known = (("Users see", cause.users_see), ("Remedy", cause.remedy))
-    yield from (f"{name}: {prose(value)}" for name, value in known if value)
+    yield from (f"{name}: {prose(value)}" for name, value in cause.facts)
     if cause.threads:
         yield f"Reported as {', '.join(prose(f'`{thread}`') for thread in cause.threads[:_THREADS])}"
     quotation, source = cause.clause

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import runpy
 from functools import cache
 from pathlib import Path
@@ -9,16 +10,15 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from harmony_conformance.causes.known import FailurePattern, causes_of_version, engine_causes
 from harmony_conformance.golden import data as golden
 from harmony_conformance.judge.harmony_clauses import CLAUSES
 from harmony_conformance.reference_server.defects import DEFECTS
 
 ROOT = Path(__file__).parents[3]
 FINDINGS = runpy.run_path(str(ROOT / "tools" / "write_findings.py"))
-FILES = sorted(FINDINGS["CAUSES"].glob("*.json"), key=lambda file: file.name)
+FILES = sorted((golden.root() / "causes").glob("*.json"), key=lambda file: file.name)
 LANES = sorted(folder.name for folder in FINDINGS["REPORTS"].iterdir() if any(folder.glob("report.jsonl*")))
-ENGINES = {"openai": "gpt-oss"}
-"""Engine of the causes by the engine of a report, where they differ: the server of gpt-oss is detected only by `--engine`."""
 LEAST_SHARE = 0.95
 needs_reports = pytest.mark.skipif(not LANES, reason="the archive of the sources has no recordings")
 
@@ -32,23 +32,17 @@ def rows():
 
 
 @cache
-def causes():
-    return FINDINGS["read_causes"]()
-
-
-@cache
 def report(lane):
     return FINDINGS["read_report"](FINDINGS["REPORTS"] / lane)
 
 
-@cache
 def known(lane):
-    return FINDINGS["causes_of"](lane, causes())
+    return causes_of_version(report(lane).engine, report(lane).version)
 
 
 @cache
 def owned(lane):
-    return FINDINGS["owned_failures"](report(lane), known(lane))
+    return FINDINGS["owned_failures"](report(lane))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -85,31 +79,63 @@ def test_recordings_exist():
 
 
 @needs_reports
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_each_row_matches_a_failure_of_a_recording(file):
+@pytest.mark.parametrize("engine", engine_causes())
+def test_each_row_matches_a_failure_of_a_recording(engine):
     dead = [
-        (cause.member("id"), pattern.row)
-        for cause in causes()[file.stem]
+        (cause.id, pattern)
+        for cause in engine_causes()[engine]
         for pattern in cause.patterns
-        if not any(pattern.matches(failure) for lane in cause.members("seen_in") for failure in report(lane).failures)
+        if not any(
+            pattern.versions.contains(report(lane).version) and pattern.matches(failure.parts)
+            for lane in cause.seen_in
+            for failure in report(lane).failures
+        )
     ]
     assert dead == []
 
 
 @pytest.mark.parametrize("lane", LANES)
 def test_failing_results_have_causes(lane):
-    engine = ENGINES.get(report(lane).engine, report(lane).engine)
-    assert known(lane) == causes()[engine]
     results = report(lane).results
-    explained = [failure for cause, failures in owned(lane).items() if cause is not None for failure in failures]
+    explained = [failure for cause, failures in owned(lane).items() if cause for failure in failures]
     assert FINDINGS["results_of"](explained) >= LEAST_SHARE * len(results)
 
 
 @pytest.mark.parametrize("lane", LANES)
 def test_causes_are_seen_in_the_recordings_that_they_name(lane):
-    found = {cause.member("id") for cause in owned(lane) if cause is not None}
-    named = {cause.member("id") for cause in known(lane) if lane in cause.members("seen_in")}
-    assert found == named
+    assert {cause for cause in owned(lane) if cause} == {cause.id for cause in known(lane) if lane in cause.seen_in}
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_a_cause_is_seen_only_in_versions_for_which_it_is_named(lane):
+    named = {cause.id for cause in known(lane)}
+    seen = {cause.id for cause in engine_causes()[report(lane).engine] if lane in cause.seen_in}
+    assert seen <= named
+
+
+def test_a_cause_that_is_mended_is_not_named_for_the_version_that_mends_it():
+    for causes in engine_causes().values():
+        for cause in causes:
+            version = re.search(r"b?[0-9]+[.0-9]*[0-9]", cause.fixed_in.partition("pull request")[0])
+            if version:
+                assert not cause.versions.contains(version[0]), cause.id
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"), [("0.11.0", True), ("0.12.1rc2.dev3+g1a2b3c", True), ("0.13.0", False), ("", True)]
+)
+def test_an_old_cause_is_not_named_for_a_new_version(version, expected):
+    assert ("vllm-answers-as-reasoning" in {cause.id for cause in causes_of_version("vllm", version)}) is expected
+
+
+def test_a_pattern_can_have_its_own_versions():
+    def rows(version):
+        (joiner,) = [cause for cause in causes_of_version("vllm", version) if cause.id == "vllm-joiner"]
+        return {(row.check, row.scenario, row.step) for row in joiner.patterns}
+
+    two_finals = ("streaming.content_equals_whole", "rows_answers", "two *")
+    assert two_finals in rows("0.32.0")
+    assert two_finals not in rows("0.11.0")
 
 
 @pytest.mark.parametrize(
@@ -135,21 +161,74 @@ def test_pattern_matches_the_parts_of_a_failure(row, expected):
         "actual": "2",
         "exchange": "tool_loop/chat/two calls+stream/0",
     }
-    assert FINDINGS["Pattern"](row).matches(FINDINGS["Failure"](result, finding)) is expected
+    assert FailurePattern(**row).matches(FINDINGS["Failure"](result, finding).parts) is expected
 
 
 def test_reports_are_read_compressed_too(tmp_path):
     plain, packed = tmp_path / "plain", tmp_path / "packed"
-    text = '{"kind":"header","target":{"engine":"vllm"}}\n{"kind":"cause"}\n{"kind":"result","outcome":"fail","findings":[{"verdict":"fail"}]}\n'
+    text = '{"kind":"header","target":{"engine":"vllm"}}\n{"kind":"cause","id":"x"}\n{"kind":"result","outcome":"fail","findings":[{"verdict":"fail"}]}\n'
     for folder in (plain, packed):
         folder.mkdir()
     (plain / "report.jsonl").write_text(text, "utf-8")
     (packed / "report.jsonl.gz").write_bytes(gzip.compress(text.encode()))
     read = [FINDINGS["read_report"](folder) for folder in (plain, packed)]
-    assert [(one.engine, one.named, len(one.failures)) for one in read] == [("vllm", 1, 1)] * 2
+    assert [(one.engine, [*one.named], len(one.failures)) for one in read] == [("vllm", ["x"], 1)] * 2
 
 
 @needs_reports
 def test_page_is_written_by_the_tool():
     written = FINDINGS["PAGE"].read_text("utf-8")
-    assert written == FINDINGS["page_text"](causes(), tuple(map(report, LANES))), "run `python tools/write_findings.py`"
+    page = FINDINGS["page_text"](tuple(map(report, LANES)), FINDINGS["read_targets"]())
+    assert written == page, "run `python tools/write_findings.py`"
+
+
+def test_a_finding_has_what_a_maintainer_needs(tmp_path):
+    cause = engine_causes()["vllm"][0]
+    example = {
+        "check": cause.patterns[0].check,
+        "exchange": "s/chat/a/0",
+        "at": "content",
+        "message": "it differs",
+        "expected": "one",
+        "actual": "two",
+        "reproduce": "curl http://127.0.0.1:1/v1/chat/completions",
+        "script": "<|channel|>final<|message|>one<|return|>",
+    }
+    finding = {"verdict": "fail", "message": "it differs", "exchange": "s/chat/a/0"}
+    result = {"kind": "result", "outcome": "fail", "check": example["check"], "scenario": "s", "findings": [finding]}
+    lines = [
+        {"kind": "header", "target": {"engine": "vllm", "engine_version": "0.32.0"}},
+        {"kind": "cause", "id": cause.id, "severity": "must", "example": example},
+        result,
+    ]
+    (tmp_path / "report.jsonl").write_text("".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines))
+    report = FINDINGS["read_report"](tmp_path)
+    page = FINDINGS["page_text"]([report], {report.lane: "make engine-vllm"})
+    section = page.partition(f"### {cause.id}\n")[2].partition("\n### ")[0]
+    for part in (
+        f"**{cause.sentence}** {cause.users_see}",
+        "- Severity: MUST",
+        f"- Versions: {cause.affected}",
+        CLAUSES[cause.clause].quotation,
+        "- Threads: ",
+        "To reproduce it on vLLM 0.32.0, started by `make engine-vllm`:",
+        example["reproduce"],
+        f"harmony-conformance reproduce reports/{report.lane} {cause.id}",
+        example["script"],
+        "The failure at content:",
+        f"{example['check']}: it differs",
+        "expected: one",
+        "actual: two",
+        "| 1 | s |",
+    ):
+        assert part in section
+
+
+def test_mended_causes_follow_the_present_ones():
+    page = FINDINGS["page_text"]((), {})
+    for engine, causes in engine_causes().items():
+        section = page.partition(f"\n## {FINDINGS['TITLES'][engine]}\n")[2].partition("\n## ")[0]
+        order = re.findall(r"^### (.+)$", section, re.MULTILINE)
+        mended = {cause.id for cause in causes if cause.fixed_in}
+        assert sorted(order) == sorted(cause.id for cause in causes)
+        assert [name in mended for name in order] == sorted(name in mended for name in order)
