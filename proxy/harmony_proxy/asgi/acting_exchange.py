@@ -73,7 +73,11 @@ class InterceptedExchange:
                 await self._send(message)
             case "http.response.start":
                 self._start = message
-                self._guard.response_head(message["status"], message.get("headers", ()))
+                head = message["status"], message.get("headers", ())
+                if self._is_large():  # its request is read
+                    await _off_loop(lambda: self._guard.response_head(*head))
+                else:
+                    self._guard.response_head(*head)
                 self._count_held(self._guard.is_buffering)
                 self.recorder.added_seconds += self._now() - begun
                 await self._send_head()

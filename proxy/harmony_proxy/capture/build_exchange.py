@@ -49,7 +49,10 @@ class BuiltExchange:
 
 
 def build_exchange(kept: RecordedExchange, *, engine: str = "openai", is_masked: bool = True) -> BuiltExchange:
-    """Rebuild a recorded exchange. The data path needs no mask: it takes time, and a repair keeps the other text of the server."""
+    """Rebuild a recorded exchange. The data path needs no mask: it takes time, and a repair keeps the other text of the server.
+
+    Without a mask, the JSON of the request is not read: neither its id nor the exact name of its API is known then.
+    """
     request_headers, response_headers = _decode(kept.request_headers), _decode(kept.response_headers)
     request = _request(kept, request_headers)
     words = _secrets(kept, request_headers, response_headers, request) if is_masked else ()
@@ -63,6 +66,8 @@ def build_exchange(kept: RecordedExchange, *, engine: str = "openai", is_masked:
     if not unjudged:
         try:
             exchange = _exchange(kept, request, response_headers, mask, engine)
+            if is_masked:
+                exchange = replace(exchange, api=refine_api(exchange.api, exchange.request.json))
         except ContentDecodingError as problem:
             unjudged = mask.mask_text(str(problem))
     if end is End.CLIENT_LEFT and kept.is_whole:
@@ -71,7 +76,7 @@ def build_exchange(kept: RecordedExchange, *, engine: str = "openai", is_masked:
         elif _is_judged(kept):
             exchange, unjudged = None, "the client left before the answer was complete"
     request_id = ""
-    if isinstance(request, Request) and (request.json is not None or not request.body.strip()):
+    if is_masked and isinstance(request, Request) and (request.json is not None or not request.body.strip()):
         found = dict(response_headers).get("x-request-id") or dict(request_headers).get("x-request-id") or ""
         request_id = mask.mask_text(found)
     return BuiltExchange(
@@ -189,7 +194,7 @@ def _exchange(
         request=request,
         response=response,
         failure=failure,
-        api=refine_api(api_of(record.path), request.json),
+        api=api_of(record.path),
         engine=engine,
     )
 

@@ -17,7 +17,7 @@ from harmony_conformance.transport.messages import NO_HEADERS, Request, Response
 from harmony_proxy.capture.build_exchange import build_exchange
 from harmony_proxy.capture.memory_budget import MemoryBudget
 from harmony_proxy.capture.recorder import LIMIT, End, Headers, Recorder
-from harmony_proxy.capture.routes import api_of, normalize_path, refine_api
+from harmony_proxy.capture.routes import api_of, normalize_path
 from harmony_proxy.guard.error_responses import (
     BROKEN_OFF,
     NOT_EXAMINED,
@@ -224,7 +224,6 @@ class Guard:
         if self._handlers is not None:
             record = self.recorder.to_record(self._request_id, 0.0)
             request = Request(path=record.path, body=record.request_body, method=record.method)
-            self._api = refine_api(self._api, request.json)
             self._stream = self._handlers.open_stream(
                 request,
                 Response(status=head.status, chunks=(), headers=headers or NO_HEADERS),

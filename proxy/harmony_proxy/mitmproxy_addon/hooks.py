@@ -34,6 +34,7 @@ from harmony_proxy.guard.guard import Guard
 from harmony_proxy.guard.response_head import ResponseHead
 from harmony_proxy.judging.counters import Gauges
 from harmony_proxy.judging.judge_queue import JudgeQueue
+from harmony_proxy.policy.repair_interface import LARGE_BYTES
 
 _CLIENT_LEFT = "Client disconnected"
 _ENDS_CHUNKS = b""
@@ -146,19 +147,25 @@ class ConformanceAddon:
         if not flow.request.stream:
             state.guard.request_body(flow.request.raw_content or b"")
 
-    def responseheaders(self, flow: HTTPFlow) -> None:
+    def responseheaders(self, flow: HTTPFlow) -> Awaitable[None] | None:
         """Let the response stream, unless it is buffered."""
         response = flow.response
         if response is None:
-            return
+            return None
         if response.raw_content is not None:  # not from a server: an addon made it
             if (state := self._flows.pop(flow.id, None)) is not None:
                 self.gauges.exchanges_ended += 1
                 state.guard.recorder.release()
-            return
+            return None
         if (state := self._flows.get(flow.id)) is None:
             response.stream = True
-            return
+            return None
+        if not state.guard.observes and state.guard.recorder.cost >= LARGE_BYTES:
+            return asyncio.to_thread(self._begin_safely, flow, response, state)  # its request is read
+        self._begin_safely(flow, response, state)
+        return None
+
+    def _begin_safely(self, flow: HTTPFlow, response: Response, state: _FlowState) -> None:
         try:
             self._begin(flow, response, state)
         except Exception:  # noqa: BLE001 - as above

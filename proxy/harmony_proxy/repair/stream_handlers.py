@@ -10,9 +10,9 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, items, text, value_at
 from harmony_proxy.policy.policy import Action
 from harmony_proxy.repair.answer.action_notes import ActionNotes
-from harmony_proxy.repair.answer.fixes import declared_functions
 from harmony_proxy.repair.answer.repair_table import REPAIRS
 from harmony_proxy.repair.chat.chat_stream import ChatStream
+from harmony_proxy.repair.request_facts import RequestFacts
 from harmony_proxy.repair.responses.responses_stream import STATUS_CHECK, ResponsesStream
 from harmony_proxy.repair.stream_parts.repair_accounting import FINISH_CHECK
 from harmony_proxy.repair.stream_parts.rewriter import StreamRewriter
@@ -22,6 +22,7 @@ from harmony_proxy.repair.text.api_dialects import DIALECTS
 
 def create_rewriter(  # noqa: PLR0913 - the settings of a stream
     x: Exchange,
+    facts: RequestFacts,
     actions: Mapping[str, Action],
     asking: StreamJudge,
     notes: ActionNotes,
@@ -35,7 +36,7 @@ def create_rewriter(  # noqa: PLR0913 - the settings of a stream
     repairs = actions.keys() & REPAIRS.keys()
     if x.api == RESPONSES.name and repairs:
         return ResponsesStream(
-            declared_functions(x),
+            facts,
             asking,
             notes,
             body=x.request.body,
@@ -47,7 +48,7 @@ def create_rewriter(  # noqa: PLR0913 - the settings of a stream
         return None
     return ChatStream(
         dialect,
-        declared_functions(x),
+        facts,
         asking,
         notes,
         body=x.request.body,

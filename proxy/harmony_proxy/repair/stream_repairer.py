@@ -8,6 +8,7 @@ is postponed, within bounds. From the first failure on, the text is parsed as Ha
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from itertools import chain
 
 from harmony_conformance.apis.api import Framing
@@ -23,10 +24,11 @@ from harmony_proxy.guard.error_responses import (
     unexamined_message,
 )
 from harmony_proxy.policy.policy import Action, FailMode
-from harmony_proxy.policy.repair_interface import Actions, Caller, call_here
+from harmony_proxy.policy.repair_interface import Actions, Caller, call_here, caller_for
 from harmony_proxy.repair.answer.action_notes import ActionNotes
 from harmony_proxy.repair.answer.repair_table import NO_REPAIR
 from harmony_proxy.repair.answer.strict_leaks import LEAK_CHECKS, as_answer
+from harmony_proxy.repair.request_facts import read_facts
 from harmony_proxy.repair.responses.repeated_texts import has_permanent_finding
 from harmony_proxy.repair.stream_handlers import create_rewriter, is_final_event
 from harmony_proxy.repair.stream_parts.emitted_history import EmittedHistory
@@ -62,21 +64,21 @@ class StreamRepairer:
         call_apart: Caller = call_here,
     ) -> None:
         self.is_terminated = False
-        x, actions = as_answer(Exchange(id=request_id, request=request, response=response, api=api), actions)
+        x = Exchange(id=request_id, request=request, response=response, api=api)
+        facts = caller_for(x, call_apart)(read_facts, request, api)
+        self._api, self._id = facts.api, request_id
+        x, actions = as_answer(replace(x, api=facts.api), actions)
         active = {check: action for check, action in actions.items() if action is not Action.OBSERVE}
         self._rules = rules = StreamRules(actions=active, fallback=fallback, fails_closed=fail is FailMode.CLOSED)
-        self._api, self._id = api, request_id
-        self._drops_unexamined = False
-        self._is_answer = response.is_success
-        self._limit = limit
-        self._is_lines = find_api(api).framing is Framing.LINES and response.is_line_stream
+        self._drops_unexamined, self._is_answer, self._limit = False, response.is_success, limit
+        self._is_lines = find_api(self._api).framing is Framing.LINES and response.is_line_stream
         self._splitter: Splitter = LineSplitter(limit=limit) if self._is_lines else SseSplitter(limit=limit)
         self._judge = StreamJudge(x, is_lines=self._is_lines, blocked=rules.blocked_checks, call_apart=call_apart)
         self._notes, self._templates = ActionNotes(), EventTemplates()
         self._accounting = RepairAccount(self._judge, self._notes, rules.repaired_checks)
         keeps_bytes = bool(rules.blockable_checks)
         self._handler = create_rewriter(
-            x, active, self._judge, self._notes, keeps_bytes=keeps_bytes, reasoning_field=reasoning_field
+            x, facts, active, self._judge, self._notes, keeps_bytes=keeps_bytes, reasoning_field=reasoning_field
         )
         is_unrepairable = self._handler is None and self._is_answer
         self._unrepairable_checks = rules.repaired_checks & ({FINISH_CHECK} if is_unrepairable else frozenset[str]())
@@ -84,8 +86,7 @@ class StreamRepairer:
         self._buffered = HoldBuffer(limit=limit)
         read_checks = LEAK_CHECKS & rules.blockable_checks if self._handler is not None else frozenset[str]()
         self._others = OtherClientsView(self._judge, read_checks, is_error=not response.is_success)
-        self._size, self._passes_all = 0, False
-        self._progress = ChoiceProgress()
+        self._size, self._passes_all, self._progress = 0, False, ChoiceProgress()
         self._blocking_checks: tuple[str, ...] = ()
 
     @property

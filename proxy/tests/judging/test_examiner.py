@@ -6,16 +6,22 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
 
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.leaks.about_harmony import is_about_harmony
+from harmony_conformance.transport import messages
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_proxy.configuration import load_rules
 from harmony_proxy.guard.guard import Guard
 from harmony_proxy.judging.examiner import Examiner, ExaminerError
 from harmony_proxy.policy.repair_interface import VERY_LARGE_BYTES
 from harmony_proxy.repair.answer import check_verdicts, whole_answer
+from harmony_proxy.repair.answer.fixes import declared_functions
+from harmony_proxy.repair.request_facts import with_last_request
 
 LEAK = "<|channel|>analysis<|message|>The user wants a secret.<|end|><|start|>assistant<|channel|>final<|message|>No."
 
@@ -150,3 +156,43 @@ def test_only_a_very_large_stream_is_judged_in_the_process(size, is_found, monke
     stream.feed(b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n')
     stream.close()
     assert bool(stream.actions.blocked_checks) is is_found
+
+
+LARGE_REQUEST = json.dumps(
+    {
+        "model": "m",
+        "messages": [{"role": "user", "content": f"quote <|channel|>, please. {'word ' * (VERY_LARGE_BYTES // 5)}"}],
+        "tools": [{"type": "function", "function": {"name": "launch", "parameters": {"type": "object"}}}],
+    }
+).encode()
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/api/generate", "/generate"])
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+def test_a_very_large_request_is_read_in_the_process(kind, path, monkeypatch):
+    read = messages.loads
+    monkeypatch.setattr(messages, "loads", lambda document: read(document) if len(document) < 10_000 else 1 / 0)
+    rules = load_rules(block=["channels.*"], repair=["tool_calls.*"])
+    guard = Guard(rules.policy, request_id="1", handlers=rules.handlers)
+    guard.request_head("POST", path, [])
+    guard.request_body(LARGE_REQUEST)
+    guard.response_head(200, [(b"content-type", kind.encode())])
+    value = {"index": 0, "message": {"content": LEAK}, "delta": {"content": LEAK}, "finish_reason": "stop"}
+    body = json.dumps({"choices": [value]}).encode()
+    out = b"".join(guard.feed(body if kind == "application/json" else b"data: %b\n\n" % body, 0.1))
+    out += b"" if guard.must_stop else b"".join(guard.close(0.2).body)
+    assert guard.problems == 0
+    assert "*" not in guard.recorder.unrepaired_reasons
+    assert b"secret" not in out or path != "/v1/chat/completions"
+
+
+def test_a_request_that_was_read_in_the_last_call_is_not_read_again(monkeypatch):
+    request = Request(path="/v1/chat/completions", body=LARGE_REQUEST)
+    x = Exchange(id="1", request=request, response=Response(status=200, chunks=()))
+    with_last_request(is_about_harmony, x)
+    monkeypatch.setattr(messages, "loads", lambda _: 1 / 0)
+    same = replace(x, request=Request(path="/v1/chat/completions", body=bytes(bytearray(LARGE_REQUEST))))
+    assert with_last_request(is_about_harmony, same)
+    assert with_last_request(declared_functions, same) == {"launch"}
+    with pytest.raises(ZeroDivisionError):
+        with_last_request(is_about_harmony, replace(x, request=Request(path="/", body=b"{}")))

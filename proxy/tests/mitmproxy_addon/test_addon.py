@@ -6,6 +6,7 @@ import logging
 import runpy
 import socket
 import sys
+import threading
 import time
 import urllib.request
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ from harmony_proxy.judging.queue_codec import decode_exchange
 from harmony_proxy.mitmproxy_addon import hooks
 from harmony_proxy.mitmproxy_addon.hooks import ConformanceAddon
 from harmony_proxy.policy.policy import Action, FailMode, Policy, Route
-from harmony_proxy.policy.repair_interface import Actions, Handlers, RepairedAnswer
+from harmony_proxy.policy.repair_interface import LARGE_BYTES, Actions, Handlers, RepairedAnswer
 
 CHECK = "channels.no_marker_leak"
 
@@ -722,3 +723,23 @@ def test_an_address_of_metrics_that_is_in_use_is_logged(configured, context, cap
         configured.running()
         configured.done()
     assert "harmony_metrics: metrics at 127.0.0.1:" in caplog.text
+
+
+def test_a_response_to_a_large_request_begins_in_a_thread(acting, monkeypatch):
+    threads, begin = [], Guard.response_head
+
+    def noted(self, *head):
+        threads.append(threading.current_thread() is threading.main_thread())
+        return begin(self, *head)
+
+    monkeypatch.setattr(Guard, "response_head", noted)
+    for size in (10, LARGE_BYTES):
+        watched = flow()
+        watched.request.content = json.dumps({"messages": [{"role": "user", "content": "x" * size}]}).encode()
+        acting.requestheaders(watched)
+        acting.request(watched)
+        begun = acting.responseheaders(watched)
+        if begun is not None:
+            asyncio.run(begun)
+        assert callable(watched.response.stream)
+    assert threads == [True, False]

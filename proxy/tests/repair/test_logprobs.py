@@ -13,6 +13,7 @@ from harmony_proxy.policy.policy import Action
 from harmony_proxy.repair import REPAIRS, StreamRepairer, repair_answer
 from harmony_proxy.repair.answer.action_notes import ActionNotes
 from harmony_proxy.repair.chat.chat_stream import ChatStream
+from harmony_proxy.repair.request_facts import read_facts
 from harmony_proxy.repair.stream_parts.stream_judge import StreamJudge
 from harmony_proxy.repair.text.api_dialects import DIALECTS
 from harmony_proxy.repair.text.leaked_text_parser import ParsedText, TextKind
@@ -210,7 +211,7 @@ def test_what_a_choice_was_told_is_not_changed_by_what_is_taken_back():
     asking = StreamJudge(Exchange(id="x", request=Request(path=PATHS["chat"], body=b"{}")), is_lines=False)
     stream = ChatStream(
         DIALECTS["chat"],
-        frozenset(),
+        read_facts(Request(path=PATHS["chat"], body=b"{}"), "chat"),
         asking,
         ActionNotes(),
         body=b"",

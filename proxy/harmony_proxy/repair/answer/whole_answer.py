@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import InvalidJsonError, JsonObject, dumps
 from harmony_conformance.judge.check import Finding
 from harmony_proxy.capture.build_exchange import is_unreadable
+from harmony_proxy.capture.routes import refine_api
 from harmony_proxy.policy.policy import Action
 from harmony_proxy.policy.repair_interface import Actions, Caller, RepairedAnswer, call_here, caller_for
 from harmony_proxy.repair.answer.check_verdicts import failures_of_results, find_failures, run_checks
@@ -42,6 +44,7 @@ def repair_answer(
     If `actions.blocked` of the result names a check, the answer is withheld and `body` has no meaning.
     `reasoning_field`: the client's name for the reasoning.
     """
+    x = replace(x, api=refine_api(x.api, x.request.json))
     answer, leak_actions = as_answer(x, actions)
     if any(field.text.strip() for one in answer.answers for field in one.fields):
         x, actions = answer, leak_actions

@@ -9,6 +9,7 @@ from harmony_conformance.json_value import Json, JsonObject, items, text, value_
 from harmony_proxy.repair.answer.action_notes import ActionNotes
 from harmony_proxy.repair.answer.fixes import derive_finish_reason
 from harmony_proxy.repair.answer.whole_answer import rename_reasoning
+from harmony_proxy.repair.request_facts import RequestFacts
 from harmony_proxy.repair.stream_parts.delta_writer import DeltaWriter
 from harmony_proxy.repair.stream_parts.emitted_history import EmittedHistory
 from harmony_proxy.repair.stream_parts.event_matching import EventTemplates, Key
@@ -31,7 +32,7 @@ class ChatStream(StreamRewriter):
     def __init__(  # noqa: PLR0913 - the settings of a stream
         self,
         dialect: Dialect,
-        declared: frozenset[str],
+        facts: RequestFacts,
         judge: StreamJudge,
         notes: ActionNotes,
         *,
@@ -40,7 +41,7 @@ class ChatStream(StreamRewriter):
         repairs_finish: bool,
         keeps_bytes: bool,
     ) -> None:
-        super().__init__(dialect, declared, judge, notes)
+        super().__init__(dialect, facts, judge, notes)
         self.is_rewriting = reasoning_field is not None
         self._emission = EmittedHistory(dialect, keeps_bytes=keeps_bytes)
         self._writers: dict[int, DeltaWriter] = {}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from harmony_conformance.checks.responses.views import STATUS_BY_FINAL_EVENT
 from harmony_conformance.json_value import Json, JsonObject, dumps, items, members, text, value_at
 from harmony_proxy.repair.answer.action_notes import ActionNotes
+from harmony_proxy.repair.request_facts import RequestFacts
 from harmony_proxy.repair.responses.emitted_items import FIRST_TEXT_KEYS, EmittedItem, EmittedItems, item_of
 from harmony_proxy.repair.responses.item_writer import ItemWriter
 from harmony_proxy.repair.responses.repeated_texts import may_leak, replace_item_texts, replace_repeated_text
@@ -39,7 +40,7 @@ class ResponsesStream(StreamRewriter):
 
     def __init__(  # noqa: PLR0913 - the settings of a stream
         self,
-        declared: frozenset[str],
+        facts: RequestFacts,
         judge: StreamJudge,
         notes: ActionNotes,
         *,
@@ -47,7 +48,7 @@ class ResponsesStream(StreamRewriter):
         repairs_status: bool,
         keeps_bytes: bool,
     ) -> None:
-        super().__init__(ANSWER_DIALECTS["responses"], declared, judge, notes)
+        super().__init__(ANSWER_DIALECTS["responses"], facts, judge, notes)
         self._sources = ServerEvents()
         self._writer = ItemWriter(self._sources, body, keeps_bytes=keeps_bytes)
         self._rewritten_sources: set[int] = set()

@@ -10,6 +10,7 @@ from harmony_conformance.judge.check import Finding
 from harmony_proxy.repair.answer.action_notes import ActionNotes
 from harmony_proxy.repair.answer.check_verdicts import choice_of
 from harmony_proxy.repair.answer.fixes import clean_name
+from harmony_proxy.repair.request_facts import RequestFacts
 from harmony_proxy.repair.stream_parts.event_matching import EventTemplates, Key
 from harmony_proxy.repair.stream_parts.event_splitter import RawEvent
 from harmony_proxy.repair.stream_parts.stream_judge import CALL_PREFIX, Emission, StreamJudge
@@ -38,10 +39,9 @@ class StreamRewriter(ABC):
 
     ends_with_choices = True
 
-    def __init__(self, dialect: Dialect, declared: frozenset[str], judge: StreamJudge, notes: ActionNotes) -> None:
+    def __init__(self, dialect: Dialect, facts: RequestFacts, judge: StreamJudge, notes: ActionNotes) -> None:
         self.dialect = dialect
-        self.declared_functions = declared
-        self.may_be_called = frozenset(filter(judge.may_be_called, declared))
+        self.declared_functions, self.may_be_called = facts.declared_functions, facts.allowed_functions
         self.texts: dict[TextKey, TextTracker] = {}
         self.cleans_names = False
         self.is_rewriting = self.can_roll_back = False

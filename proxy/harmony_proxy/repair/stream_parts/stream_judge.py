@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.leaks.about_harmony import share_request_views
 from harmony_conformance.json_value import JsonObject, dumps
 from harmony_conformance.judge.check import Finding
-from harmony_conformance.prompts import request_members
-from harmony_conformance.runtime.caching import share_view
 from harmony_conformance.transport.messages import Chunk
 from harmony_proxy.policy.repair_interface import Caller, call_here, caller_for
 from harmony_proxy.repair.answer.check_verdicts import choice_of, find_failures
 from harmony_proxy.repair.answer.other_clients import texts_of
-from harmony_proxy.repair.answer.strict_leaks import find_text_leaks, may_become_leak, request_words
+from harmony_proxy.repair.answer.strict_leaks import find_text_leaks, may_become_leak
+from harmony_proxy.repair.request_facts import share_request, with_last_request
 from harmony_proxy.repair.stream_parts.event_splitter import RawEvent
 
 PROBES = (" x", "`", '"', "\n```\n", "\n~~~\n", "\u201d ", "' ")
@@ -36,6 +34,10 @@ CALL_PREFIX = "call/"
 _FREE = 256 * 1024
 _READINGS = 4
 """Limit of characters that are read for verdicts, per byte of the stream. The text of a stream is much shorter than its bytes."""
+
+
+_Arguments = ParamSpec("_Arguments")
+_Value = TypeVar("_Value")
 
 
 class Emission(Protocol):
@@ -58,16 +60,13 @@ class StreamJudge:
         self, x: Exchange, *, is_lines: bool, blocked: Collection[str] = (), call_apart: Caller = call_here
     ) -> None:
         self._x, self._is_lines, self._blocked, self._call_apart = x, is_lines, blocked, call_apart
+        self._has_large_request = caller_for(x, call_apart) is not call_here
         self._read = 0
 
     def frame_event(self, value: JsonObject) -> bytes:
         """Return the bytes of an event in the format of the stream."""
         data = dumps(value).encode("utf-8", "backslashreplace")
         return data + b"\n" if self._is_lines else b"data: " + data + b"\n\n"
-
-    def may_be_called(self, function: str) -> bool:
-        """Return True if the request declares a function and allows the model to call it."""
-        return request_members.can_be_called(self._x.chat_request, function)
 
     def may_read_again(self, size: int) -> bool:
         """Return True if a stream of `size` bytes may be read once more."""
@@ -87,7 +86,7 @@ class StreamJudge:
 
     def failing_checks(self, x: Exchange, checks: Collection[str]) -> frozenset[str]:
         """Return the ids of the checks that fail on an exchange."""
-        return frozenset(caller_for(x, self._call_apart)(find_failures, x, checks))
+        return frozenset(self._call(find_failures, x, checks))
 
     def failing_checks_of_stream(
         self, emission: Emission, buffered: Iterable[RawEvent], checks: Collection[str]
@@ -99,15 +98,15 @@ class StreamJudge:
     def failures_of(self, x: Exchange, checks: Collection[str]) -> Mapping[str, tuple[Finding, ...]]:
         """Return the checks that fail on an exchange, with their findings."""
         blocked = [check for check in self._blocked if check in checks]
-        return caller_for(x, self._call_apart)(find_failures, x, checks, blocked)
+        return self._call(find_failures, x, checks, blocked)
 
     def failures_of_text(self, text: str, checks: Collection[str], *, is_error: bool) -> frozenset[str]:
         """Return the checks that fail on a text that is no part of the answer."""
-        return caller_for(self._x, self._call_apart)(failing_checks_of_text, self._x, checks, text, is_error=is_error)
+        return self._call(failing_checks_of_text, self._x, checks, text, is_error=is_error)
 
     def may_become_leak(self, x: Exchange) -> bool:
         """Return True if more text may turn an excused text into a leak that is blocked."""
-        return caller_for(x, self._call_apart)(may_become_leak, x, self._blocked)
+        return self._call(may_become_leak, x, self._blocked)
 
     def filter_final(
         self,
@@ -134,10 +133,22 @@ class StreamJudge:
         if self._x.response is None:
             return self._x
         x = replace(self._x, response=replace(self._x.response, chunks=(Chunk(arrival_time=0.0, data=data),)))
-        share_request_views(self._x, x)
-        if self._blocked:
-            share_view(request_words, self._x, x)
+        if not self._has_large_request:
+            share_request(self._x, x)
         return x
+
+    def _call(
+        self,
+        function: Callable[Concatenate[Exchange, _Arguments], _Value],
+        x: Exchange,
+        /,
+        *args: _Arguments.args,
+        **named: _Arguments.kwargs,
+    ) -> _Value:
+        call = caller_for(x, self._call_apart)
+        return (
+            function(x, *args, **named) if call is call_here else call(with_last_request, function, x, *args, **named)
+        )
 
 
 def failing_checks_of_text(x: Exchange, checks: Collection[str], text: str, *, is_error: bool) -> frozenset[str]:
