@@ -1,0 +1,243 @@
+"""Write the sources of the documentation site: the pages of this repository, and one page for each check, defect, cause and scenario.
+
+    python tools/write_site.py OUT [--repository URL]
+
+OUT/pages gets the pages, OUT/zensical.toml the configuration of the site; `zensical build --strict -f OUT/zensical.toml` builds it.
+Links to files that are no pages lead to the repository's URL. Without `--repository` they become plain text.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from argparse import ArgumentParser
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from harmony_conformance.causes.explanation import Section, explain
+from harmony_conformance.causes.known import catalogue, engine_causes
+from harmony_conformance.checks import CHECKS
+from harmony_conformance.golden.scenario import Scenario
+from harmony_conformance.json_value import dumps
+from harmony_conformance.reference_server.defects import DEFECTS
+from harmony_conformance.runner.selection import load_scenarios
+
+ROOT = Path(__file__).parents[1]
+PAGES = (
+    "*.md",
+    "docs/*.md",
+    "docs/*.svg",
+    "conformance/*.md",
+    "conformance/harmony_conformance/*/README.md",
+    "harmony_ref/README.md",
+    "proxy/README.md",
+    "golden/README.md",
+    "benchmarks/README.md",
+    "engines/*/README.md",
+    "examples/**/README.md",
+    "reports/*.md",
+    "reports/*/*.md",
+)
+"""Pages and pictures, by pattern. The home page is the README."""
+KINDS = {
+    "checks": "A requirement, its clause, an example right and wrong, and the engines that are known to break it.",
+    "causes": "A known fault of a real engine: versions, threads, remedy.",
+    "defects": "A fault that the reference server can switch on.",
+    "scenarios": "The requests of a run, and the checks that they exercise.",
+}
+SECTIONS: Mapping[str, Sequence[tuple[str, str]]] = {
+    "Guides": (
+        ("Tutorial", "docs/tutorial.md"),
+        ("Testing an endpoint", "docs/run.md"),
+        ("In CI", "docs/ci.md"),
+        ("Auditing logs", "docs/audit.md"),
+        ("The proxy", "docs/proxy.md"),
+        ("In production", "docs/deployment.md"),
+        ("mitmproxy", "docs/mitmproxy.md"),
+        ("Questions", "docs/faq.md"),
+    ),
+    "Reference": (
+        ("Checks", "reference/checks/index.md"),
+        ("Causes", "reference/causes/index.md"),
+        ("Defects", "reference/defects/index.md"),
+        ("Scenarios", "reference/scenarios/index.md"),
+        ("Evidence", "conformance/EVIDENCE.md"),
+        ("Token accounting", "conformance/ACCOUNTING.md"),
+        ("Repairs", "docs/repairs.md"),
+        ("Coverage of the APIs", "docs/coverage.md"),
+        ("The reference library", "harmony_ref/README.md"),
+        ("Golden vectors", "golden/README.md"),
+        ("The reference server", "conformance/README.md"),
+    ),
+    "Reports": (
+        ("Published runs", "reports/README.md"),
+        ("Engines side by side", "reports/MATRIX.md"),
+        ("Findings", "reports/FINDINGS.md"),
+    ),
+    "Measured": (
+        ("Speed of the reference", "docs/performance.md"),
+        ("Cost of the proxy", "docs/proxy-performance.md"),
+        ("Leak detection", "docs/leak-detection.md"),
+        ("Hostile cases", "docs/hostile.md"),
+    ),
+    "Project": (
+        ("Security model", "docs/security.md"),
+        ("Architecture", "docs/architecture.md"),
+        ("Hugging Face", "docs/hugging-face.md"),
+        ("Contributing", "CONTRIBUTING.md"),
+        ("Changes", "CHANGELOG.md"),
+    ),
+}
+"""Navigation; pages that do not exist are left out."""
+_LINK_OR_CODE = re.compile(
+    r"^```.*?^```|(?P<shown>!?\[(?:[^\]`]|`[^`]*`)*\])\((?!https?:|mailto:)(?P<place>[^)#\s]*)(?P<anchor>#[^)\s]*)?\)|`[^`\n]+`",
+    re.DOTALL | re.MULTILINE,
+)
+_LONGEST_ITEM = 160
+_NEW_LINE = "\n"
+
+
+def copy_pages(out: Path, repository: str) -> None:
+    """Copy the pages with their links changed for the site."""
+    sources = {file for pattern in PAGES for file in ROOT.glob(pattern)}
+    for source in sorted(sources):
+        target = out / site_path(source.relative_to(ROOT).as_posix())
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.suffix == ".md":
+            target.write_text(site_text(source, sources, repository), encoding="utf-8")
+        else:
+            shutil.copy(source, target)
+
+
+def site_path(path: str) -> str:
+    """Return the path of a page on the site. Its home page and README pages are the indexes of their folders."""
+    return f"{path.removesuffix('README.md')}index.md" if path.endswith("README.md") else path
+
+
+def site_text(source: Path, pages: set[Path], repository: str) -> str:
+    """Return a page with its links changed. Code is left as it is."""
+    own = PurePosixPath(site_path(source.relative_to(ROOT).as_posix())).parent
+
+    def change(link: re.Match[str]) -> str:
+        shown, place, anchor = link["shown"], link["place"], link["anchor"] or ""
+        if not place:  # code, or an anchor of the same page
+            return link[0]
+        target = (source.parent / place).resolve()
+        page = next((page for page in (target, target / "README.md") if page in pages), None)
+        if page is not None:
+            there = site_path(page.relative_to(ROOT).as_posix())
+            return f"{shown}({os.path.relpath(there, own)}{anchor})"
+        name = target.relative_to(ROOT).as_posix()
+        return f"{shown}({repository}/{name})" if repository else shown.removeprefix("[").removesuffix("]")
+
+    return _LINK_OR_CODE.sub(change, source.read_text("utf-8"))
+
+
+def write_reference(out: Path) -> None:
+    """Write a page for each check, defect, cause and scenario, and an index of each kind."""
+    scenarios = {scenario.name: scenario for scenario in load_scenarios()}
+    kind_of = {
+        **dict.fromkeys(scenarios, "scenarios"),
+        **dict.fromkeys(DEFECTS, "defects"),
+        **dict.fromkeys(catalogue(), "causes"),
+        **{cause.id: "causes" for causes in engine_causes().values() for cause in causes},
+        **{check.id: "checks" for check in CHECKS},
+    }
+    for kind, about in KINDS.items():
+        folder = out / "reference" / kind
+        folder.mkdir(parents=True)
+        names = sorted(name for name, its_kind in kind_of.items() if its_kind == kind)
+        rows = [f"- [`{name}`]({name}.md)" for name in names]
+        (folder / "index.md").write_text(f"# {kind.capitalize()}\n\n{about}\n\n{_lines(rows)}", encoding="utf-8")
+        for name in names:
+            (folder / f"{name}.md").write_text(_lines(_page(name, scenarios, kind_of)), encoding="utf-8")
+
+
+def _page(name: str, scenarios: Mapping[str, Scenario], kind_of: Mapping[str, str]) -> Iterator[str]:
+    sections: tuple[Section, ...] = explain(name, scenarios)
+    yield f"# {name}\n"
+    for heading, paragraphs in sections:
+        shown = [_named(paragraph, kind_of) for paragraph in paragraphs if paragraph]
+        if shown:
+            yield f"*{_escape(heading.replace(name, '').strip())}*\n" if name in heading else f"## {_escape(heading)}\n"
+        bullet = "- " if len(shown) > 1 and max(map(len, paragraphs)) <= _LONGEST_ITEM else ""
+        yield from (f"{bullet}{paragraph}{'' if bullet else _NEW_LINE}" for paragraph in shown)
+        yield ""
+    yield f"`harmony-conformance explain {name}` prints this page."
+
+
+def _named(paragraph: str, kind_of: Mapping[str, str]) -> str:
+    """Return a paragraph of plain text as Markdown: code and JSON as code, a link for each id and address."""
+    if paragraph.startswith(("{", "[", "data:")):
+        return f"```json\n{paragraph}\n```"
+
+    def link(word: re.Match[str]) -> str:
+        name = word[0]
+        kind = kind_of.get(name) if re.search(r"[._-]", name) else None
+        return f"[{_escape(name)}](../{kind}/{name}.md)" if kind else _escape(name)
+
+    def change(place: int, part: str) -> str:
+        if place % 2 == 0:
+            return re.sub(r"[\w.-]*\w|[^\w]+", link, part)
+        return f"<{part}>" if part.startswith("http") else f"<code>{_escape(part[1:-1])}</code>"
+
+    parts = re.split(r"(https?://[^\s,]+|`[^`\n]+`)", paragraph)
+    return "".join(change(place, part) for place, part in enumerate(parts)).replace("\n", "  \n")
+
+
+def _escape(text: str) -> str:
+    """Return text that Markdown shows as it is."""
+    return re.sub(r"[\\`*_{}\[\]()#+!|~$<>&-]", lambda character: f"&#{ord(character[0])};", text)
+
+
+def configuration(out: Path) -> str:
+    """Return the configuration of the site."""
+    navigation: list[object] = [{"Home": "index.md"}]
+    for section, pages in SECTIONS.items():
+        there = [{name: site_path(path)} for name, path in pages if (out / site_path(path)).is_file()]
+        navigation.append({section: there})
+    return (
+        "[project]\n"
+        'site_name = "harmony-conformance"\n'
+        'site_description = "Does a gpt-oss endpoint follow the Harmony format, in prompts and in outputs?"\n'
+        'docs_dir = "pages"\n'
+        'site_dir = "site"\n'
+        f"nav = {_toml(navigation)}\n\n"
+        "[project.theme]\n"
+        "font = false\n"
+        'features = ["content.code.copy", "navigation.tabs", "navigation.top", "search.highlight"]\n'
+    )
+
+
+def _toml(value: object) -> str:
+    """Return lists, single-member objects and strings as TOML in one line."""
+    match value:
+        case list():
+            return f"[{', '.join(map(_toml, value))}]"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        case dict():
+            return f"{{{', '.join(f'{dumps(name)} = {_toml(member)}' for name, member in value.items())}}}"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        case _:
+            return dumps(str(value))
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def main() -> None:
+    """Write the sources of the site."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--repository", default="", help="URL of the files of the repository")
+    arguments = parser.parse_args()
+    out: Path = arguments.out
+    shutil.rmtree(out / "pages", ignore_errors=True)
+    (out / "pages").mkdir(parents=True)
+    copy_pages(out / "pages", str(arguments.repository).rstrip("/"))
+    write_reference(out / "pages")
+    (out / "zensical.toml").write_text(configuration(out / "pages"), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
