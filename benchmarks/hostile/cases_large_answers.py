@@ -15,9 +15,9 @@ from threading import Thread
 from case import expect
 from cases_proxy import BLOCK, BODY, CHAT, STREAMED, case, healthy, request_bytes
 from cases_run import fixed
-from doors import Reply, post, proxy, resident
+from doors import Door, Reply, post, proxy, resident
 from payloads import LEAK
-from servers import EVENTS_HEAD, Answer, Received, completion, event, events, hostile
+from servers import EVENTS_HEAD, Answer, Received, answer_with, completion, event, events, hostile
 
 LARGE = 15 * 2**20
 STREAMED_TEXT = 12 * 2**20  # its events stay below the limit of 16 MiB
@@ -79,21 +79,43 @@ def neighbour_delay(filler: str, stream: bool, folder: Path) -> float:
     if stream:
         answer = answer_with_pieces(text[offset : offset + 3000] for offset in range(0, len(text), 3000))
     with hostile(answer) as server, proxy(folder, server.port, *BLOCK) as door:
-        healthy(door)
-        replies: list[Reply] = []
-        asked = STREAMED if stream else BODY
-        thread = Thread(target=lambda: replies.append(post(door.url + CHAT, asked, seconds=50)))
-        thread.start()
-        worst = 0.0
-        while thread.is_alive():
-            begin = time.monotonic()
-            healthy(door)
-            worst = max(worst, time.monotonic() - begin)
-            time.sleep(0.01)
-        body = replies[0].body if replies else b""
+        body, worst = watched(door, STREAMED if stream else BODY)
         codes = (b"blocked_by_policy", b"not_examined") if stream else (b"blocked_by_policy",)
         expect(b"wants a secret" not in body and any(code in body for code in codes), f"not blocked: {body[-200:]!r}")
         return worst
+
+
+def slow_neighbour_of_requests(folder: Path) -> str:
+    """Others wait while the JSON of a request of 12 MB is read."""
+    worst = {stream: neighbour_delay_of_request(stream, folder / str(stream)) for stream in (False, True)}
+    outcome = f"blocked; the slowest /healthz took {max(worst.values()):.2f} s"
+    expect(max(worst.values()) < 0.7, outcome)
+    return outcome
+
+
+def neighbour_delay_of_request(stream: bool, folder: Path) -> float:
+    folder.mkdir()
+    messages = [{"role": "user", "content": f"quote <|channel|>, {'word ' * 12}"}] * (STREAMED_TEXT // 100)
+    asked = json.dumps({"model": "gpt-oss-20b", "stream": stream, "messages": messages}).encode()
+    with hostile(answer_with(LEAK)) as server, proxy(folder, server.port, *BLOCK) as door:
+        reply, worst = watched(door, asked)
+        expect(b"wants a secret" not in reply and b"blocked_by_policy" in reply, f"not blocked: {reply[-200:]!r}")
+        return worst
+
+
+def watched(door: Door, asked: bytes) -> tuple[bytes, float]:
+    """Send a request, and return its answer and the longest time that /healthz takes until then."""
+    healthy(door)
+    replies: list[Reply] = []
+    thread = Thread(target=lambda: replies.append(post(door.url + CHAT, asked, seconds=50)))
+    thread.start()
+    worst = 0.0
+    while thread.is_alive():
+        begin = time.monotonic()
+        healthy(door)
+        worst = max(worst, time.monotonic() - begin)
+        time.sleep(0.01)
+    return replies[0].body if replies else b"", worst
 
 
 def answer_with_pieces(texts: Iterable[str]) -> Answer:
@@ -112,5 +134,13 @@ CASES = (
             seconds=150,
         )
         for size in ("15 MB", "a stream of 12 MB")
+    ),
+    case(
+        "a request of 12 MB in block mode",
+        "F10",
+        "blocked; others wait less than 0.7 s",
+        slow_neighbour_of_requests,
+        memory=900,
+        seconds=120,
     ),
 )
