@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from contextlib import redirect_stdout
@@ -13,6 +14,7 @@ from tempfile import TemporaryDirectory
 from harmony_conformance.apis.registry import APIS
 from harmony_conformance.cli.command import Command
 from harmony_conformance.cli.report import read_run
+from harmony_conformance.engines.target import InvalidTargetError, parse_target
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.evidence.file_lines import Line, parse_line, read_lines
 from harmony_conformance.json_value import JsonObject, dumps, items, members, text, value_at
@@ -55,16 +57,19 @@ def execute(arguments: Namespace) -> int:
     recorded = list(found.values())
     if not recorded:
         raise UsageError(f"{arguments.run_dir}: expected a run with failures, got one without")
-    facts = _recorded_options(arguments.run_dir)
+    facts = _recorded_options(arguments.run_dir, report)
     target = arguments.against or text(facts.get("target"))
     if not target:
         raise UsageError(f"{arguments.run_dir}: the recording does not name its target: expected --against TARGET")
-    options = [*(_run_options(facts) if not arguments.against else ()), *arguments.run_options]
+    options = [*_run_options(facts, _engine(report, facts), target, arguments.run_options), *arguments.run_options]
     codes = [
         code
         for api in dict.fromkeys(result.api for result in recorded)
         for code in _repeat(target, [result for result in recorded if result.api == api], options)
     ]
+    for cause in report.causes:
+        if text(value_at(cause, "id")) in names and (timing := text(value_at(cause, "timing"))):
+            print(f"{text(value_at(cause, 'id'))}: {timing}", file=sys.stderr)
     if len(codes) > 1:
         print(f"{codes.count(Exit.DIVERGES)} of {len(recorded)} failures still happen")
     return max(codes, key=_BEST_FIRST.index)
@@ -88,21 +93,55 @@ def _find(report: Report, name: str, *, every: bool) -> list[ResultLine]:
     return found if every else found[:1]
 
 
-def _recorded_options(run: Path) -> JsonObject:
-    """Return the options in the first line of the recording. Older recordings have none."""
+def _recorded_options(run: Path, report: Report) -> JsonObject:
+    """Return the options in the first line of the recording, or of its report. Older ones have only the model and the method of scripts."""
     recording = next(filter(Path.is_file, (run / EXCHANGES, run / f"{EXCHANGES}.gz")), run / EXCHANGES)
     first = next(read_lines(recording), None)
     try:
-        return members(value_at(parse_line(first), "options")) if isinstance(first, Line) else {}
+        recorded = members(value_at(parse_line(first), "options")) if isinstance(first, Line) else {}
     except ValueError:
-        return {}
+        recorded = {}
+    known = {
+        "model": value_at(report.header, "target", "model"),
+        "script": value_at(report.header, "capabilities", "script"),
+    }
+    return recorded or members(value_at(report.header, "options")) or known
 
 
-def _run_options(facts: JsonObject) -> list[str]:
-    """Return the recorded options that determine requests. Values of headers are not recorded."""
-    named = [(name, facts.get(name)) for name in ("model", "script", "seed")]
-    words = [word for name, value in named if value is not None for word in (f"--{name}", str(value))]
-    return [*words, "--extra-body", dumps(extra)] if (extra := facts.get("extra-body")) else words
+def _engine(report: Report, facts: JsonObject) -> str:
+    """Return the name of the engine that the run names in its target, or that its report names. Empty if neither does."""
+    try:
+        recorded = parse_target(text(facts.get("target")))
+    except InvalidTargetError:
+        return text(value_at(report.header, "target", "engine"))
+    return "" if recorded.is_engine_unknown else recorded.engine.name
+
+
+def _run_options(facts: JsonObject, engine: str, target: str, given: Sequence[str]) -> list[str]:
+    """Return the recorded options that determine requests, and report which are used. Options of one engine are not used for another."""
+    try:
+        other = parse_target(target)
+    except InvalidTargetError as problem:
+        raise UsageError(str(problem)) from None
+    recorded = {name: facts.get(name) for name in ("model", "script", "seed", "extra-body") if f"--{name}" not in given}
+    is_other = bool(engine) and not other.is_engine_unknown and other.engine.name != engine
+    used, dropped = list[str](), list[str]()
+    for name, value in recorded.items():
+        if value not in (None, {}, "auto"):
+            words = dropped if is_other and name != "seed" else used
+            words += (f"--{name}", value if isinstance(value, str) else dumps(value))
+    _note("options of the recording, which --run-options can replace", used)
+    _note(f"options of the recording that {target} cannot have, as it is not {engine}", dropped)
+    for header in map(text, items(facts.get("header"))):
+        if not any(word.lower().startswith(f"{header}:") for word in given):
+            option = f"--run-options=\"--header '{header}: VALUE'\""
+            print(f"the run sent the header {header}, whose value is not recorded: {option}", file=sys.stderr)
+    return used
+
+
+def _note(what: str, words: Sequence[str]) -> None:
+    if words:
+        print(f"{what}: {shlex.join(words)}", file=sys.stderr)
 
 
 def _repeat(target: str, recorded: Sequence[ResultLine], options: Sequence[str]) -> list[int]:

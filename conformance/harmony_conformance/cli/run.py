@@ -273,6 +273,7 @@ def _report(
         header["target"] = {**members(header["target"]), "engine": name, "engine_version": version_ or None}
     words = reproduction_arguments(options)
     shown = _shown_target(target, finished.recorded_header, arguments.recorded_target)
+    header["options"] = members(finished.recorded_header.get("options")) or _options_of(shown, options)
     lines = (
         result_line(result, command, script_text(shown_exchange(result, by_id)) if command else "")
         for result in finished.results
@@ -288,6 +289,12 @@ def _report(
         script = script_text(shown_exchange(result, by_id))
         line["example"] = {**members(line["example"]), "reproduce": command, **({"script": script} if script else {})}
     return make_report(header, lines, finished.latency, cause_lines)
+
+
+def _options_of(target: Target, options: Options) -> JsonObject:
+    """Return the options that determine requests. The file of a recording is no target that can be asked again."""
+    values = recorded_options(target, options)
+    return values if target.replay is None else {name: value for name, value in values.items() if name != "target"}
 
 
 def _shown_target(target: Target, recorded: JsonObject, named: str | None) -> Target:

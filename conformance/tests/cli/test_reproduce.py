@@ -76,7 +76,9 @@ def test_invalid_arguments_are_one_line(what, run, capsys):
 
 
 def test_a_recording_without_its_target_needs_one(run, tmp_path, capsys):
-    (tmp_path / "report.jsonl").write_bytes((run / "report.jsonl").read_bytes())
+    header, rest = (run / "report.jsonl").read_text("utf-8").split("\n", 1)
+    known = {name: value for name, value in json.loads(header).items() if name != "options"}
+    (tmp_path / "report.jsonl").write_text(f"{json.dumps(known)}\n{rest}", "utf-8")
     assert main(["reproduce", str(tmp_path), "stream-without-done"]) == Exit.USAGE
     assert "expected --against TARGET" in capsys.readouterr().err
     assert main(["reproduce", str(tmp_path / "none"), "stream-without-done"]) == Exit.USAGE
@@ -129,6 +131,74 @@ def test_options_of_the_run_are_passed_on(run, capsys):
     options = "--run-options=--skip finished_turn --max-time 60"
     assert main(["reproduce", str(run), "stream-without-done", "--all", options]) == Exit.DIVERGES
     assert "not judged: streaming.ends_with_done in finished_turn: the scenario was not run" in capsys.readouterr().out
+
+
+def changed(run, tmp_path, *, recording=True, **values):
+    """Return the folder of a copy of a run with other options, in the recording or only in the report."""
+    for file in ("exchanges.jsonl", "report.jsonl"):
+        first, rest = (run / file).read_text("utf-8").split("\n", 1)
+        line = json.loads(first)
+        if line["kind"] == "run" and not recording:
+            del line["options"]
+        else:
+            line["options"] = {**line["options"], **values}
+        (tmp_path / file).write_text(f"{json.dumps(line)}\n{rest}", "utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize("recording", [True, False])
+def test_the_options_of_the_recording_are_used_and_named(run, tmp_path, capsys, recording):
+    values = {"model": "gpt-oss-reference", "seed": 7, "extra-body": {"top_k": 1}}
+    folder = changed(run, tmp_path, recording=recording, **values)
+    for against in ([], ["--against", "reference:defect=stream-without-done"]):
+        assert main(["reproduce", str(folder), "stream-without-done", *against]) == Exit.DIVERGES
+        used = "--model gpt-oss-reference --seed 7 --extra-body '{\"top_k\":1}'"
+        assert f"options of the recording, which --run-options can replace: {used}\n" in capsys.readouterr().err
+
+
+def test_an_option_that_the_user_gives_replaces_that_of_the_recording(run, tmp_path, capsys):
+    folder = changed(run, tmp_path, model="none")
+    assert main(["reproduce", str(folder), "stream-without-done"]) == Exit.USAGE
+    assert "invalid model or path" in capsys.readouterr().err
+    options = "--run-options=--model gpt-oss-reference"
+    assert main(["reproduce", str(folder), "stream-without-done", options]) == Exit.DIVERGES
+    assert "--model" not in capsys.readouterr().err
+
+
+def test_options_of_one_engine_are_not_used_for_another(run, tmp_path, capsys):
+    values = {"target": "vllm:http://127.0.0.1:9/v1", "model": "m", "script": "vllm", "seed": 7}
+    folder = changed(run, tmp_path, **values)
+    assert main(["reproduce", str(folder), "stream-without-done", "--against", "reference"]) == Exit.CONFORMS
+    error = capsys.readouterr().err
+    assert "that reference cannot have, as it is not vllm: --model m --script vllm\n" in error
+    assert "can replace: --seed 7\n" in error
+
+
+def test_the_value_of_a_recorded_header_is_asked_for(run, tmp_path, capsys):
+    folder = changed(run, tmp_path, header=["x-team"])
+    assert main(["reproduce", str(folder), "stream-without-done"]) == Exit.DIVERGES
+    assert "the run sent the header x-team, whose value is not recorded" in capsys.readouterr().err
+    options = "--run-options=--header 'X-Team: red'"
+    assert main(["reproduce", str(folder), "stream-without-done", options]) == Exit.DIVERGES
+    assert "x-team" not in capsys.readouterr().err
+
+
+def test_a_cause_that_depends_on_timing_says_so(run, tmp_path, capsys):
+    (tmp_path / "exchanges.jsonl").write_bytes((run / "exchanges.jsonl").read_bytes())
+    text = (run / "report.jsonl").read_text("utf-8")
+    named = '"id":"stream-without-done",'
+    (tmp_path / "report.jsonl").write_text(text.replace(named, f'{named}"timing":"Now and then.",'), "utf-8")
+    assert main(["reproduce", str(tmp_path), "stream-without-done", "--against", "reference"]) == Exit.CONFORMS
+    assert "stream-without-done: Now and then.\n" in capsys.readouterr().err
+
+
+def test_the_file_of_a_recording_is_no_option_of_its_report(run, tmp_path):
+    text = (run / "exchanges.jsonl").read_text("utf-8").partition("\n")[2]
+    (tmp_path / "old.jsonl").write_text(text, "utf-8")
+    main(["run", f"replay:{tmp_path / 'old.jsonl'}", "--model", "m", "--out", str(tmp_path)])
+    header = json.loads((tmp_path / "report.jsonl").read_text("utf-8").partition("\n")[0])
+    assert header["options"]["model"] == "m"
+    assert "target" not in header["options"]
 
 
 def test_the_example_of_a_cause_has_the_command_and_the_script_of_its_own_exchange(run):
