@@ -69,6 +69,10 @@ RULINGS: Mapping[str, Ruling] = MappingProxyType(
                 "reasoning.analysis_is_reasoning",
                 "reasoning.reasoning_holds_no_answer",
                 "tool_calls.calls_arrive",
+                "streaming.content_equals_whole",
+                "streaming.reasoning_equals_whole",
+                "streaming.calls_equal_whole",
+                "streaming.finish_equals_whole",
             ),
         ),
         "orphan-results": Ruling(

@@ -44,6 +44,20 @@ RULES = {rule.id: rule for rule in CHECKS}
             id="of a cut answer the event is wrong, and the status is right",
         ),
         pytest.param(
+            "streaming.content_equals_whole/fail-content-lost",
+            "streamed, content differs",
+            "Hello!",
+            "",
+            id="the whole answer is what the model wrote, and the stream is not",
+        ),
+        pytest.param(
+            "streaming.content_equals_whole/fail-neither-is-right",
+            "streamed, content differs",
+            "the same in both",
+            "whole: user<|channel|>final<|message|…, streamed: ",
+            id="neither the whole answer nor the stream is right",
+        ),
+        pytest.param(
             "usage.counts_the_prompt/fail-another-tokenizer",
             "prompt_tokens is not the number of tokens that the model's vocabulary gives the prompt text of /apply-template",
             "68",

@@ -60,6 +60,8 @@ RULED = {
     "prompt.text_costs_its_tokens/fail-markers-are-special": MUST,
     "streaming.content_equals_whole/fail-other-white-space-between-messages": SHOULD,
     "streaming.content_equals_whole/fail-white-space-lost-within-a-message": MUST,
+    "streaming.content_equals_whole/fail-neither-is-right": SHOULD,
+    "streaming.content_equals_whole/fail-content-lost": MUST,
     "reasoning.unknown_effort_is_not_swallowed/fail-none-is-medium": SHOULD,
     "reasoning.unknown_effort_is_not_swallowed/fail-minimal-is-high": SHOULD,
     "reasoning.unknown_effort_is_not_swallowed/fail-rendered-as-it-is": MUST,

@@ -1,12 +1,26 @@
-"""Comparison of a joined stream with the whole answer to the same request."""
+"""Comparison of a joined stream with the whole answer to the same request.
+
+A difference is a failure, with one exception: where a check of single answers fails on that part of the whole answer, and on no such part of the stream,
+the stream is right, and the failure of the whole answer is enough. Where it is the other way round, the whole answer is the expected one.
+In all other cases a finding shows both, and neither is expected.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from harmony_conformance.apis.chat_completion import Turn, has_same_calls
+from harmony_conformance.checks.helpers.malformed_output import ruled_if_malformed
 from harmony_conformance.checks.helpers.value_diff import json_differences
+from harmony_conformance.checks.streaming.right_side import (
+    CALLS,
+    CONTENT,
+    FINISH,
+    REASONING,
+    RightSide,
+    find_right_side,
+)
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.expected_output import parse_output
 from harmony_conformance.evidence.series_pairs import stream_step_pairs
@@ -34,7 +48,7 @@ def content_equals_whole(series: Series) -> Iterator[Finding]:
 
     Only answers with the same output tokens are compared. Parsers lose text that is split over chunks (defects V12, V14).
     """
-    return _part_findings(series, lambda turn: {"content": turn.content or ""})
+    return _part_findings(series, CONTENT, lambda turn: {"content": turn.content or ""})
 
 
 @comparison(MUST, spec="chat#stream", when=BOTH_WAYS)
@@ -46,6 +60,7 @@ def reasoning_equals_whole(series: Series) -> Iterator[Finding]:
     """
     return _part_findings(
         series,
+        REASONING,
         lambda turn: {
             "reasoning": turn.reasoning or "",
             "reasoning field": turn.reasoning_field if turn.reasoning else None,
@@ -59,47 +74,53 @@ def calls_equal_whole(series: Series) -> Iterator[Finding]:
 
     Arguments that are equal as JSON and differ as text are a variant (defects V12, V15, S04).
     """
-    for whole, streamed, streamed_id in _whole_and_streamed(series):
-        if _calls(whole) != _calls(streamed) and has_same_calls(whole, streamed):
+    for pair in _whole_and_streamed(series):
+        if _calls(pair.whole) != _calls(pair.streamed) and has_same_calls(pair.whole, pair.streamed):
             message = "streamed, the arguments of a call differ as text and are equal as JSON"
             finding = variant(message, where="tool_calls")
-            yield replace(finding, exchange=streamed_id)
+            yield replace(finding, exchange=pair.exchanges[1].id)
         else:
-            yield from _difference_findings(_calls(whole), _calls(streamed), streamed_id)
+            yield from _pair_findings(pair, CALLS, _calls)
 
 
 @comparison(MUST, spec="chat#stream", when=BOTH_WAYS)
 def finish_equals_whole(series: Series) -> Iterator[Finding]:
     """A streamed answer ends for the same reason as the whole one."""
-    return _part_findings(series, lambda turn: {"finish_reason": turn.finish_reason})
+    return _part_findings(series, FINISH, lambda turn: {"finish_reason": turn.finish_reason})
 
 
 @evidence
 def reports_usage_both_ways(series: Series) -> bool:
     """requests whose usage is reported both streamed and not"""
-    return any(whole.usage and streamed.usage for whole, streamed, _ in _whole_and_streamed(series))
+    return any(pair.whole.usage and pair.streamed.usage for pair in _whole_and_streamed(series))
 
 
 @comparison(SHOULD, spec="chat#usage", when=(*BOTH_WAYS, reports_usage_both_ways))
 def usage_equals_whole(series: Series) -> Iterator[Finding]:
     """The same output tokens have the same counts, streamed or not: completion_tokens, and reasoning_tokens if both have it."""
-    for whole, streamed, streamed_id in _whole_and_streamed(series):
-        if whole.usage is not None and streamed.usage is not None:
+    for pair in _whole_and_streamed(series):
+        one, other = pair.whole.usage, pair.streamed.usage
+        if one is not None and other is not None:
             names = ("completion_tokens", "reasoning_tokens")
-            counts = {name: (getattr(whole.usage, name), getattr(streamed.usage, name)) for name in names}
-            both = {f"usage.{name}": pair for name, pair in counts.items() if None not in pair}
-            one, other = ({name: pair[side] for name, pair in both.items()} for side in (0, 1))
-            yield from _difference_findings(one, other, streamed_id)
+            counts = {name: (getattr(one, name), getattr(other, name)) for name in names}
+            both = {f"usage.{name}": values for name, values in counts.items() if None not in values}
+            whole, streamed = ({name: values[side] for name, values in both.items()} for side in (0, 1))
+            yield from _difference_findings(pair, whole, streamed, RightSide.UNKNOWN)
 
 
-def _part_findings(series: Series, part: Callable[[Turn], Json]) -> Iterator[Finding]:
-    exchanges = {x.id: x for x in series.exchanges.values()}
-    for whole, streamed, streamed_id in _whole_and_streamed(series):
-        for finding in _difference_findings(part(whole), part(streamed), streamed_id):
-            is_joiner = finding.message.endswith(_IN_WHITE_SPACE) and _has_several(
-                exchanges[streamed_id], finding.location
-            )
-            yield ruled(finding, WHITE_SPACE_BETWEEN_MESSAGES) if is_joiner else finding
+def _part_findings(series: Series, name: str, part: Callable[[Turn], Json]) -> Iterator[Finding]:
+    for pair in _whole_and_streamed(series):
+        yield from _pair_findings(pair, name, part)
+
+
+def _pair_findings(pair: _Pair, name: str, part: Callable[[Turn], Json]) -> Iterator[Finding]:
+    one, other = part(pair.whole), part(pair.streamed)
+    if one == other or (side := find_right_side(*pair.exchanges, name)) is RightSide.STREAM:
+        return
+    for finding in _difference_findings(pair, one, other, side):
+        x = pair.exchanges[1]
+        is_joiner = finding.message.endswith(_IN_WHITE_SPACE) and _has_several(x, finding.location)
+        yield ruled(finding, WHITE_SPACE_BETWEEN_MESSAGES) if is_joiner else ruled_if_malformed(finding, x)
 
 
 def _has_several(x: Exchange, member: str) -> bool:
@@ -113,7 +134,7 @@ def _has_several(x: Exchange, member: str) -> bool:
 _IN_WHITE_SPACE = " in white space only"
 
 
-def _difference_findings(whole: Json, streamed: Json, streamed_id: str) -> Iterator[Finding]:
+def _difference_findings(pair: _Pair, whole: Json, streamed: Json, side: RightSide) -> Iterator[Finding]:
     for difference in json_differences(whole, streamed) if whole != streamed else ():
         one, other = value_at(whole, difference.path), value_at(streamed, difference.path)
         is_white_space = (
@@ -121,15 +142,26 @@ def _difference_findings(whole: Json, streamed: Json, streamed_id: str) -> Itera
         )
         suffix = _IN_WHITE_SPACE if is_white_space else ""
         message = RedactableText("streamed, {} differs{}", difference.path, RedactableText(suffix))
-        yield mismatch(message, difference.path, difference.expected, difference.actual, exchange=streamed_id)
+        expected, actual = difference.expected, difference.actual
+        if side is RightSide.UNKNOWN:
+            expected, actual = "the same in both", RedactableText("whole: {}, streamed: {}", expected, actual)
+        yield mismatch(message, difference.path, expected, actual, exchange=pair.exchanges[1].id)
 
 
-def _whole_and_streamed(series: Series) -> Iterator[tuple[Turn, Turn, str]]:
-    """Yield answers to the same request with the same output tokens, and the id of the streamed exchange."""
+@dataclass(frozen=True, kw_only=True)
+class _Pair:
+    """A whole and a streamed answer to the same request with the same output tokens."""
+
+    exchanges: tuple[Exchange, Exchange]
+    whole: Turn
+    streamed: Turn
+
+
+def _whole_and_streamed(series: Series) -> Iterator[_Pair]:
     for step, other in stream_step_pairs(series):
         whole, streamed = series.exchanges[step], series.exchanges[other]
         if whole.turn is not None and streamed.turn is not None and _same_output(whole, streamed):
-            yield whole.turn, streamed.turn, streamed.id
+            yield _Pair(exchanges=(whole, streamed), whole=whole.turn, streamed=streamed.turn)
 
 
 def _same_output(whole: Exchange, streamed: Exchange) -> bool:
