@@ -49,6 +49,7 @@ Each section is the text of a report that can be filed: what is wrong, versions,
 The commands address the server of a recording, which plays the scripted output of the request. The `make` target beside a recording starts it.
 """
 _LANE_ROW = re.compile(r"^\| `([^`]+)/` \| .* \| `([^`]+)` \|$", re.MULTILINE)
+_HAND_ROW = re.compile(r"^\| ([^ |]+) \| ([0-9]+) \| [0-9]+ \| ", re.MULTILINE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,12 +197,13 @@ def cause_lines(
         yield f"| {lane} | {results_of(failures)} | {', '.join(scenarios[:MOST_SCENARIOS])}{more} |"
 
 
-def page_text(reports: Sequence[Report], targets: Mapping[str, str]) -> str:
+def page_text(reports: Sequence[Report], targets: Mapping[str, str], by_hand: Mapping[str, int]) -> str:
     """Return the text of the page.
 
     Args:
         reports: The reports of all lanes.
         targets: The command that starts the server of a lane.
+        by_hand: The number of causes that were counted by hand, by lane.
     """
     owned = {report.lane: owned_failures(report) for report in reports}
 
@@ -217,13 +219,15 @@ def page_text(reports: Sequence[Report], targets: Mapping[str, str]) -> str:
             by_lane = {lane: of_lane[cause.id] for lane, of_lane in owned.items() if cause.id in of_lane}
             lines += cause_lines(cause, by_lane, reports, targets)
     lines += ["", "## Causes and results", ""]
-    lines += ["| recording | failing results | with a cause | causes |", "| --- | --- | --- | --- |"]
+    lines += [
+        "| recording | failing results | with a cause | causes by the tool | causes by hand |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     for report in reports:
         of_lane = owned[report.lane]
         explained = [failure for cause, failures in of_lane.items() if cause for failure in failures]
-        lines.append(
-            f"| {report.lane} | {len(report.results)} | {results_of(explained)} | {len(of_lane.keys() - {''})} |"
-        )
+        numbers = len(report.results), results_of(explained), len(report.named), by_hand.get(report.lane, "not counted")
+        lines.append(f"| {report.lane} | {' | '.join(map(str, numbers))} |")
     return "\n".join([*lines, ""])
 
 
@@ -232,9 +236,15 @@ def read_targets() -> Mapping[str, str]:
     return dict(_LANE_ROW.findall((REPORTS / "README.md").read_text("utf-8")))
 
 
+def read_hand_counts() -> Mapping[str, int]:
+    """Read the number of causes by hand from the page about the reports."""
+    rows = _HAND_ROW.findall((REPORTS / "README.md").read_text("utf-8"))
+    return {lane: int(count) for lane, count in rows}
+
+
 def main() -> int:
     """Write the page."""
-    PAGE.write_text(page_text(read_reports(), read_targets()), "utf-8")
+    PAGE.write_text(page_text(read_reports(), read_targets(), read_hand_counts()), "utf-8")
     return 0
 
 

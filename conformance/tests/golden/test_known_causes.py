@@ -175,10 +175,16 @@ def test_reports_are_read_compressed_too(tmp_path):
     assert [(one.engine, [*one.named], len(one.failures)) for one in read] == [("vllm", ["x"], 1)] * 2
 
 
+@pytest.mark.parametrize("lane", LANES)
+def test_the_number_of_causes_is_close_to_a_count_by_hand(lane):
+    by_hand = FINDINGS["read_hand_counts"]()[lane]
+    assert abs(len(report(lane).named) - by_hand) <= 0.2 * by_hand
+
+
 @needs_reports
 def test_page_is_written_by_the_tool():
     written = FINDINGS["PAGE"].read_text("utf-8")
-    page = FINDINGS["page_text"](tuple(map(report, LANES)), FINDINGS["read_targets"]())
+    page = FINDINGS["page_text"](tuple(map(report, LANES)), FINDINGS["read_targets"](), FINDINGS["read_hand_counts"]())
     assert written == page, "run `python tools/write_findings.py`"
 
 
@@ -203,7 +209,7 @@ def test_a_finding_has_what_a_maintainer_needs(tmp_path):
     ]
     (tmp_path / "report.jsonl").write_text("".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines))
     report = FINDINGS["read_report"](tmp_path)
-    page = FINDINGS["page_text"]([report], {report.lane: "make engine-vllm"})
+    page = FINDINGS["page_text"]([report], {report.lane: "make engine-vllm"}, {report.lane: 3})
     section = page.partition(f"### {cause.id}\n")[2].partition("\n### ")[0]
     for part in (
         f"**{cause.sentence}** {cause.users_see}",
@@ -222,10 +228,11 @@ def test_a_finding_has_what_a_maintainer_needs(tmp_path):
         "| 1 | s |",
     ):
         assert part in section
+    assert page.endswith(f"| {report.lane} | 1 | 1 | 1 | 3 |\n")
 
 
 def test_mended_causes_follow_the_present_ones():
-    page = FINDINGS["page_text"]((), {})
+    page = FINDINGS["page_text"]((), {}, {})
     for engine, causes in engine_causes().items():
         section = page.partition(f"\n## {FINDINGS['TITLES'][engine]}\n")[2].partition("\n## ")[0]
         order = re.findall(r"^### (.+)$", section, re.MULTILINE)
