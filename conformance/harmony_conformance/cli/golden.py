@@ -1,4 +1,4 @@
-"""`harmony-conformance golden check|write|list|copy`: check or copy the golden data, or write expected results of its vectors."""
+"""`harmony-conformance golden check|write|list|copy|run|compare`: check, write or copy the golden data, or judge implementations by it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from harmony_conformance.cli import golden_run
 from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.golden import data as golden
@@ -17,7 +18,7 @@ from harmony_conformance.golden.vectors.vector_file import InvalidVectorsError, 
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Add the subcommands `check`, `write`, `list` and `copy`."""
+    """Add the subcommands."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     check = actions.add_parser(
         "check", help="run each vector on every installed implementation; exit code 1 on a difference"
@@ -32,6 +33,12 @@ def configure(parser: ArgumentParser) -> None:
     actions.add_parser("list", help="print the ids of the golden data, one per line")
     copy = actions.add_parser("copy", help="copy the golden data to a folder")
     copy.add_argument("folder", metavar="DIR", help="new or empty folder")
+    golden_run.configure_run(
+        actions.add_parser("run", help="judge a renderer or parser as a process; exit code 1 if it does not conform")
+    )
+    golden_run.configure_compare(
+        actions.add_parser("compare", help="compare two builds of one by cause; exit code 1 if head breaks a vector")
+    )
 
 
 def execute(arguments: Namespace) -> int:
@@ -111,7 +118,14 @@ def _copy(arguments: Namespace) -> int:
     return Exit.CONFORMS
 
 
-_ACTIONS: Mapping[str, Callable[[Namespace], int]] = {"check": _check, "write": _write, "list": _list, "copy": _copy}
+_ACTIONS: Mapping[str, Callable[[Namespace], int]] = {
+    "check": _check,
+    "write": _write,
+    "list": _list,
+    "copy": _copy,
+    "run": golden_run.run,
+    "compare": golden_run.compare,
+}
 
 
 def _print_counts(
@@ -159,4 +173,9 @@ def _copy_files(source: Path | Traversable, target: Path) -> int:
     return count
 
 
-COMMAND = Command(name="golden", help="check, write, list or copy the golden data", configure=configure, run=execute)
+COMMAND = Command(
+    name="golden",
+    help="check, write, list or copy the golden data, or judge a renderer or parser by it",
+    configure=configure,
+    run=execute,
+)
