@@ -18,7 +18,7 @@ from harmony_conformance.json_value import Json, items, loads, members, text, va
 ROOT = Path(__file__).parents[1]
 COVERAGE = ROOT / "golden" / "coverage"
 PAGE = ROOT / "docs" / "coverage.md"
-APIS_IN_ORDER = ("chat", "responses", "completions", "ollama", "tgi", "sglang", "llamacpp")
+APIS_IN_ORDER = ("chat", "responses", "messages", "completions", "ollama", "tgi", "sglang", "llamacpp")
 """The files of parameters, in the order of the page."""
 
 HEAD = """# Coverage: parameters, strings, JSON values

@@ -10,7 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from harmony_conformance.json_value import Json, equal_json, integer, integers, items, members, text, value_at
+from harmony_conformance.json_value import (
+    Json,
+    equal_json,
+    integer,
+    integers,
+    items,
+    members,
+    parse_object,
+    text,
+    value_at,
+)
 from harmony_conformance.prompts.request_members import REASONING_FIELDS, content_text
 
 ABORTED = "abort"
@@ -97,6 +107,12 @@ def has_same_calls(one: Turn, other: Turn) -> bool:
         return False
     pairs = zip(one.tool_calls, other.tool_calls, strict=True)
     return all(a.name == b.name and equal_json(a.arguments, b.arguments) for a, b in pairs)
+
+
+def has_same_objects(one: Turn, other: Turn) -> bool:
+    """Return True if both turns have the same calls in the same order, their arguments compared as the objects that they are read as."""
+    calls = [[(call.name, parse_object(call.arguments)) for call in turn.tool_calls] for turn in (one, other)]
+    return calls[0] == calls[1]
 
 
 def read_usage(value: Json) -> Usage | None:

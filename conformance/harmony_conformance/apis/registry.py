@@ -9,6 +9,7 @@ from harmony_conformance.apis.api import Api, UnsupportedByApiError
 from harmony_conformance.apis.chat import CHAT_COMPLETIONS
 from harmony_conformance.apis.completions import COMPLETIONS
 from harmony_conformance.apis.llamacpp import LLAMACPP_COMPLETION
+from harmony_conformance.apis.messages import MESSAGES
 from harmony_conformance.apis.ollama.chat import OLLAMA
 from harmony_conformance.apis.ollama.generate import OLLAMA_GENERATE, OLLAMA_RAW
 from harmony_conformance.apis.responses import RESPONSES
@@ -19,6 +20,7 @@ from harmony_conformance.apis.tgi.generate import TGI_GENERATE
 _ALL = (
     CHAT_COMPLETIONS,
     RESPONSES,
+    MESSAGES,
     COMPLETIONS,
     OLLAMA,
     OLLAMA_GENERATE,
@@ -47,6 +49,7 @@ __all__ = [
     "COMPLETIONS",
     "CONVERSATION_APIS",
     "LLAMACPP_COMPLETION",
+    "MESSAGES",
     "OLLAMA",
     "OLLAMA_GENERATE",
     "OLLAMA_RAW",

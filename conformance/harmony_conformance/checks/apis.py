@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from harmony_conformance.apis.chat_completion import Turn, has_same_calls
+from harmony_conformance.apis.chat_completion import Turn, has_same_calls, has_same_objects
 from harmony_conformance.checks.helpers.value_diff import json_differences
 from harmony_conformance.evidence.exchange import API_SEPARATOR, Exchange, Series
 from harmony_conformance.json_value import Json, parse_object
@@ -65,10 +65,8 @@ def _can_represent_calls(x: Exchange, other: Exchange) -> bool:
 
 def _same_objects(one: _Answer, other: _Answer) -> bool:
     """Return True if one API has objects as arguments and both answers hold the same calls. Such an API returns empty arguments as `{}`."""
-    if one.x.api_adapter.has_text_arguments and other.x.api_adapter.has_text_arguments:
-        return False
-    calls = [[(call.name, parse_object(call.arguments)) for call in turn.tool_calls] for turn in (one.turn, other.turn)]
-    return calls[0] == calls[1]
+    has_texts = one.x.api_adapter.has_text_arguments and other.x.api_adapter.has_text_arguments
+    return not has_texts and has_same_objects(one.turn, other.turn)
 
 
 def _calls(turn: Turn) -> Json:

@@ -45,6 +45,7 @@ class Plan:
 _ABOUT: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "responses": frozenset({"responses"}),
+        "messages": frozenset({"messages"}),
         "completions": frozenset(api.name for api in APIS.values() if api.is_raw),
         "native": frozenset(api.name for api in APIS.values() if api.option_name in ("ollama", "tgi", "sglang")),
     }

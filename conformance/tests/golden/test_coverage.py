@@ -177,6 +177,10 @@ def declared_by_client(api):
         return members_of_openai(
             "completion_create_params", "CompletionCreateParamsBase", "CompletionCreateParamsStreaming"
         )
+    if api == "messages":
+        types = pytest.importorskip("anthropic.types.message_create_params")
+        kinds = types.MessageCreateParamsBase, types.MessageCreateParamsStreaming
+        return {name for kind in kinds for name in kind.__annotations__}
     if api.startswith("ollama"):
         ollama = pytest.importorskip("ollama")
         request = ollama._types.ChatRequest if api == "ollama" else ollama._types.GenerateRequest
@@ -190,7 +194,7 @@ def declared_by_client(api):
 
 
 @pytest.mark.parametrize(
-    "api", ["chat", "responses", "completions", "ollama", "ollama-generate", "tgi", "tgi-generate"]
+    "api", ["chat", "responses", "messages", "completions", "ollama", "ollama-generate", "tgi", "tgi-generate"]
 )
 def test_each_parameter_of_the_client_library_has_a_row(api):
     rows = {row["name"] for section in SECTIONS if section.values[:2] == (api, None) for row in section.values[2]}

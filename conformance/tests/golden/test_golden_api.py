@@ -28,7 +28,12 @@ ALL = [
 ]
 TRIPLES = [triple for triple in ALL if "api" not in triple.values[0]]
 OF_OTHER_APIS = [triple for triple in ALL if "api" in triple.values[0]]
-PATHS = {"responses": "/v1/responses", "ollama_chat": "/api/chat", "ollama_generate": "/api/generate"}
+PATHS = {
+    "responses": "/v1/responses",
+    "messages": "/v1/messages",
+    "ollama_chat": "/api/chat",
+    "ollama_generate": "/api/generate",
+}
 FAMILIES = {"prompt", "headers", "hierarchy", "multi_turn"}
 ON_PROMPTS = [check for check in CHECKS if check.family in FAMILIES and not is_comparison(check)]
 EFFORT = [check for check in CHECKS if check.id == "reasoning.effort_is_rendered"]
@@ -63,7 +68,7 @@ def test_there_are_150_triples_at_least():
     assert len(TRIPLES) >= 150
 
 
-@pytest.mark.parametrize(("api", "least"), [("responses", 40), ("ollama", 20)])
+@pytest.mark.parametrize(("api", "least"), [("responses", 40), ("messages", 25), ("ollama", 20)])
 def test_other_apis_have_triples_too(api, least):
     assert len([triple for triple in OF_OTHER_APIS if triple.values[0]["api"].startswith(api)]) >= least
 

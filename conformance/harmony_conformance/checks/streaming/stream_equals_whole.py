@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from harmony_conformance.apis.chat_completion import Turn, has_same_calls
+from harmony_conformance.apis.chat_completion import Turn, has_same_calls, has_same_objects
+from harmony_conformance.apis.registry import find_api
 from harmony_conformance.checks.helpers.malformed_output import ruled_if_malformed
 from harmony_conformance.checks.helpers.value_diff import json_differences
 from harmony_conformance.checks.streaming.right_side import (
@@ -72,10 +73,12 @@ def reasoning_equals_whole(series: Series) -> Iterator[Finding]:
 def calls_equal_whole(series: Series) -> Iterator[Finding]:
     """The calls of a streamed answer, joined by index, equal those of the whole one: names and arguments, in order.
 
-    Arguments that are equal as JSON and differ as text are a variant (defects V12, V15, S04).
+    Arguments that are equal as JSON and differ as text are a variant (defects V12, V15, S04). An API whose whole answers have objects as
+    arguments cannot show a member twice.
     """
+    is_same = has_same_calls if find_api(series.api).has_text_arguments else has_same_objects
     for pair in _whole_and_streamed(series):
-        if _calls(pair.whole) != _calls(pair.streamed) and has_same_calls(pair.whole, pair.streamed):
+        if _calls(pair.whole) != _calls(pair.streamed) and is_same(pair.whole, pair.streamed):
             message = "streamed, the arguments of a call differ as text and are equal as JSON"
             finding = variant(message, where="tool_calls")
             yield replace(finding, exchange=pair.exchanges[1].id)

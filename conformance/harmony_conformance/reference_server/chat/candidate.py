@@ -30,11 +30,16 @@ class ChoiceGeneration:
     @property
     def finish_reason(self) -> str:
         """The `finish_reason`; valid after all deltas were consumed."""
-        if self._stops.has_matched:
+        if self._stops.match:
             return "stop"
         if self.generation.hit_token_limit:
             return "length"
         return "tool_calls" if self._assembler.call_count else "stop"
+
+    @property
+    def matched_stop(self) -> str:
+        """The stop string that ended the content; empty without one."""
+        return self._stops.match
 
     @property
     def reasoning_tokens(self) -> int:

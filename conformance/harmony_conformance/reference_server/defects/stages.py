@@ -28,6 +28,7 @@ class ApiFamily(StrEnum):
 
     CHAT = "chat"
     RESPONSES = "responses"
+    MESSAGES = "messages"
     COMPLETIONS = "completions"
     OLLAMA = "ollama"
     TGI = "tgi"

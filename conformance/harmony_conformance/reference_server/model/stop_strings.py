@@ -9,14 +9,14 @@ from harmony_ref import tokens
 
 
 class StopStringFilter:
-    """Truncates the deltas of one answer; `has_matched` is True after a stop string."""
+    """Truncates the deltas of one answer; `match` is the stop string that ended it, empty without one."""
 
     def __init__(self, sampling: Sampling) -> None:
         self._sampling = sampling
         self._buffer = ""
         self._ids: list[int] = []
         self._bytes = 0
-        self.has_matched = False
+        self.match = ""
 
     def truncate(self, deltas: Iterable[OutputDelta]) -> Iterator[OutputDelta]:
         """Yield the deltas up to a stop string in the content; buffer text that can become one."""
@@ -28,10 +28,9 @@ class StopStringFilter:
             self._buffer += delta.text
             self._ids += delta.ids
             stops = self._sampling.stop_strings
-            matches = [(start, len(stop)) for stop in stops if (start := self._buffer.find(stop)) >= 0]
+            matches = [(start, len(stop), stop) for stop in stops if (start := self._buffer.find(stop)) >= 0]
             if matches:
-                self.has_matched = True
-                start, length = min(matches)
+                start, length, self.match = min(matches)
                 yield from self._release(start + length if self._sampling.shows_stops else start)
                 return
             yield from self._release(len(self._buffer) - partial_match_length(self._buffer, stops))

@@ -1,6 +1,5 @@
 """Build the prompt and the answer for a request to Ollama's API."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from harmony_conformance.json_value import JsonObject
@@ -23,11 +22,11 @@ from harmony_conformance.reference_server.ollama.generate import (
 )
 from harmony_conformance.reference_server.ollama.request import read_chat_request, read_delivery, read_messages
 from harmony_conformance.reference_server.pipeline.http import ServerState
+from harmony_conformance.reference_server.pipeline.prefill import split_prefill
 from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun, render_prompt, request_hash
-from harmony_conformance.reference_server.requests.chat_messages import ChatMessage
 from harmony_conformance.reference_server.requests.chat_request import ChatRequest
 from harmony_conformance.reference_server.requests.conversation import conversation
-from harmony_ref import encode, render_conversation_for_completion
+from harmony_ref import render_conversation_for_completion
 
 
 def chat_answer(body: JsonObject, host: ServerState) -> OllamaAnswer | None:
@@ -36,7 +35,7 @@ def chat_answer(body: JsonObject, host: ServerState) -> OllamaAnswer | None:
     request = read_chat_request(body, read_messages(body.get("messages")))
     if not request.messages:
         return None
-    finished, opening = _split_prefill(request.messages)
+    finished, opening = split_prefill(request.messages)
     prompt = render_prompt(conversation(replace(request, messages=finished), date=host.date), host.changes)
     run = _run(body, request, (*prompt, *opening), opening, host)
     return OllamaAnswer(
@@ -74,24 +73,6 @@ def _generate_prompt(body: JsonObject, request: ChatRequest, text: str, host: Se
         return render_prompt(messages, host.changes)
     turn = render_conversation_for_completion(new_turn(body, text), auto_drop_analysis=False)
     return host.changes.prompt((*context, *turn))
-
-
-def _split_prefill(messages: Sequence[ChatMessage]) -> tuple[tuple[ChatMessage, ...], tuple[int, ...]]:
-    """Return the messages without a last assistant message, and the tokens of that message, which begin the answer."""
-    *finished, last = messages
-    if last.role != "assistant" or last.calls or not (last.text or last.reasoning):
-        return tuple(messages), ()
-    thought = f"<|channel|>analysis<|message|>{{}}{'<|end|><|start|>assistant' if last.text else ''}"
-    opening = [
-        *(_encode_in(thought, last.reasoning) if last.reasoning else ()),
-        *(_encode_in("<|channel|>final<|message|>{}", last.text) if last.text else ()),
-    ]
-    return tuple(finished), tuple(opening)
-
-
-def _encode_in(frame: str, text: str) -> tuple[int, ...]:
-    before, after = frame.split("{}")
-    return (*encode_raw_prompt(before), *encode(text), *encode_raw_prompt(after))
 
 
 def _run(

@@ -20,6 +20,8 @@ from harmony_conformance.reference_server.chat.completion import accept_request
 from harmony_conformance.reference_server.completions.routes import Completions
 from harmony_conformance.reference_server.defects import find_defects
 from harmony_conformance.reference_server.defects.stages import OVERLOAD_REQUESTS, ApiFamily, Changes
+from harmony_conformance.reference_server.messages.routes import Messages
+from harmony_conformance.reference_server.messages.routes import error_body as messages_error
 from harmony_conformance.reference_server.ollama.routes import Ollama
 from harmony_conformance.reference_server.ollama.routes import error_body as ollama_error
 from harmony_conformance.reference_server.pipeline.http import (
@@ -74,6 +76,7 @@ def create_app(
         routes=[
             Route("/v1/chat/completions", server.chat, methods=["POST"]),
             *Responses(host).routes(),
+            *Messages(host).routes(),
             *Completions(host).routes(),
             *Ollama(host).routes(),
             *Tgi(host).routes(),
@@ -164,6 +167,7 @@ class _Server:
 
 _APIS = {
     "/v1/responses": ApiFamily.RESPONSES,
+    "/v1/messages": ApiFamily.MESSAGES,
     "/v1/completions": ApiFamily.COMPLETIONS,
     "/api/": ApiFamily.OLLAMA,
     **dict.fromkeys(("/tgi", "/generate", "/tokenize", "/chat_tokenize"), ApiFamily.TGI),
@@ -180,6 +184,7 @@ def _api_of(path: str) -> ApiFamily:
 
 
 _ERROR_BODIES: dict[ApiFamily, Callable[[ApiError], JsonObject]] = {
+    ApiFamily.MESSAGES: messages_error,
     ApiFamily.OLLAMA: ollama_error,
     ApiFamily.TGI: tgi_error,
     ApiFamily.SGLANG: sglang_error,

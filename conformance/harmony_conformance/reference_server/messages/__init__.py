@@ -1,0 +1,1 @@
+"""Anthropic's Messages: requests, answers and routes."""
