@@ -10,6 +10,7 @@ from harmony_conformance.apis.chat_completion import Usage
 from harmony_conformance.apis.text_fields import FieldKind
 from harmony_conformance.checks.helpers.empty_answers import (
     calls_forbidden_function,
+    foreign_arguments,
     has_refusal,
     may_be_cut,
     owes_nothing,
@@ -30,7 +31,7 @@ from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, mismatch, variant
 from harmony_conformance.judge.condition import condition, evidence
 from harmony_conformance.redactable_text import Location, RedactableText, quote, shorten
-from harmony_ref import encode
+from harmony_ref import encode_with_special_tokens
 
 _HEADER_TOKENS = 10  # cost of the headers and ends of an analysis and a final message, without their text
 
@@ -366,7 +367,7 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
     spent = len(x.output.ids) if usage.completion_tokens is None and x.output.ids else usage.completion_tokens or 0
     if owes_nothing(x.expectation.required_output if x.expectation is not None else x.expected_output):
         return
-    reasoned = usage.reasoning_tokens or len(encode(turn.reasoning or ""))
+    reasoned = usage.reasoning_tokens or min(spent, len(encode_with_special_tokens(turn.reasoning or "")))
     unaccounted = spent - reasoned - _HEADER_TOKENS
     if x.output.ids is not None:
         written = count_output_tokens(x.output.ids)
@@ -377,6 +378,11 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
     if unaccounted > 0 and shows_all_as_reasoning(x):
         yield variant("text under a broken header is shown as reasoning", where="reasoning")
     elif unaccounted > 0:
+        foreign = foreign_arguments(x)
+        if foreign:
+            message = "text of the model arrived as the arguments of a call of another tool, and nothing else did"
+            yield mismatch(message, "content", "content or tool_calls", shorten(" | ".join(foreign)))
+            return
         template = "{} tokens were spent, about {} of them on reasoning, and the client got neither content nor a call"
         actual = RedactableText("finish_reason {}, no content, no tool_calls", turn.finish_reason)
         yield mismatch(RedactableText(template, spent, reasoned), "content", "content or tool_calls", actual)

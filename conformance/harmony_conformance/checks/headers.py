@@ -8,6 +8,7 @@ from typing import LiteralString
 
 from harmony_conformance.apis.chat_completion import ToolCall, Turn
 from harmony_conformance.apis.text_fields import turn_fields
+from harmony_conformance.checks.helpers.empty_answers import foreign_arguments
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import FunctionCall, contains_call
 from harmony_conformance.json_value import equal_json, has_added_fractions, pointer
@@ -69,19 +70,20 @@ def broken_output_loses_nothing(x: Exchange) -> Iterator[Finding]:
 
     Models double a channel, forget a marker, or name a recipient twice. Parsers then raise, or end in a state that they do not flush. The answer next to
     the broken header is lost, or a readable call (defects V01, V06, S01, S04, P12). A text without a defined place may arrive as content, as reasoning, or
-    as the arguments of a call.
+    as the arguments of a call, of a function or of another tool.
     """
     turn, row = x.turn, x.expectation
     if turn is None or row is None:
         return
     content, reasoning = turn.content or "", turn.reasoning or ""
+    arguments = (*(call.arguments for call in turn.tool_calls), *foreign_arguments(x))
     if row.required_output.reasoning and turn.reasoning is None:
         yield variant("the reasoning is hidden", where="reasoning")
     places = (
         ("reasoning", row.required_output.reasoning if turn.reasoning is not None else (), (reasoning,)),
         ("content", row.required_output.finals, (content,)),
         ("content", row.required_output.preambles, (content, reasoning)),
-        ("any field", row.required_texts, (content, reasoning, *(call.arguments for call in turn.tool_calls))),
+        ("any field", row.required_texts, (content, reasoning, *arguments)),
     )
     for where, texts, fields_for_it in places:
         for wanted in (text.rstrip("\ufffd").strip() for text in texts):

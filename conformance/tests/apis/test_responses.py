@@ -301,3 +301,41 @@ def test_an_item_that_moved_up_in_the_last_response_is_told_once():
         {"type": "response.completed", "response": {"status": "completed", "output": [message]}},
     ]
     assert read_stream(RESPONSES.read_events(events)).content == "ok"
+
+
+def text_events(number, place, words):
+    """The events of an item with a text of these words, announced at one place and finished at the next."""
+    kinds = {"msg": ("message", "output_text"), "rs": ("reasoning", "reasoning_text")}
+    name = f"{number}_1"
+    kind, part = kinds[number]
+    item = {"type": kind, "id": name, "content": [{"type": part, "text": "".join(words)}]}
+    place_of = {"output_index": place, "item_id": name, "content_index": 0}
+    return [
+        {"type": "response.output_item.added", "output_index": place, "item": {**item, "content": []}},
+        *({"type": f"response.{part}.delta", **place_of, "delta": word} for word in words),
+        {"type": f"response.{part}.done", **place_of, "output_index": place + 1, "text": "".join(words)},
+        {"type": "response.output_item.done", "output_index": place + 1, "item": item},
+    ], item
+
+
+def test_items_with_other_places_and_ids_in_the_last_response_are_told_once():
+    thought, reasoning = text_events("rs", 0, ["Think", "."])
+    answer, message = text_events("msg", 2, ["o", "k"])
+    last = [{**reasoning, "id": "rs_7"}, {**message, "id": "msg_7"}]
+    completed = {"type": "response.completed", "response": {"status": "completed", "output": last}}
+    turn = read_stream(RESPONSES.read_events([*thought, *answer, completed]))
+    assert (turn.reasoning, turn.content) == ("Think.", "ok")
+
+
+MCP_CALL = {"type": "mcp_call", "id": "mcp_1", "name": "user", "server_label": "user", "arguments": "Good news."}
+
+
+def test_the_arguments_of_a_call_that_is_no_function_call_are_members_of_the_output():
+    done = {"type": "response.output_item.done", "output_index": 0, "item": MCP_CALL}
+    added = {"type": "response.output_item.added", "output_index": 0, "item": {**MCP_CALL, "arguments": ""}}
+    completed = {"status": "completed", "object": "response", "output": [MCP_CALL]}
+    streamed = list(RESPONSES.read_events([added, done, {"type": "response.completed", "response": completed}]))
+    deltas = [delta for chunk in streamed for delta in [value_at(chunk, "choices", 0, "delta", "output", 0)] if delta]
+    whole = value_at(RESPONSES.read_response(completed), "choices", 0, "message", "output", 0)
+    assert [delta["arguments"] for delta in deltas if "arguments" in delta] == [whole["arguments"]] == ["Good news."]
+    assert (deltas[0]["name"], whole["name"]) == ("user", "user")

@@ -58,6 +58,20 @@ RULES = {rule.id: rule for rule in CHECKS}
             id="neither the whole answer nor the stream is right",
         ),
         pytest.param(
+            "channels.nothing_is_lost/fail-answer-as-a-call-of-another-tool",
+            "text of the model arrived as the arguments of a call of another tool, and nothing else did",
+            "content or tool_calls",
+            '{"x":1}',
+            id="the answer is in a call of an MCP tool",
+        ),
+        pytest.param(
+            "channels.nothing_is_lost/fail-all-in-the-reasoning-with-the-end",
+            "5 tokens were spent, about 2 of them on reasoning, and the client got neither content nor a call",
+            "content or tool_calls",
+            "finish_reason stop, no content, no tool_calls",
+            id="a marker in the reasoning is one token",
+        ),
+        pytest.param(
             "usage.counts_the_prompt/fail-another-tokenizer",
             "prompt_tokens is not the number of tokens that the model's vocabulary gives the prompt text of /apply-template",
             "68",

@@ -118,8 +118,12 @@ def message_logprobs(item: JsonObject) -> list[Json]:
 
 
 def untranslated_members(item: JsonObject, place: int) -> JsonObject:
-    """Return the members of an item that are not translated otherwise, without encrypted content. `index` is the item's place."""
-    rest: JsonObject = {name: value for name, value in item.items() if name not in _SHOWN_ELSEWHERE}
+    """Return the members of an item that are not translated otherwise, without encrypted content. `index` is the item's place.
+
+    Name and arguments are such members of a call that is no function call, for example of an MCP tool.
+    """
+    shown = _SHOWN_ELSEWHERE if item.get("type") == _FUNCTION_CALL else _SHOWN_ELSEWHERE - {"name", "arguments"}
+    rest: JsonObject = {name: value for name, value in item.items() if name not in shown}
     if item.get("type") == "message":
         described: list[JsonObject] = [
             {name: value for name, value in members(part).items() if name not in ("text", "refusal", "logprobs")}

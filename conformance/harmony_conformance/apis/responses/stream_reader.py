@@ -197,7 +197,7 @@ class _Stream:
             delta = {"tool_calls": [{"index": self._call_index(item), **head}]}
         if not item.is_described:
             rest = untranslated_members(value, item.index)
-            delta["output"] = [{name: rest[name] for name in rest if name not in ("status", "parts")}]
+            delta["output"] = [{name: rest[name] for name in rest if name not in ("status", "parts", "arguments")}]
         item.is_described = True
         return delta
 
@@ -215,6 +215,10 @@ class _Stream:
             delta = _merge(delta, self._differing_copy(item, what, whole))
             if whole and not item.has_emitted(what) and not has_summary:
                 delta = _merge(delta, self._text(item, what, whole, 0))
+        foreign = text(untranslated_members(value, item.index).get("arguments"))
+        if foreign and not item.has_emitted("arguments"):
+            item.pieces["arguments", 0] = [foreign]
+            delta = _merge(delta, {"output": [{"index": item.index, "arguments": foreign}]})
         return delta
 
     def _text(self, item: _Item, what: str, piece: str, part: int) -> JsonObject:
@@ -231,20 +235,36 @@ class _Stream:
         self._last_items[what] = item
         return {what: piece if before in (None, item) else ITEM_SEPARATOR + piece}
 
+    def _last_item(self, output: list[Json], place: int) -> _Item:
+        """Return the item of the stream for one of the last response: of its id, else at its place, else the one of its type in the same order.
+
+        The last response may lack an item, which shifts the places of those after it. vLLM 0.11.0 counts places otherwise in its events, and gives the
+        items new ids.
+        """
+        value = output[place]
+        alike = [one for one in self._items if _type(one.value) == _type(value)]
+        named = self._by_id.get(_name(value))
+        order = [number for number, other in enumerate(output) if _type(other) == _type(value)]
+        in_order = alike[order.index(place)] if len(alike) == len(order) else None
+        at_place = next((one for one in alike if one.index == place), None)
+        known = named if named in alike else at_place or in_order
+        return known or self._item(_name(value), place, is_new=False)
+
     def _end(self, response: JsonObject) -> tuple[JsonObject, Json, JsonObject]:
         """Return the delta of output not emitted yet, the finish reason, and the chunk members `usage` and `error`."""
         delta: JsonObject = {}
-        for place, value in enumerate(items(response.get("output"))):
-            # the last response may lack an item, which shifts the places of those after it
-            known = self._by_id.get(_name(value))
-            if known is None or known.value.get("type") != value_at(value, "type"):
-                known = self._item(_name(value), place, is_new=False)
-            delta = _merge(delta, self._finished_item(known, members(value)))
+        output = items(response.get("output"))
+        for place, value in enumerate(output):
+            delta = _merge(delta, self._finished_item(self._last_item(output, place), members(value)))
         error = response_error(response)
         more = usage_and_prompt_ids(response)
         reason = finish_reason(response)
         reason = "tool_calls" if reason == "stop" and self._calls else reason
         return delta, reason, more if error is None else {**more, "error": error}
+
+
+def _type(item: Json) -> str:
+    return text(value_at(item, "type"))
 
 
 def _name(item: Json) -> str:

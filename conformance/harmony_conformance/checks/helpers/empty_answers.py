@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import ExpectedOutput, OutputTokenCounts
 from harmony_conformance.evidence.leaks.by_token_ids import parse_completion
@@ -40,6 +42,15 @@ def may_be_cut(x: Exchange) -> bool:
 def has_refusal(x: Exchange) -> bool:
     """Return True if an answer has a refusal."""
     return any(field.where == "refusal" for answer in x.answers for field in answer.fields)
+
+
+def foreign_arguments(x: Exchange) -> tuple[str, ...]:
+    """Return the arguments of calls that are no function calls, such as those of MCP tools in a Response."""
+    fields = (field for answer in x.answers for field in answer.fields)
+    return tuple(field.text for field in fields if _FOREIGN_ARGUMENTS.fullmatch(field.where))
+
+
+_FOREIGN_ARGUMENTS = re.compile(r"output/\d+/arguments")
 
 
 def owes_nothing(output: ExpectedOutput | None) -> bool:
