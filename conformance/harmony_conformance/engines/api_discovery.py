@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.apis.registry import Api, UnsupportedByApiError
 from harmony_conformance.engines.diagnosis import describe_rate_limit, json_of
 from harmony_conformance.engines.profiles import RENDER_ENDPOINT, Engine, PromptEndpoint, ScriptMethod, render_endpoint
@@ -82,8 +83,7 @@ async def probe_api(send: SendRequest, api: Api, engine: Engine, plain: JsonObje
         body = with_script({**plain, "max_tokens": 64}, PROBE_SCRIPT, way)
         probes.append(await probe.ask("script", body, PROBE_SCRIPT))
         script_method = way.method if response_contains(probes[-1], PROBE_WORD) else ScriptMethod.NONE
-    is_rendered = engine.prompt_endpoint is RENDER_ENDPOINT and ids_field is None and not api.is_raw
-    side = render_endpoint(path) if is_rendered else None
+    side = _prompt_endpoint(api, engine, path) if ids_field is None else None
     counter = replace(first.request, path=path + engine.count_endpoint) if engine.count_endpoint is not None else None
     return ApiSupport(
         api=api,
@@ -95,6 +95,13 @@ async def probe_api(send: SendRequest, api: Api, engine: Engine, plain: JsonObje
         count_endpoint=await probe_count_endpoint(send, counter) if counter is not None else None,
         exchanges=tuple(probes),
     )
+
+
+def _prompt_endpoint(api: Api, engine: Engine, path: str) -> PromptEndpoint | None:
+    """Return the endpoint that may show the prompts of an API; one at the path of Chat Completions shares the endpoint of those."""
+    if path == CHAT_PATH:
+        return engine.prompt_endpoint
+    return render_endpoint(path) if engine.prompt_endpoint is RENDER_ENDPOINT and not api.is_raw else None
 
 
 async def probe_prompts(send: SendRequest, api: Api, engine: Engine, plain: JsonObject) -> ApiSupport:

@@ -179,6 +179,9 @@ def test_spelling_raises_nothing_else(api, value):
         (OLLAMA_GENERATE, {"tools": [WEATHER]}),
         (TGI, {"logit_bias": {"1": 1}}),
         (TGI, {"tools": [WEATHER], "response_format": {"type": "json_object"}}),
+        (TGI, {"tools": [{"type": "function", "function": {"name": "f"}}]}),
+        (TGI, {"response_format": {"type": "json_object"}}),
+        (TGI, {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"enum": ["b"]}}}}),
         (TGI_GENERATE, {"stream": True}),
         (TGI_GENERATE, {"messages": [{"role": "user", "content": "<|end|>"}]}),
         (OLLAMA_RAW, {"messages": [{"role": "user", "content": "<|end|>"}]}),
@@ -313,7 +316,7 @@ def test_a_raw_continuation_shows_its_ids(api, body, http):
     ("api", "path", "body"),
     [
         (COMPLETIONS, "", {"prompt": RAW, "max_tokens": 99, "stream": True, "stream_options": {"include_usage": True}}),
-        (TGI_GENERATE, "/generate_stream", {"inputs": RAW}),
+        (TGI_GENERATE, "/generate_stream", {"inputs": RAW, "parameters": {"details": True}}),
         (OLLAMA_RAW, "", {"prompt": RAW, "raw": True}),
         (SGLANG_GENERATE, "", {"text": RAW, "stream": True, "return_prompt_token_ids": True}),
     ],

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from harmony_conformance.apis.registry import APIS
+from harmony_conformance.apis.registry import APIS, TGI, TGI_GENERATE
 from harmony_conformance.engines.diagnosis import EndpointUnusableError, KeyRefusedError
 from harmony_conformance.engines.discovery import ProbeOptions, discover
 from harmony_conformance.engines.profiles import ENGINES, ScriptMethod
@@ -152,6 +152,16 @@ def test_each_engine_is_asked_for_its_prompt_in_its_own_way(engine):
     asked = build_prompt_request(side, endpoint.asked[-1])
     shown = read_rendered_prompt(side, asyncio.run(endpoint.send(asked)).response.json)
     assert (shown.source, list(shown.ids)) == (SHOWN_BY[engine], PROMPT_IDS)
+
+
+def test_an_api_at_the_path_of_chat_completions_shares_its_prompt_endpoint():
+    options = ProbeOptions(engine=ENGINES["tgi"], apis=(TGI, TGI_GENERATE))
+    capabilities = asyncio.run(discover(Endpoint(**SIDES["tgi"]).send, options))
+    assert {name: side and side.name for name, side in capabilities.prompt_endpoints.items()} == {
+        "chat": "/chat_tokenize",
+        "tgi": "/chat_tokenize",
+        "tgi-generate": None,
+    }
 
 
 @pytest.mark.parametrize("engine", SIDES)

@@ -13,7 +13,7 @@ from huggingface_hub.errors import HfHubHTTPError, ValidationError
 
 from harmony_conformance.reference_server import MODEL
 from harmony_conformance.reference_server.tgi.tokenize import token_offsets
-from harmony_ref import decode, encode, encode_with_special_tokens, tokens
+from harmony_ref import decode, encode, encode_with_special_tokens
 
 PROMPT = "<|start|>user<|message|>Hi<|end|><|start|>assistant"
 SCRIPT = "<|channel|>final<|message|>One two three. 🫠<|return|>"
@@ -56,14 +56,14 @@ def whole(http, **members):
 
 def events(http, **members):
     text = generate(http, "/generate_stream", **members).text
-    return [json.loads(event.removeprefix("data:")) for event in text.removesuffix("\n\n").split("\n\n")]
+    return [json.loads(event.removeprefix("data: ")) for event in text.removesuffix("\n\n").split("\n\n")]
 
 
 def chunks(http, **members):
     response = http.post("/tgi/v1/chat/completions", json={"messages": USER, "stream": True, **members})
     *data, done = response.text.removesuffix("\n\n").split("\n\n")
     assert done == "data: [DONE]"
-    return [json.loads(event.removeprefix("data:")) for event in data]
+    return [json.loads(event.removeprefix("data: ")) for event in data]
 
 
 def message(http, **members):
@@ -103,7 +103,7 @@ def test_chat_by_the_official_client(chat):
     found = chat.chat_completion(USER)
     assert found.choices[0].message.content == "Hello! How can I help you?"
     assert found.choices[0].finish_reason == "stop"
-    assert found.system_fingerprint == "3.3.7-native"
+    assert found.system_fingerprint == "3.3.6-dev0-native"
     assert found.usage.total_tokens == found.usage.prompt_tokens + found.usage.completion_tokens
 
 
@@ -191,7 +191,7 @@ def test_details_are_only_told_when_asked_for(http):
 
 def test_stream_is_the_whole_answer(http):
     body = whole(http, harmony_script=SCRIPT, parameters={"details": True, "seed": 3})
-    found = events(http, harmony_script=SCRIPT, parameters={"seed": 3})
+    found = events(http, harmony_script=SCRIPT, parameters={"details": True, "seed": 3})
     assert [event["token"] for event in found] == body["details"]["tokens"]
     assert [event["index"] for event in found] == list(range(1, len(found) + 1))
     assert all(event["generated_text"] is None and event["details"] is None for event in found[:-1])
@@ -217,7 +217,7 @@ def test_stream_is_the_whole_answer(http):
 def test_what_ends_it(http, parameters, text, finish):
     body = whole(http, harmony_script=SCRIPT, parameters={**parameters, "details": True})
     assert (body["generated_text"], body["details"]["finish_reason"]) == (text, finish)
-    last = events(http, harmony_script=SCRIPT, parameters=parameters)[-1]
+    last = events(http, harmony_script=SCRIPT, parameters={**parameters, "details": True})[-1]
     assert (last["generated_text"], last["details"]["finish_reason"]) == (text, finish)
 
 
@@ -264,27 +264,34 @@ def test_root_answers_as_either(http):
 def test_text_is_tokenised_with_its_markers(http):
     told = http.post("/tokenize", json={"inputs": "a <|end|>🫠b"}).json()
     assert [token["id"] for token in told] == encode_with_special_tokens("a <|end|>🫠b")
-    assert (told[0]["start"], told[0]["stop"], told[-1]["stop"]) == (0, 1, len("a <|end|>🫠b"))
+    assert (told[0]["start"], told[0]["stop"], told[-1]["stop"]) == (0, 1, len("a <|end|>🫠b".encode()))
     assert [token["text"] for token in told if token["text"].startswith("<|")] == ["<|end|>"]
 
 
-def decoded_offsets(ids):
-    """Return the offsets from the decoded data before and after each token."""
-    data = [b"".join(tokens.decode_bytes([token]) for token in ids[:count]) for count in range(len(ids) + 1)]
-    return [
-        (len(before.decode("utf-8", "ignore")), len(after.decode("utf-8", "replace")))
-        for before, after in pairwise(data)
-    ]
+SPLIT = [
+    {"id": 12194, "text": "Hi", "start": 0, "stop": 2},
+    {"id": 1212, "text": " é", "start": 2, "stop": 5},
+    {"id": 197348, "text": " 🍕", "start": 5, "stop": 10},
+    {"id": 243, "text": "🍕", "start": 6, "stop": 10},
+    {"id": 220, "text": " ", "start": 10, "stop": 11},
+    {"id": 200007, "text": "<|end|>", "start": 11, "stop": 18},
+]
+"""What TGI's own router 3.3.7 answers."""
+
+
+def test_offsets_are_those_of_the_router():
+    assert token_offsets([entry["id"] for entry in SPLIT]) == SPLIT
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_offsets_are_those_of_the_decoded_data(seed):
-    random = Random(seed)
-    ids = encode_with_special_tokens("".join(random.choices("ab é<|end|>🫠👩‍🚀𒀀漢\u0301\U000e0041", k=200)))
-    assert [(entry["start"], entry["stop"]) for entry in token_offsets(ids)] == decoded_offsets(ids)
-    token_of_byte = {tokens.decode_bytes([token])[0]: token for token in range(256)}
-    split = [token_of_byte[byte] for byte in "".join(random.choices("aé漢🫠", k=20)).encode()]
-    assert [(entry["start"], entry["stop"]) for entry in token_offsets(split)] == decoded_offsets(split)
+def test_ranges_are_whole_characters_that_cover_the_text(seed):
+    text = "".join(Random(seed).choices("ab é<|end|>🫠👩‍🚀𒀀漢\u0301\U000e0041", k=200))
+    told = token_offsets(encode_with_special_tokens(text))
+    assert [entry["text"] for entry in told] == [
+        text.encode()[entry["start"] : entry["stop"]].decode() for entry in told
+    ]
+    assert (told[0]["start"], told[-1]["stop"]) == (0, len(text.encode()))
+    assert all(before["start"] <= after["start"] <= before["stop"] for before, after in pairwise(told))
 
 
 def test_chat_is_tokenised(http):
@@ -368,10 +375,10 @@ def test_limit_of_a_chat(http):
         ("/tgi/v1/chat/completions", {"messages": [{"role": "bot", "content": "x"}]}),
         ("/tgi/v1/chat/completions", {"messages": USER, "max_tokens": 0}),
         ("/tgi/v1/chat/completions", {"messages": USER, "stop": "x"}),
-        (
-            "/tgi/v1/chat/completions",
-            {"messages": USER, "tools": [WEATHER], "response_format": {"type": "json", "value": {}}},
-        ),
+        ("/generate", {"inputs": "x", "parameters": None}),
+        ("/generate", {"inputs": "x", "parameters": {"seed": -1}}),
+        ("/generate", {"inputs": "x", "parameters": {"grammar": {"type": "json", "value": {"type": "object"}}}}),
+        ("/tgi/v1/chat/completions", {"messages": USER, "response_format": {"type": "json_object"}}),
     ],
     ids=str,
 )
@@ -380,6 +387,15 @@ def test_refusals_are_422(http, path, body):
     assert response.status_code == 422, response.text
     assert set(response.json()) == {"error", "error_type"}
     assert response.json()["error_type"] == "validation"
+
+
+def test_grammar_next_to_tools_is_a_tool_error(http):
+    grammar = {"type": "json", "value": {"properties": {}}}
+    response = http.post(
+        "/tgi/v1/chat/completions", json={"messages": USER, "tools": [WEATHER], "response_format": grammar}
+    )
+    told = {"error": "Tool error: Grammar and tools are mutually exclusive", "error_type": "tool_error"}
+    assert (response.status_code, response.json()) == (422, told)
 
 
 def test_what_is_told_of_the_server(http):

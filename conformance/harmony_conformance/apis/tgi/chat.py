@@ -26,6 +26,8 @@ def _write_request(request: JsonObject) -> JsonObject:
         raise UnsupportedByApiError("grammar next to tools")
     if value_at(request, "tool_choice", "type") == "allowed_tools":
         raise UnsupportedByApiError("`tool_choice` of several functions")
+    if any(value_at(tool, "function", "parameters") is None for tool in items(request.get("tools"))):
+        raise UnsupportedByApiError("functions without `parameters`")
     stop = request.get("stop")
     return {
         **omit_members(request, {*_NEUTRAL, "response_format"}),
@@ -38,14 +40,14 @@ def _grammar(form: Json) -> JsonObject:
     match value_at(form, "type"):
         case None | "text":
             return {}
-        case "json_object":
-            return {"response_format": {"type": "json_object", "value": {"type": "object"}}}
+        case "json_schema" if value_at(form, "json_schema", "schema", "properties") is None:
+            raise UnsupportedByApiError("schema without `properties`")
         case "json_schema":
             described = members(value_at(form, "json_schema"))
             value: JsonObject = {name: described[name] for name in ("name", "schema") if name in described}
             return {"response_format": {"type": "json_schema", "value": value}}
         case _:
-            raise UnsupportedByApiError("`response_format` of this type")
+            raise UnsupportedByApiError("`response_format` of this type: every grammar has a schema")
 
 
 def _read_request(request: Json) -> Json:

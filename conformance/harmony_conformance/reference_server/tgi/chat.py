@@ -5,6 +5,7 @@ TGI has no member for reasoning; it is returned as by other servers. Calls end w
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from harmony_conformance.json_value import Json, JsonObject, items, members
 from harmony_conformance.reference_server.defects.stages import ApiFamily
@@ -26,9 +27,12 @@ from harmony_conformance.reference_server.requests.chat_request import ChatReque
 from harmony_conformance.reference_server.requests.conversation import conversation
 from harmony_conformance.reference_server.requests.errors import ApiError
 from harmony_conformance.reference_server.requests.fields import MODEL
-from harmony_conformance.reference_server.tgi.request import invalid, stop_strings
+from harmony_conformance.reference_server.tgi.request import invalid, require_properties, stop_strings
 
-FINGERPRINT = "3.3.7-native"
+VERSION = "3.3.6-dev0"
+"""The version that TGI 3.3.7 reports."""
+TOOL_ERROR = "tool_error"
+FINGERPRINT = f"{VERSION}-native"
 
 _IGNORED = ("model", "n", "stop", "logit_bias", "logprobs", "top_logprobs", "response_format", "tool_prompt")
 """Members that TGI ignores, or that this module reads."""
@@ -88,7 +92,7 @@ class TgiChat:
     def _chunk(self, output: JsonObject, *, finish: str | None = None) -> JsonObject:
         delta: JsonObject = {"role": "assistant", **output}
         choice: JsonObject = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-        return {**self._envelope("chat.completion.chunk"), "choices": [choice]}
+        return {**self._envelope("chat.completion.chunk"), "choices": [choice], "usage": None}
 
     def _delta(self, delta: OutputDelta) -> JsonObject:
         if delta.field not in (OutputField.NAME, OutputField.ARGUMENTS):
@@ -136,7 +140,11 @@ def accept_request(body: JsonObject, host: ServerState) -> TgiChat:
 def read_chat(body: JsonObject) -> ChatRequest:
     """Parse the chat in a JSON body; raise an ApiError (422) if it is invalid."""
     if body.get("tools") and body.get("response_format") is not None:
-        raise invalid("Grammar and tools are mutually exclusive")
+        raise ApiError(
+            "Tool error: Grammar and tools are mutually exclusive",
+            status=HTTPStatus.UNPROCESSABLE_ENTITY,
+            code=TOOL_ERROR,
+        )
     rest: JsonObject = {name: value for name, value in body.items() if name not in _IGNORED}
     try:
         return read_request({**rest, "model": MODEL, **_response_format(body.get("response_format"))})
@@ -151,9 +159,9 @@ def _response_format(value: Json) -> JsonObject:
     kind, grammar = members(value).get("type"), members(members(value).get("value"))
     if kind not in ("json", "json_object", "json_schema"):
         raise invalid("`response_format`: only JSON schemas are supported")
-    definition: JsonObject = grammar if "schema" in grammar else {"name": "answer", "schema": grammar}
-    json_schema: JsonObject = members(members(value).get("json_schema")) or definition
-    return {"response_format": {"type": "json_schema", "json_schema": json_schema}}
+    schema: JsonObject = grammar if kind == "json_schema" else {"schema": grammar}
+    require_properties(schema.get("schema"))
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", **schema}}}
 
 
 def _as_tgi(built: JsonObject) -> JsonObject:

@@ -51,12 +51,13 @@ class TgiGeneration:
         for token in self._tokens():
             alternatives: JsonObject = {"top_tokens": [token]} if self.request.top_tokens else {}
             last = self.generation.is_over or self._has_stop
+            ending: JsonObject = {**self._ending(), "input_length": len(self.prompt)}
             yield {
                 "index": len(self.generation.emitted_tokens),
                 "token": token,
                 **alternatives,
                 "generated_text": self._visible_text() if last else None,
-                "details": {**self._ending(), "input_length": len(self.prompt)} if last else None,
+                "details": ending if last and self.request.shows_details else None,
             }
 
     def _tokens(self) -> Iterator[JsonObject]:

@@ -46,7 +46,7 @@ def read_request(body: JsonObject, *, streamed: bool) -> TgiGenerateRequest:
         raise invalid("`inputs`: expected a string")
     if not inputs:
         raise invalid("`inputs` cannot be empty")
-    if not isinstance(body.get("parameters", {}), dict | None):
+    if not isinstance(body.get("parameters", {}), dict):
         raise invalid("`parameters`: expected an object")
     parameters = members(body.get("parameters"))
     _validate(parameters)
@@ -79,6 +79,7 @@ _RULES: dict[str, _Rule] = {
     **dict.fromkeys(("top_p", "typical_p"), _FRACTION),
     "frequency_penalty": (lambda value: -2 <= value <= 2, "must be >= -2.0 and <= 2.0"),  # noqa: PLR2004 - the range itself
     **dict.fromkeys(("top_k", "max_new_tokens", "truncate"), _POSITIVE),
+    "seed": (lambda value: value >= 0, "must be a whole number of at least 0"),
     "best_of": (lambda value: value == 1, "must be 1: this server does not sample"),
     "top_n_tokens": (lambda value: 0 <= value <= MOST_TOP_TOKENS, f"must be >= 0 and <= {MOST_TOP_TOKENS}"),
 }
@@ -116,14 +117,22 @@ def stop_strings(value: Json) -> tuple[str, ...]:
     return tuple(entry for entry in texts if entry)
 
 
+def require_properties(schema: Json) -> None:
+    """Raise an ApiError (422) if a grammar has no properties: TGI makes none of such a schema."""
+    if "properties" not in members(schema):
+        raise invalid("grammar is not valid: Grammar must have a 'properties' field")
+
+
 def _by_grammar(value: Json) -> tuple[int, ...] | None:
     """Return a small output that satisfies the grammar."""
     if value is None:
         return None
     if text(members(value).get("type")) not in {"json", "json_object", "json_schema"}:
         raise invalid("`grammar`: only JSON schemas are supported")
-    schema = members(members(value).get("value"))
+    given = members(members(value).get("value"))
+    schema = members(given.get("schema")) if members(value).get("type") == "json_schema" else given
+    require_properties(schema)
     try:
-        return (*encode(dumps(instance(schema.get("schema", schema)))), tokens.RETURN)
+        return (*encode(dumps(instance(schema))), tokens.RETURN)
     except InstanceSizeError as problem:
         raise invalid(f"`grammar`: {problem}") from None

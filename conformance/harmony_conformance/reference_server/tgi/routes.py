@@ -1,19 +1,18 @@
 """HTTP routes of TGI: generation, tokens, the Messages API, and information about the server."""
 
-from collections.abc import Iterator
 from http import HTTPStatus
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from harmony_conformance.json_value import Json, JsonObject, dumps
+from harmony_conformance.json_value import JsonObject
 from harmony_conformance.reference_server.defects.stages import ApiFamily
 from harmony_conformance.reference_server.model.generation import Generation
-from harmony_conformance.reference_server.model.output_deltas import DONE
 from harmony_conformance.reference_server.model.plain_text import encode_raw_prompt
 from harmony_conformance.reference_server.pipeline.http import (
     ServerState,
+    format_events,
     json_response,
     read_json_body,
     stream_response,
@@ -22,7 +21,7 @@ from harmony_conformance.reference_server.pipeline.prompt_run import render_prom
 from harmony_conformance.reference_server.requests.conversation import conversation
 from harmony_conformance.reference_server.requests.errors import ApiError, Reply
 from harmony_conformance.reference_server.requests.fields import MODEL, read_boolean
-from harmony_conformance.reference_server.tgi.chat import accept_request, read_chat
+from harmony_conformance.reference_server.tgi.chat import TOOL_ERROR, VERSION, accept_request, read_chat
 from harmony_conformance.reference_server.tgi.generate import prepare_generation
 from harmony_conformance.reference_server.tgi.request import MOST_STOPS, invalid, read_request
 from harmony_conformance.reference_server.tgi.tokenize import token_offsets
@@ -31,7 +30,6 @@ from harmony_ref import decode
 PREFIX = "/tgi"
 """Path prefix of the complete TGI; its Messages API differs from Chat Completions."""
 
-VERSION = "3.3.7"
 _ERROR_TYPES = {HTTPStatus.INTERNAL_SERVER_ERROR: "incomplete_generation"}
 _INFO: JsonObject = {
     "model_id": MODEL,
@@ -53,7 +51,8 @@ _INFO: JsonObject = {
 
 def error_body(problem: ApiError) -> JsonObject:
     """Return an error in TGI's form."""
-    return {"error": problem.message, "error_type": _ERROR_TYPES.get(problem.status, "validation")}
+    other = TOOL_ERROR if problem.code == TOOL_ERROR else "validation"
+    return {"error": problem.message, "error_type": _ERROR_TYPES.get(problem.status, other)}
 
 
 class Tgi:
@@ -106,7 +105,7 @@ class Tgi:
         chat = accept_request(await self._body(request), self._host)
         generation, delay = chat.run.generation, chat.request.token_delay
         if chat.request.is_streamed:
-            return stream_response(_events(chat.stream()), [generation], delay, self._host.load)
+            return stream_response(format_events(chat.stream()), [generation], delay, self._host.load)
         body = chat.complete_response()
         await self._host.wait(request, [generation], delay)
         return self._reply(body, _headers(chat.run.prompt, generation, delay))
@@ -151,15 +150,10 @@ class Tgi:
     def _stream(self, body: JsonObject) -> Response:
         answer = prepare_generation(read_request(body, streamed=True), self._host.changes)
         delay = answer.request.token_delay
-        return stream_response(_events(answer.stream()), [answer.generation], delay, self._host.load)
+        return stream_response(format_events(answer.stream()), [answer.generation], delay, self._host.load)
 
     def _reply(self, body: JsonObject, headers: dict[str, str]) -> Response:
         return self._host.reply(Reply(status=HTTPStatus.OK, body=body, headers=headers), ApiFamily.TGI)
-
-
-def _events(data: Iterator[Json]) -> Iterator[str]:
-    """Format server-sent events as the router does: no space between `data:` and JSON, a space before `[DONE]`."""
-    return (f"data: {value}\n\n" if value == DONE else f"data:{dumps(value)}\n\n" for value in data)
 
 
 def _headers(prompt: tuple[int, ...], generation: Generation, delay: float) -> dict[str, str]:

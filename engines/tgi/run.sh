@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# The suite against a real TGI: set it up, start it, run, stop it. Exits with the suite's code; 0 with one line if there is no router.
+set -euo pipefail
+
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+ROOT=$(cd "$HERE/../.." && pwd)
+export PORT=${PORT:-18480}
+LOG=$ROOT/.engines/tgi/run.log
+LANE=engine-tgi
+ENGINE=tgi
+MODEL=gpt-oss-teleprompter
+# shellcheck source=engines/run_lane.sh
+source "$HERE/../run_lane.sh"
+
+# shellcheck source=engines/tgi/router.sh
+source "$HERE/router.sh"
+
+run_lane "${OUT:-reports/tgi-3.3.7}" --engine 'tgi 3.3.7' --api tgi --script teleprompter --concurrency 4 --latency 0 --skip 'rows_*' "$@"
