@@ -198,6 +198,13 @@ engine-gpt-oss: $(READY)  ## opt-in: gpt-oss's own Responses server, with the te
 engine-ollama: $(READY)  ## opt-in: a real Ollama on this machine, scripted through its prompt; OLLAMA=0.12.11 for that release
 	engines/ollama/run.sh
 
+.PHONY: engine-tgi engine-tgi-client
+engine-tgi: $(READY)  ## opt-in: the real router of TGI, a binary (TGI_ROUTER) or compiled (TGI_SOURCE), with a shard that plays scripts
+	engines/tgi/run.sh
+
+engine-tgi-client: $(READY)  ## opt-in: huggingface_hub against the same router
+	engines/tgi/client.sh
+
 .PHONY: engine-transformers
 engine-transformers: $(READY)  ## opt-in: a real `transformers serve` on this machine, scripted through its prompt
 	engines/transformers/run.sh
