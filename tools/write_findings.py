@@ -1,13 +1,16 @@
 """Write `reports/FINDINGS.md`: the causes of failing results of real engines, by engine, each with the text of a report.
 
     python tools/write_findings.py
+    python tools/write_findings.py --prune
 
 The causes are those of `golden/causes/`, the results and examples those of the reports below `reports/`. A report is `report.jsonl` or `report.jsonl.gz`.
+With `--prune`, rows of `golden/causes/` that match no failure of the reports are removed first, and `seen_in` is written anew.
 """
 
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,10 +18,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from harmony_conformance.causes.known import PARTS, TIMING, KnownCause, causes_of_version, engine_causes
+from harmony_conformance.causes.known import PARTS, TIMING, FailurePattern, KnownCause, causes_of_version, engine_causes
 from harmony_conformance.causes.signatures import step_of
 from harmony_conformance.causes.versions import version_numbers
-from harmony_conformance.json_value import Json, items, loads, text, value_at
+from harmony_conformance.golden import data as golden
+from harmony_conformance.json_value import Json, items, loads, members, text, value_at
 from harmony_conformance.judge.harmony_clauses import CLAUSES
 
 ROOT = Path(__file__).parents[1]
@@ -231,6 +235,56 @@ def page_text(reports: Sequence[Report], targets: Mapping[str, str], by_hand: Ma
     return "\n".join([*lines, ""])
 
 
+def pruned_file(document: Mapping[str, Json], causes: Sequence[KnownCause], reports: Sequence[Report]) -> str:
+    """Return the text of a file of causes without dead rows. A cause without any other row keeps them: remove it by hand.
+
+    Args:
+        document: The content of the file.
+        causes: The causes in it, in the same order.
+        reports: The reports of all lanes.
+    """
+    owned = {report.lane: owned_failures(report) for report in reports}
+
+    def is_alive(cause: KnownCause, pattern: FailurePattern) -> bool:
+        lanes = [one for one in reports if one.engine == cause.engine and cause.versions.contains(one.version)]
+        return any(
+            pattern.matches(failure.parts)
+            for report in lanes
+            if pattern.versions.contains(report.version)
+            for failure in report.failures
+        )
+
+    blocks = list[str]()
+    for row, cause in zip(items(document["causes"]), causes, strict=True):
+        alive = [
+            one
+            for one, known in zip(items(value_at(row, "matches")), cause.patterns, strict=True)
+            if is_alive(cause, known)
+        ]
+        lanes: list[Json] = [lane for lane in cause.seen_in if cause.id in owned.get(lane, ())]
+        lanes += [lane for lane, of_lane in owned.items() if cause.id in of_lane and lane not in lanes]
+        kept = {**members(row), "matches": alive, "seen_in": lanes} if alive and lanes else members(row)
+        rows = ",\n".join(f"        {_dumps(one)}" for one in items(kept["matches"]))
+        lines = [f'      "{name}": {_dumps(value)},' for name, value in kept.items() if name != "matches"]
+        blocks.append("\n".join(["    {", *lines, '      "matches": [', rows, "      ]", "    }"]))
+    head = "".join(f'  "{name}": {_dumps(value)},\n' for name, value in document.items() if name != "causes")
+    joined = ",\n".join(blocks)
+    return f'{{\n{head}  "causes": [\n{joined}\n  ]\n}}\n'
+
+
+def _dumps(value: Json) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def prune(reports: Sequence[Report]) -> None:
+    """Write the files of causes without dead rows."""
+    for engine, causes in engine_causes().items():
+        file = golden.root() / "causes" / f"{engine}.json"
+        document = members(loads(file.read_text("utf-8")))
+        Path(str(file)).write_text(pruned_file(document, causes, reports), "utf-8")
+    engine_causes.cache_clear()
+
+
 def read_targets() -> Mapping[str, str]:
     """Read the command that starts the server of each lane from the table of reports."""
     return dict(_LANE_ROW.findall((REPORTS / "README.md").read_text("utf-8")))
@@ -244,6 +298,8 @@ def read_hand_counts() -> Mapping[str, int]:
 
 def main() -> int:
     """Write the page."""
+    if sys.argv[1:] == ["--prune"]:
+        prune(read_reports())
     PAGE.write_text(page_text(read_reports(), read_targets(), read_hand_counts()), "utf-8")
     return 0
 

@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 import runpy
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +21,7 @@ FINDINGS = runpy.run_path(str(ROOT / "tools" / "write_findings.py"))
 FILES = sorted((golden.root() / "causes").glob("*.json"), key=lambda file: file.name)
 LANES = sorted(folder.name for folder in FINDINGS["REPORTS"].iterdir() if any(folder.glob("report.jsonl*")))
 LEAST_SHARE = 0.95
+PRUNE = "run `python tools/write_findings.py --prune`"
 needs_reports = pytest.mark.skipif(not LANES, reason="the archive of the sources has no recordings")
 
 
@@ -91,7 +93,7 @@ def test_each_row_matches_a_failure_of_a_recording(engine):
             for failure in report(lane).failures
         )
     ]
-    assert dead == []
+    assert dead == [], PRUNE
 
 
 @pytest.mark.parametrize("lane", LANES)
@@ -229,6 +231,34 @@ def test_a_finding_has_what_a_maintainer_needs(tmp_path):
     ):
         assert part in section
     assert page.endswith(f"| {report.lane} | 1 | 1 | 1 | 3 |\n")
+
+
+def test_rows_that_match_nothing_are_pruned(tmp_path):
+    cause = engine_causes()["vllm"][0]
+    finding = {"verdict": "fail", "message": "it differs", "exchange": "s/chat/a/0"}
+    result = {"kind": "result", "outcome": "fail", "check": cause.patterns[0].check, "findings": [finding]}
+    header = {"kind": "header", "target": {"engine": "vllm", "engine_version": "0.32.0"}}
+    lines = [json.dumps(line, separators=(",", ":")) for line in (header, result)]
+    (tmp_path / "report.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    alive, dead = {"check": cause.patterns[0].check}, {"check": "usage.adds_up", "step": "é"}
+    row = {"id": cause.id, "threads": ["a", "b"], "seen_in": ["other"]}
+    document = {"schema": "x", "engine": "vllm", "causes": [{**row, "matches": [dead, alive, dead]}]}
+    patterns = tuple(FailurePattern(**one) for one in (dead, alive, dead))
+    report = FINDINGS["read_report"](tmp_path)
+    pruned = FINDINGS["pruned_file"](document, [replace(cause, patterns=patterns)], [report])
+    assert json.loads(pruned)["causes"] == [{**row, "seen_in": [tmp_path.name], "matches": [alive]}]
+    all_dead = {**document, "causes": [{**row, "matches": [dead]}]}
+    kept = FINDINGS["pruned_file"](all_dead, [replace(cause, patterns=patterns[:1])], [report])
+    assert json.loads(kept) == all_dead
+    assert '"step": "é"' in kept
+
+
+@needs_reports
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_the_files_have_the_form_that_the_tool_writes(file):
+    text = file.read_text("utf-8")
+    reports = [report(lane) for lane in LANES]
+    assert FINDINGS["pruned_file"](json.loads(text), engine_causes()[file.stem], reports) == text, PRUNE
 
 
 def test_mended_causes_follow_the_present_ones():
