@@ -327,6 +327,21 @@ def test_items_with_other_places_and_ids_in_the_last_response_are_told_once():
     assert (turn.reasoning, turn.content) == ("Think.", "ok")
 
 
+def test_texts_of_two_items_under_one_id_are_told_once():
+    thought, reasoning = text_events("rs", 0, ["Think", "."])
+    place = {"output_index": 0, "item_id": "rs_1", "content_index": 0}
+    message = {"type": "message", "id": "rs_1", "content": [{"type": "output_text", "text": "ok"}]}
+    answer = [
+        {"type": "response.output_text.delta", **place, "delta": "ok"},
+        {"type": "response.output_text.done", **place, "output_index": 1, "text": "ok"},
+        {"type": "response.output_item.done", "output_index": 1, "item": message},
+    ]
+    last = [{**reasoning, "id": "rs_7"}, {**message, "id": "msg_7"}]
+    completed = {"type": "response.completed", "response": {"status": "completed", "output": last}}
+    turn = read_stream(RESPONSES.read_events([*thought[:-2], *answer, completed]))
+    assert (turn.reasoning, turn.content) == ("Think.", "ok")
+
+
 MCP_CALL = {"type": "mcp_call", "id": "mcp_1", "name": "user", "server_label": "user", "arguments": "Good news."}
 
 

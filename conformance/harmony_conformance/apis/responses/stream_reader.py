@@ -43,6 +43,8 @@ _PART_DONE = "response.content_part.done"
 _TEXT_DELTA, _TEXT_DONE = "response.output_text.delta", "response.output_text.done"
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
 _FUNCTION_CALL = "function_call"
+_FOREIGN = "arguments of another tool"
+"""The kind of text of calls that are no function calls."""
 
 
 def read_events(events: Iterable[Json]) -> Iterator[Json]:
@@ -216,8 +218,8 @@ class _Stream:
             if whole and not item.has_emitted(what) and not has_summary:
                 delta = _merge(delta, self._text(item, what, whole, 0))
         foreign = text(untranslated_members(value, item.index).get("arguments"))
-        if foreign and not item.has_emitted("arguments"):
-            item.pieces["arguments", 0] = [foreign]
+        if foreign and not item.has_emitted(_FOREIGN):
+            item.pieces[_FOREIGN, 0] = [foreign]
             delta = _merge(delta, {"output": [{"index": item.index, "arguments": foreign}]})
         return delta
 
@@ -238,11 +240,12 @@ class _Stream:
     def _last_item(self, output: list[Json], place: int) -> _Item:
         """Return the item of the stream for one of the last response: of its id, else at its place, else the one of its type in the same order.
 
-        The last response may lack an item, which shifts the places of those after it. vLLM 0.11.0 counts places otherwise in its events, and gives the
-        items new ids.
+        The last response may lack an item, which shifts the places of those after it. vLLM 0.11.0 counts places otherwise in its events, emits the texts of
+        two items under one id, and gives the items new ids.
         """
         value = output[place]
-        alike = [one for one in self._items if _type(one.value) == _type(value)]
+        kinds = [what for what, whole in _texts(members(value)) if whole]
+        alike = [one for one in self._items if _type(one.value) == _type(value) or any(map(one.has_emitted, kinds))]
         named = self._by_id.get(_name(value))
         order = [number for number, other in enumerate(output) if _type(other) == _type(value)]
         in_order = alike[order.index(place)] if len(alike) == len(order) else None
