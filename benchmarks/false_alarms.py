@@ -1,4 +1,5 @@
-"""Measure how well leaks are distinguished from innocent answers: `false_alarms.py [--sample N] [--out FOLDER]` writes false_alarms.json.
+"""Measure how well leaks are distinguished from innocent answers: `false_alarms.py [--sample N] [--out FOLDER]` writes false_alarms.json,
+and blocking.json (see blocking.py).
 
 Every case is judged twice: with the emitted ids, and with the text alone. The naive patterns judge the same exchange. leak_page.py makes
 the page from the results.
@@ -18,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import baseline
+import blocking
 from innocent import STRATA, Case, corpus
 from innocent.case import Shape, Shown, exchange, shape_of, shown, with_ids
 from leaking import WAYS, leaks
@@ -132,6 +134,7 @@ def main() -> int:
     asked.out.mkdir(parents=True, exist_ok=True)
     text = json.dumps(results, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
     (asked.out / "false_alarms.json").write_text(text, "utf-8")
+    blocking.write(asked.sample, asked.out)
     return 0
 
 

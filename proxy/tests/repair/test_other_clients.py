@@ -7,6 +7,7 @@ import pytest
 from harmony_proxy.configuration import load_rules
 from harmony_proxy.guard.guard import Guard
 from harmony_proxy.guard.response_head import HeadTiming
+from harmony_proxy.repair.stream_parts.stream_judge import StreamJudge
 from harmony_proxy.repair.text.other_readings import MOST_READINGS, TooManyReadingsError, read_json
 
 BODY = b'{"messages": [{"role": "user", "content": "Hi"}], "stream": true}'
@@ -244,6 +245,94 @@ def test_members_without_a_leak_pass_at_the_end(name):
     for split in (None, *range(0, len(data), 41)):
         assert stream(data, split=split)[1] == data
     assert stream((HELLO + MEMBERS[name](LEAK) + END).encode(), repair=["channels.*"])[1].endswith(END.encode())
+
+
+def letters(make, leak):
+    """A stream with one letter of the leak in each event."""
+    return "".join(make(json.dumps(letter)) for letter in leak) + END
+
+
+RARE = {
+    "parts": lambda text: event(f'{{"content": [{{"type": "text", "text": {text}}}]}}'),
+    "refusal": lambda text: event(f'{{"refusal": {text}}}'),
+    "function_call": lambda text: event(f'{{"function_call": {{"name": "f", "arguments": {text}}}}}'),
+    "an unknown member": lambda text: event(f'{{"output_text": {text}}}'),
+    "details": lambda text: event(f'{{"reasoning_details": [{{"index": 0, "text": {text}}}]}}'),
+    "a member of the choice": lambda text: event("{}").replace('"delta"', f'"text": {text}, "delta"'),
+    "a message": lambda text: event(f'{{"content": {text}}}').replace('"delta"', '"message"'),
+}
+
+
+@OPEN
+@pytest.mark.parametrize("name", RARE)
+def test_a_leak_in_a_rare_member_is_blocked_before_the_thought(name, fail):
+    one, out = stream(letters(RARE[name], LEAK).encode(), fail=fail)
+    assert one.recorder.blocked_checks == ("channels.no_marker_leak",)
+    assert b'"W"' not in out
+    data = letters(RARE[name], PLAIN).encode()
+    assert stream(data, fail=fail)[1] == data
+
+
+def test_a_leak_in_a_refusal_of_the_responses_api_is_blocked_before_the_thought():
+    place = '"item_id": "m", "output_index": 0, "content_index": 0, "sequence_number": 4'
+    data = "".join(f'data: {{"type": "response.refusal.delta", {place}, {member("delta", one)}}}\n\n' for one in LEAK)
+    one, out = stream(data.encode(), path="/v1/responses")
+    assert one.recorder.blocked_checks == ("channels.no_marker_leak",)
+    assert b'"W"' not in out
+
+
+UNUSUAL = {
+    "another case": ("data:", "DATA:"),
+    "a blank before": ("data:", " data:"),
+    "a blank after": ("data:", "data :"),
+    "a mark before": ("data:", "\ufeffdata:"),
+    "no name": ("data: ", ""),
+}
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_lines_that_only_some_clients_read_as_data(name):
+    def made(letter):
+        return event(f'{{"content": {letter}}}').replace(*UNUSUAL[name])
+
+    one, out = stream((HELLO + letters(made, LEAK)).encode())
+    assert one.recorder.blocked_checks == ("channels.no_marker_leak",)
+    assert b'"<"' not in out
+    data = (HELLO + letters(made, PLAIN)).encode()
+    assert stream(data)[1] == data
+
+
+@pytest.mark.parametrize("kind", [b"text/plain", b"application/json", b"", b"text/event-stream, text/plain"])
+@pytest.mark.parametrize("text", [LEAK, WORDS, TAGS])
+def test_events_under_another_content_type(kind, text):
+    def made(letter):
+        return event(f'{{"content": {letter}}}')
+
+    one, out = guarded(letters(made, text).encode(), kind=kind)
+    assert (one.head.status, b'"W"' in out) == (502, False)
+    assert one.recorder.blocked_checks
+    data = letters(made, PLAIN).encode()
+    assert guarded(data, kind=kind)[1] == data
+
+
+def test_lines_under_another_content_type():
+    def lines(text):
+        made = [json.dumps({"message": {"role": "assistant", "content": letter}, "done": False}) for letter in text]
+        return "\n".join([*made, '{"done": true}', ""]).encode()
+
+    one, out = guarded(lines(LEAK), path="/api/chat")
+    assert (one.head.status, b'"W"' in out) == (502, False)
+    assert guarded(lines(PLAIN), path="/api/chat")[1] == lines(PLAIN)
+
+
+def test_a_long_text_in_single_letters_is_not_searched_for_each(monkeypatch):
+    searched = []
+    monkeypatch.setattr(
+        StreamJudge, "failures_of_text", lambda _, text, checks: searched.append(len(text)) or checks & set()
+    )
+    comments = "".join(f":{letter}\n\n" for letter in "<a " * 3000)
+    stream(comments.encode(), split=0)
+    assert 0 < sum(searched) < 20 * len(comments)
 
 
 @pytest.mark.parametrize("api", ["responses", "ollama"])

@@ -5,7 +5,8 @@ The checks read one value of a JSON document, as UTF-8. For blocking, these are 
 - the other values of members that occur twice, or whose names differ from those of the API by case or underscores;
 - a document in UTF-16 or UTF-32, or after a byte order mark, which many clients detect;
 - the texts of JSON that has no answer: of an error, or of another API;
-- a body that is no JSON, as one text, with and without the tags of HTML; and each of its strings.
+- events and lines of JSON under another content type, which some clients read nevertheless;
+- a body that is no JSON, as one text, with and without the tags of HTML, or each of its strings.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
+from harmony_conformance.apis.api import Framing
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.leaks.about_harmony import share_request_views
 from harmony_conformance.json_value import InvalidJsonError, Json, dumps, strings, text
@@ -24,7 +26,9 @@ from harmony_proxy.repair.answer.check_verdicts import find_failures
 from harmony_proxy.repair.answer.strict_leaks import LEAK_CHECKS, as_success, find_text_leaks
 from harmony_proxy.repair.text.other_readings import JsonReadings, TooManyReadingsError, read_json
 
-_TAG = re.compile(r"</?[A-Za-z][^<>]{0,1000}>|<!--[\s\S]*?-->")
+_TAG = re.compile(r"</?[A-Za-z][^<>]{0,1000}>|<!--[^>]{0,1000}-->")
+_EVENT = re.compile(r"(?:\A|[\r\n])data:")
+_EVENTS, _LINES = "text/event-stream", "application/x-ndjson"
 _STRING = re.compile(r"\"[^\"\\]*+(?:\\.[^\"\\]*+)*+\"", re.DOTALL)
 _CHARSET = re.compile(r";\s*charset\s*=\s*\"?utf[-_]?(7|16|32|16-[bl]e|32-[bl]e)(?![-\w])", re.IGNORECASE)
 
@@ -32,10 +36,14 @@ _CHARSET = re.compile(r";\s*charset\s*=\s*\"?utf[-_]?(7|16|32|16-[bl]e|32-[bl]e)
 def find_other_leaks(x: Exchange, checks: Collection[str]) -> frozenset[str]:
     """Return those of the checks of leaks that fail on what only some clients show of a complete answer."""
     checks = LEAK_CHECKS & frozenset(checks)
-    if not checks or x.response is None or not x.response.body or x.api_adapter.is_raw:
+    if not checks or x.response is None or not x.response.body or x.api_adapter.is_raw or x.events is not None:
         return frozenset()
     found: set[str] = set()
     document = _decode(x)
+    stream = _as_stream(x, document)
+    if stream is not None and stream.events is not None:
+        found |= find_failures(stream, checks, checks).keys()
+        document = "\n".join(one.data for one in stream.events.events if not one.is_done and one.value is None)
     try:
         readings = read_json(document)
     except (InvalidJsonError, TooManyReadingsError):
@@ -55,11 +63,26 @@ def _decode(x: Exchange) -> str:
     return body.decode(f"utf-{charset[1]}" if charset is not None else json.detect_encoding(body), "replace")
 
 
+def _as_stream(x: Exchange, document: str) -> Exchange | None:
+    """Return the exchange with its body read as a stream, if it has events or lines of JSON."""
+    is_lines = x.api_adapter.framing is Framing.LINES and document.count("\n{") > 0
+    if x.response is None or not (is_lines or _EVENT.search(document) is not None):
+        return None
+    headers = {**x.response.headers, "content-type": _LINES if is_lines else _EVENTS}
+    chunks = (Chunk(arrival_time=0.0, data=document.encode("utf-8", "backslashreplace")),)
+    stream = as_success(replace(x, response=replace(x.response, headers=headers, chunks=chunks)))
+    is_read = stream.events is not None and any(isinstance(one.value, dict) for one in stream.events.events)
+    return stream if is_read else None
+
+
 def texts_of(document: str) -> list[str]:
-    """Return the texts that a document may show that is no JSON: itself, itself without tags, and its strings."""
-    texts = [document]
-    if _TAG.search(document) is not None:
+    """Return the texts that a document may show that is no JSON: itself with and without tags; if it resembles JSON, its strings."""
+    first = document.lstrip("\ufeff \t\r\n")[:1]
+    texts = [document] if first not in ("{", "[") else []
+    if texts and _TAG.search(document) is not None:
         texts.append(_TAG.sub("", document))
+    if first not in ("{", "[", '"'):
+        return texts
     for literal in _STRING.findall(document):
         with suppress(ValueError):
             texts.append(text(json.loads(literal, strict=False)))
@@ -68,8 +91,7 @@ def texts_of(document: str) -> list[str]:
 
 def _others(x: Exchange, readings: JsonReadings) -> Iterator[Exchange]:
     """Yield the exchange with each reading that is not the one of the checks."""
-    is_read = x.response_json is not None or x.events is not None
-    for value in (*(() if is_read else (readings.value,)), *readings.others):
+    for value in (*(() if x.response_json is not None else (readings.value,)), *readings.others):
         yield with_json(as_success(x), value)
 
 

@@ -133,7 +133,11 @@ _ALL = (
         check="responses.status_says_how_it_ended",
         description="If the emitted token ids show how the answer ended, the status, its reason and the last event are set accordingly.",
         fixes=(correct_status,),
-        unrepairable_examples={"fail-completed-with-details": _HOW_IT_ENDED, "fail-incomplete-item": _HOW_IT_ENDED},
+        unrepairable_examples={
+            "fail-completed-with-details": _HOW_IT_ENDED,
+            "fail-incomplete-item": _HOW_IT_ENDED,
+            "fail-reasoning-alone-at-the-limit": _HOW_IT_ENDED,
+        },
     ),
 )
 

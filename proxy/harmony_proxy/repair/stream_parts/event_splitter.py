@@ -30,6 +30,8 @@ _PLAIN_LINE = re.compile(
     rb"(?:|:.*|data(?::.*)?|event(?:: ?[\w.-]{0,64})?|id(?:: ?[\w.:+/=-]{0,128})?|retry(?:: ?\d{0,9})?)\Z", re.DOTALL
 )
 """A line of an event that shows no text but its data: names and ids are words, and no client reads comments."""
+_UNUSUAL_DATA = re.compile(rb"(?!data:)(?:(?:\xef\xbb\xbf|\s)*(?i:data)\s*:)?\s*(?P<json>\{.*)", re.DOTALL)
+"""A line that some clients read as data: after a mark or a blank, in another case, or without the name of its field."""
 _FOREIGN_COMMENT = re.compile(
     rb"((?:\A(?:\xef\xbb\xbf)?|[\r\n]):)"
     rb"(?! ?(?:keep[-_ ]?alive|ping|heartbeat|(?:openrouter )?processing)?[- ]{0,3}[\d :.+TZ-]{0,40}(?:[\r\n]|\Z))[^\r\n]*",
@@ -130,8 +132,20 @@ class RawEvent:
 
     @property
     def other_values(self) -> tuple[Json, ...]:
-        """Return what other clients may read instead of `value`."""
-        return () if self._readings is None else self._readings.others
+        """Return what other clients may read instead of `value`: of its members, or of lines that resemble data."""
+        others = () if self._readings is None else self._readings.others
+        return others if self._unusual_value is None else (*others, self._unusual_value)
+
+    @cached_property
+    def _unusual_value(self) -> Json:
+        if not self.is_strict or self.is_line or _USUAL_EVENT.fullmatch(self.raw) is not None:
+            return None
+        data = [match["json"] for line in _LINE_END.split(self.raw) if (match := _UNUSUAL_DATA.match(line)) is not None]
+        try:
+            value = loads(b"\n".join(data)) if data else None
+        except InvalidJsonError:
+            return None
+        return value if isinstance(value, dict) else None
 
     @cached_property
     def _readings(self) -> JsonReadings | None:

@@ -100,9 +100,9 @@ class StreamJudge:
         blocked = [check for check in self._blocked if check in checks]
         return self._call(find_failures, x, checks, blocked)
 
-    def failures_of_text(self, text: str, checks: Collection[str], *, is_error: bool) -> frozenset[str]:
-        """Return the checks that fail on a text that is no part of the answer."""
-        return self._call(failing_checks_of_text, self._x, checks, text, is_error=is_error)
+    def failures_of_text(self, text: str, checks: Collection[str]) -> frozenset[str]:
+        """Return the checks that fail on a text that is no part of the answer, and that may continue."""
+        return self._call(failing_checks_of_text, self._x, checks, text)
 
     def may_become_leak(self, x: Exchange) -> bool:
         """Return True if more text may turn an excused text into a leak that is blocked."""
@@ -151,9 +151,9 @@ class StreamJudge:
         )
 
 
-def failing_checks_of_text(x: Exchange, checks: Collection[str], text: str, *, is_error: bool) -> frozenset[str]:
-    """Return the checks that find a leak in a text."""
-    return frozenset(check for check in checks if any(find_text_leaks(x, check, texts_of(text), is_error=is_error)))
+def failing_checks_of_text(x: Exchange, checks: Collection[str], text: str) -> frozenset[str]:
+    """Return the checks that find a leak in a text that may continue: a single marker at its end is no leak."""
+    return frozenset(check for check in checks if any(find_text_leaks(x, check, texts_of(text), is_error=True)))
 
 
 def delta_of(member: str, fragment: str) -> JsonObject:
