@@ -1,23 +1,25 @@
-"""Batches of log lines, and their judgement. Only `batches` does I/O."""
+"""Batches of log records, and their judgement. Only `batches` does I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
 from pathlib import Path
 from zlib import crc32
 
-from harmony_conformance.audit.log_readers import DiscoveryLine, LineFormat, LoggedExchange, read_line
+from harmony_conformance.audit.readers.container import InputFile
+from harmony_conformance.audit.readers.files import open_logs
+from harmony_conformance.audit.readers.record import DiscoveryLine, LoggedExchange
+from harmony_conformance.audit.readers.shapes import AUTO, Record, read_line
 from harmony_conformance.audit.redaction import Excerpts, apply_excerpts, apply_to_reason, function_names
+from harmony_conformance.audit.scopes import checks_of, left_out
 from harmony_conformance.audit.tallies import JudgedExchange, Tally, TallyBuilder
-from harmony_conformance.checks import CHECKS
 from harmony_conformance.errors import error_place
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.file_lines import Line, LinePosition, UnreadableLine, read_lines
+from harmony_conformance.evidence.file_lines import Line, LinePosition, UnreadableLine
 from harmony_conformance.json_value import Json, JsonObject, dumps
-from harmony_conformance.judge.applicability import ConditionIndex, build_index
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import Result, judge_split
 from harmony_conformance.report.model import finding_json
@@ -31,19 +33,25 @@ _FAILED_OUTCOMES = frozenset({Outcome.FAIL, Outcome.ERROR})
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """Line format, the quotations that the report may contain, and the longest time to judge a line."""
+    """Format and columns of the records, the quotations that the report may contain, and the longest time to judge a record."""
 
-    form: LineFormat = LineFormat.AUTO
+    form: str = AUTO
+    columns: Mapping[str, str] = field(default_factory=dict[str, str])
     excerpts: Excerpts = Excerpts.REDACTED
     line_seconds: float = JUDGING_SECONDS
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Consecutive lines of one file, with the unreadable ones."""
+    """Consecutive records of one file, with the unreadable ones. `mark` precedes their offsets in places, see `LinePosition`."""
 
     file: str
     lines: tuple[Line | UnreadableLine, ...]
+    mark: str = "@"
+
+    def place(self, line: Line | UnreadableLine) -> LinePosition:
+        """Return the place of one of the records."""
+        return LinePosition(file=self.file, offset=line.offset, mark=self.mark)
 
     @property
     def digest(self) -> str:
@@ -51,7 +59,7 @@ class Batch:
         checksum = 0
         for line in self.lines:
             checksum = crc32(line.data if isinstance(line, Line) else str(line).encode(), checksum)
-        return f"{self.file}@{self.lines[0].offset}: {len(self.lines)} lines, checksum {checksum:08x}"
+        return f"{self.place(self.lines[0])}: {len(self.lines)} lines, checksum {checksum:08x}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,55 +72,78 @@ class BatchResult:
     digest: str = ""
 
 
-def batches(paths: Iterable[Path], *, lines: int = MAX_BATCH_LINES, size: int = MAX_BATCH_BYTES) -> Iterator[Batch]:
-    """Yield the lines of files in order, in batches of at most `lines` lines and `size` bytes. A batch is of one file."""
-    for path in paths:
-        batch: list[Line | UnreadableLine] = []
-        batch_size = 0
-        for line in read_lines(path):
-            length = len(line.data) if isinstance(line, Line) else 0
-            if batch and (len(batch) >= lines or batch_size + length > size):
-                yield Batch(file=str(path), lines=tuple(batch))
-                batch, batch_size = [], 0
-            batch.append(line)
-            batch_size += length
-        if batch:
-            yield Batch(file=str(path), lines=tuple(batch))
+def batches(
+    paths: Iterable[str | Path], form: str = AUTO, *, lines: int = MAX_BATCH_LINES, size: int = MAX_BATCH_BYTES
+) -> Iterator[Batch]:
+    """Yield the records of files in order, in batches of at most `lines` records and `size` bytes. A batch is of one file."""
+    for log in open_logs(map(str, paths), form):
+        yield from _batches_of(log, lines, size)
+
+
+def _batches_of(log: InputFile, lines: int, size: int) -> Iterator[Batch]:
+    batch: list[Line | UnreadableLine] = []
+    batch_size = 0
+    for line in log.records:
+        length = len(line.data) if isinstance(line, Line) else 0
+        if batch and (len(batch) >= lines or batch_size + length > size):
+            yield Batch(file=log.name, lines=tuple(batch), mark=log.mark)
+            batch, batch_size = [], 0
+        batch.append(line)
+        batch_size += length
+    if batch:
+        yield Batch(file=log.name, lines=tuple(batch), mark=log.mark)
 
 
 def scan_batch(batch: Batch, reading: ReadOptions) -> BatchResult:
     """Judge each exchange of a batch alone, and tally the results. An internal error becomes the row of its line."""
     counting = TallyBuilder()
-    checks = build_index(CHECKS)
     failures: list[str] = []
     unreadable: list[str] = []
     for line in batch.lines:
-        place = LinePosition(file=batch.file, offset=line.offset)
+        place = batch.place(line)
+        records: list[Record] = []
         try:
             with time_limit(reading.line_seconds):
-                record = line if isinstance(line, UnreadableLine) else read_line(line, reading.form, name=str(place))
-                judged = _judge_line(record, place, checks, reading) if isinstance(record, LoggedExchange) else record
-            match judged:
-                case UnreadableLine():
-                    unreadable.append(dumps(_unreadable_row(place, judged)))
-                    counting.add_problem(place, judged)
-                case DiscoveryLine():
-                    counting.add_discovery()
-                case one, rows:
-                    counting.add(one)
-                    failures += rows
+                records = [line] if isinstance(line, UnreadableLine) else _read_record(line, place, reading)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001 - an internal error, or a panic of a library, must not end the audit
-            reason = str(error) if isinstance(error, TimeLimitError) else error_place(error)
-            counting.add_error(place, reason)
-            failures.append(dumps(_error_row(place, reason)))
+            failures.append(_count_error(counting, place, error))
+        for part, record in enumerate(records):
+            where = place if len(records) == 1 else replace(place, part=part)
+            try:
+                with time_limit(reading.line_seconds):
+                    judged = _judge_record(record, where, reading) if isinstance(record, LoggedExchange) else record
+                match judged:
+                    case UnreadableLine():
+                        unreadable.append(dumps(_unreadable_row(where, judged)))
+                        counting.add_problem(where, judged)
+                    case DiscoveryLine():
+                        counting.add_discovery()
+                    case one, rows:
+                        counting.add(one)
+                        failures += rows
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:  # noqa: BLE001 - see above
+                failures.append(_count_error(counting, where, error))
     return BatchResult(
         tally=counting.tally(),
         failures=_encode_rows(failures),
         unreadable=_encode_rows(unreadable),
         digest=batch.digest,
     )
+
+
+def _read_record(line: Line, place: LinePosition, reading: ReadOptions) -> list[Record]:
+    return read_line(line, reading.form, name=str(place), columns=reading.columns)
+
+
+def _count_error(counting: TallyBuilder, place: LinePosition, error: BaseException) -> str:
+    """Count a record that was not judged, and return its row."""
+    reason = str(error) if isinstance(error, TimeLimitError) else error_place(error)
+    counting.add_error(place, reason)
+    return dumps(_error_row(place, reason))
 
 
 def join_results(batch: Batch, results: Iterable[BatchResult]) -> BatchResult:
@@ -131,22 +162,27 @@ def unjudged_batch(batch: Batch, kind: str) -> BatchResult:
     counting = TallyBuilder()
     last = batch.lines[-1]
     end = last.offset + (len(last.data) if isinstance(last, Line) else 0)
-    detail = f"bytes {batch.lines[0].offset} to {end}"
-    places = [LinePosition(file=batch.file, offset=line.offset) for line in batch.lines]
+    detail = (
+        f"bytes {batch.lines[0].offset} to {end}"
+        if batch.mark == "@"
+        else f"records {batch.lines[0].offset} to {last.offset}"
+    )
+    places = [batch.place(line) for line in batch.lines]
     for place in places:
         counting.add_error(place, kind, detail)
     rows = [dumps(_error_row(place, f"{kind}: {detail}")) for place in places]
     return BatchResult(tally=counting.tally(), failures=_encode_rows(rows), digest=batch.digest)
 
 
-def _judge_line(
-    record: LoggedExchange, place: LinePosition, checks: ConditionIndex, reading: ReadOptions
+def _judge_record(
+    record: LoggedExchange, place: LinePosition, reading: ReadOptions
 ) -> tuple[JudgedExchange, list[str]]:
     """Return a judged exchange, and its rows of `failures.jsonl`."""
-    aside, results = judge_split(record.exchange, checks)
+    aside, results = judge_split(record.exchange, checks_of(record.scope))
     redacted = _redact(record.exchange, results, reading.excerpts)
     rows = [dumps(_failure_row(place, one)) for one in redacted if one.outcome in _FAILED_OUTCOMES]
-    return JudgedExchange(place=place, results=redacted, shared_results=aside), rows
+    everything = (*redacted, *left_out(record.exchange, record.scope))
+    return JudgedExchange(place=place, results=everything, shared_results=aside), rows
 
 
 def _redact(x: Exchange, results: Iterable[Result], excerpts: Excerpts) -> list[Result]:
@@ -188,7 +224,13 @@ def _error_row(place: LinePosition, reason: str) -> JsonObject:
 
 
 def _unreadable_row(place: LinePosition, problem: UnreadableLine) -> JsonObject:
-    return {"file": place.file, "offset": place.offset, "kind": problem.kind, "detail": problem.detail}
+    return {
+        "file": place.file,
+        "offset": place.offset,
+        "place": str(place),
+        "kind": problem.kind,
+        "detail": problem.detail,
+    }
 
 
 def _encode_rows(rows: Iterable[str]) -> bytes:

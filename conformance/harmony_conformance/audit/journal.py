@@ -166,8 +166,13 @@ def _read_problems(value: Json) -> Mapping[str, LineProblems]:
 
 
 def _place_json(place: LinePosition) -> JsonObject:
-    return {"file": place.file, "offset": place.offset}
+    return {"file": place.file, "offset": place.offset, "part": place.part, "mark": place.mark}
 
 
 def _read_place(value: Json) -> LinePosition:
-    return LinePosition(file=text(value_at(value, "file")), offset=integer(value_at(value, "offset")) or 0)
+    return LinePosition(
+        file=text(value_at(value, "file")),
+        offset=integer(value_at(value, "offset")) or 0,
+        part=-1 if (part := integer(value_at(value, "part"))) is None else part,
+        mark=text(value_at(value, "mark")) or "@",
+    )

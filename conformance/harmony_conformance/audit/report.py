@@ -24,7 +24,7 @@ WORST_FIRST = (
     Outcome.INCONCLUSIVE,
     Outcome.NOT_APPLICABLE,
 )
-_EXPECTED_LINE = 'expected {"request": …, "response": …}, or lines of the exchanges.jsonl of a run'
+_EXPECTED_LINE = "expected pairs of request and response, or another format of docs/audit.md; --explain-format shows what was detected, --map names the members"
 COMPARISON_REASON = "compares exchanges, each line is judged alone"
 """Reason why comparisons are not applicable."""
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from importlib.metadata import version
 from pathlib import Path
 
 from harmony_conformance.audit.batches import ReadOptions, batches
-from harmony_conformance.audit.log_readers import LineFormat
+from harmony_conformance.audit.explain_format import explain_format
 from harmony_conformance.audit.out_folder import open_folder
+from harmony_conformance.audit.readers.files import CONTAINERS
+from harmony_conformance.audit.readers.shapes import AUTO, COLUMNS, SHAPES
+from harmony_conformance.audit.readers.sources import STDIN, expand
 from harmony_conformance.audit.redaction import Excerpts
 from harmony_conformance.audit.report import (
     Audit,
@@ -35,12 +38,31 @@ _PACKAGE = "harmony-conformance"
 
 def configure(parser: ArgumentParser) -> None:
     """Add the options of `audit`."""
-    parser.add_argument("paths", metavar="PATH", nargs="+", type=Path, help="JSON Lines file, plain or gzip")
+    parser.add_argument(
+        "paths",
+        metavar="PATH",
+        nargs="+",
+        help="file, folder, glob, URL (s3://, gs://, hf://), or - for standard input",
+    )
     parser.add_argument(
         "--format",
-        choices=[form.value for form in LineFormat],
-        default=LineFormat.AUTO.value,
-        help='exchanges: exchanges.jsonl of a run; openai: {"request": {…}, "response": {…}} (default: auto, per line)',
+        choices=[AUTO, *CONTAINERS, *SHAPES],
+        default=AUTO,
+        metavar="NAME",
+        help="format of the files or of their records, if it is not to be detected: %(choices)s (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--map",
+        action="append",
+        type=_column,
+        default=[],
+        metavar="NAME=PATH",
+        help="read the member or column PATH as NAME: request=input.body; NAME is one of " + ", ".join(COLUMNS),
+    )
+    parser.add_argument(
+        "--explain-format",
+        action="store_true",
+        help="show the detected format, the first exchange and the checks that could judge it, and judge nothing",
     )
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="folder for audit.jsonl, failures.jsonl and unreadable.jsonl"
@@ -64,18 +86,24 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--fail-on", choices=list(FAIL_ON), default="must", help="lowest severity for exit code 1")
 
 
+def _column(value: str) -> tuple[str, str]:
+    name, _, path = value.partition("=")
+    if name not in COLUMNS or not path:
+        raise ArgumentTypeError(f"expected NAME=PATH with one of the names {', '.join(COLUMNS)}, got {value!r}")
+    return name, path
+
+
 def execute(arguments: Namespace) -> int:
     """Scan the logs, write the files, print the report and return the exit code."""
-    paths: list[Path] = arguments.paths
-    for path in paths:
-        if path.is_dir():
-            raise UsageError(f"invalid PATH: expected a file, for example {path}/*.jsonl, got the folder {path}")
-        if not path.exists():
-            raise UsageError(f"{path}: no such file")
+    reading = ReadOptions(form=arguments.format, columns=dict(arguments.map), excerpts=Excerpts(arguments.excerpts))
+    paths = list(expand(iter(arguments.paths)))
+    if arguments.explain_format:
+        lines, code = explain_format(paths, reading)
+        print("\n".join(lines))
+        return code
     out: Path | None = arguments.out
     if arguments.resume and out is None:
         raise UsageError("invalid --resume: expected --out with the folder of the killed audit, got none")
-    reading = ReadOptions(form=LineFormat(arguments.format), excerpts=Excerpts(arguments.excerpts))
     audit = _scan(paths, reading, arguments.workers) if out is None else _scan_into(out, paths, reading, arguments)
     total = audit.tally
     reason = unchecked_reason(audit)
@@ -93,32 +121,35 @@ def execute(arguments: Namespace) -> int:
     return exit_code(audit, FAIL_ON[arguments.fail_on])
 
 
-def _scan(paths: list[Path], reading: ReadOptions, workers: int) -> Audit:
+def _scan(paths: list[str], reading: ReadOptions, workers: int) -> Audit:
     total = Tally()
-    for scanned in scan_all(batches(paths), reading, workers=workers):
+    for scanned in scan_all(batches(paths, reading.form), reading, workers=workers):
         total += scanned.tally
-    return make_audit(total, tuple(map(str, paths)), reading.excerpts, version(_PACKAGE))
+    return make_audit(total, tuple(paths), reading.excerpts, version(_PACKAGE))
 
 
-def _scan_into(out: Path, paths: list[Path], reading: ReadOptions, arguments: Namespace) -> Audit:
+def _scan_into(out: Path, paths: list[str], reading: ReadOptions, arguments: Namespace) -> Audit:
     """Judge the logs and write the files of the folder. An audit that was killed continues where its journal ends."""
-    files: list[Json] = [*map(str, paths)]
+    files: list[Json] = [*paths]
+    columns: JsonObject = {**reading.columns}
     options: JsonObject = {
         "version": version(_PACKAGE),
         "files": files,
-        "format": reading.form.value,
+        "format": reading.form,
+        "map": columns,
         "excerpts": reading.excerpts.value,
     }
-    with open_folder(out, options, paths, resume=arguments.resume) as folder:
+    local = [path for name in paths if name != STDIN and (path := Path(name)).exists()]
+    with open_folder(out, options, local, resume=arguments.resume) as folder:
         try:
-            remaining = folder.skip_finished(batches(paths))
+            remaining = folder.skip_finished(batches(paths, reading.form))
             if folder.total.exchanges:
                 print(f"resuming after {folder.total.exchanges} exchanges", file=sys.stderr)
             for scanned in scan_all(remaining, reading, workers=arguments.workers):
                 folder.add(scanned)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("stopped; the same command with --resume continues") from None
-        audit = make_audit(folder.total, tuple(map(str, paths)), reading.excerpts, version(_PACKAGE))
+        audit = make_audit(folder.total, tuple(paths), reading.excerpts, version(_PACKAGE))
         folder.finish(audit)
     return audit
 

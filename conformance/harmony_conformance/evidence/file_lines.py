@@ -10,7 +10,7 @@ import gzip
 import re
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -35,6 +35,10 @@ _OTHER_FORMATS: Mapping[bytes, str] = {
 _LONGEST_MARK = max(map(len, _OTHER_FORMATS))
 
 
+class DamagedFileError(OSError):
+    """Compressed data that cannot be decompressed further."""
+
+
 class Readable(Protocol):
     """A binary stream."""
 
@@ -54,14 +58,23 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class LinePosition:
-    """A line's file and byte offset. The order of positions makes the choice of examples independent of how a log is divided."""
+    """The place of a record in a file. The order of positions makes the choice of examples independent of how a log is divided.
+
+    Attributes:
+        file: The file, and for a database the table: `FILE:TABLE`.
+        offset: The byte offset of the record, or its number from 0 in a file without byte offsets.
+        part: The number of the exchange within the record, from 0; -1 if the record is one exchange.
+        mark: `@` before a byte offset, `#` before a number.
+    """
 
     file: str
     offset: int
+    part: int = -1
+    mark: str = "@"
 
     def __str__(self) -> str:
-        """Return `FILE@OFFSET`, also used as exchange id. The `@` shows that the number is a byte offset, not a line."""
-        return f"{self.file}@{self.offset}"
+        """Return `FILE@OFFSET`, `FILE#NUMBER`, or either with `/PART`; also used as exchange id."""
+        return f"{self.file}{self.mark}{self.offset}" + (f"/{self.part}" if self.part >= 0 else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,30 +119,41 @@ def read_lines(path: Path, *, limit: int = LINE_LIMIT) -> Iterator[Line | Unread
 def split_lines(stream: Readable, *, limit: int = LINE_LIMIT) -> Iterator[Line | UnreadableLine]:
     """Yield the lines of an open stream, without blank ones. `limit` is the largest length of a line, in bytes."""
     splitter, end, beginning = _Splitter(limit), 0, b""
+    for block in read_blocks(stream):
+        if isinstance(block, UnreadableLine):
+            yield from splitter.take()
+            yield replace(block, number=splitter.number)
+            return
+        if end < _LONGEST_MARK:  # a stream may deliver it in pieces
+            beginning += block[:_LONGEST_MARK]
+            if kind := next((kind for mark, kind in _OTHER_FORMATS.items() if beginning.startswith(mark)), ""):
+                yield UnreadableLine(offset=0, number=1, kind=kind)
+                return
+        end += len(block)
+        yield from splitter.feed(block)
+    yield from splitter.take()
+
+
+def read_blocks(stream: Readable) -> Iterator[bytes | UnreadableLine]:
+    """Yield the blocks of a stream, and the reason if it cannot be read to its end."""
+    end = 0
     while True:
         try:
             block = stream.read1(_BLOCK)
         except EOFError:
-            problem: tuple[str, str] | None = ("the compressed file is truncated", "")
-        except (zlib.error, gzip.BadGzipFile) as error:
-            problem = ("the compressed file is damaged", str(error))
+            yield UnreadableLine(offset=end, number=0, kind="the compressed file is truncated")
+            return
+        except (zlib.error, gzip.BadGzipFile, DamagedFileError) as error:
+            yield UnreadableLine(offset=end, number=0, kind="the compressed file is damaged", detail=str(error))
+            return
         except OSError as error:
-            problem = ("the file cannot be read further", error.strerror or str(error))
-        else:
-            problem = None
-            if end < _LONGEST_MARK:  # a stream may deliver it in pieces
-                beginning += block[:_LONGEST_MARK]
-                if kind := next((kind for mark, kind in _OTHER_FORMATS.items() if beginning.startswith(mark)), ""):
-                    yield UnreadableLine(offset=0, number=1, kind=kind)
-                    return
-            end += len(block)
-            yield from splitter.feed(block)
-            if block:
-                continue
-        yield from splitter.take()
-        if problem is not None:
-            yield UnreadableLine(offset=end, number=splitter.number, kind=problem[0], detail=problem[1])
-        return
+            detail = error.strerror or str(error)
+            yield UnreadableLine(offset=end, number=0, kind="the file cannot be read further", detail=detail)
+            return
+        if not block:
+            return
+        end += len(block)
+        yield block
 
 
 class _Splitter:

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harmony_conformance.audit.log_readers import DiscoveryLine, LineFormat, LoggedExchange, read_line
+from harmony_conformance.audit.readers.record import DiscoveryLine, LoggedExchange
+from harmony_conformance.audit.readers.shapes import read_line
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.exchange_json import write_exchange
@@ -23,9 +24,10 @@ ANSWER = {
 CHUNK = {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "Hello"}}]}
 
 
-def read(value, form=LineFormat.AUTO):
+def read(value, form="auto"):
     data = value if isinstance(value, bytes) else json.dumps(value).encode()
-    return read_line(Line(offset=7, number=1, data=data), form, name="log:7")
+    (record,) = read_line(Line(offset=7, number=1, data=data), form, name="log:7")
+    return record
 
 
 def recorded(scenario="one", step="first", attempt=0):
@@ -66,7 +68,6 @@ ANSWERED = [
 def test_a_plain_line_is_an_exchange(line, content, events):
     found = read(line)
     assert isinstance(found, LoggedExchange)
-    assert found.offset == 7
     assert found.exchange.id == "log:7"
     assert found.exchange.chat_request == ASKED
     assert found.exchange.turn is not None
@@ -119,15 +120,18 @@ NO_EXCHANGE = [
     pytest.param(b'{"a": NaN}', "no JSON", id="NaN"),
     pytest.param(b"9" * 10_000, "no JSON", id="a number too long to read"),
     pytest.param([], "no exchange: not a JSON object", id="a list"),
-    pytest.param({"messages": []}, "no exchange: it has no member `request`", id="messages alone"),
+    pytest.param({"messages": []}, "no exchange: it has messages, but no answer", id="messages without an answer"),
+    pytest.param(
+        {"a": 1}, "no exchange: it has no member `request`, nor the members of another known format", id="other members"
+    ),
     pytest.param({"request": ASKED}, "no exchange: it has no response", id="a request alone"),
     pytest.param({"request": ASKED, "response": None}, "no exchange: it has no response", id="no response"),
     pytest.param(
         {"request": 1, "response": {}}, "no exchange: its request is not a JSON object", id="a number as request"
     ),
     pytest.param(
-        {"request": {"input": "x"}, "response": {}},
-        "no exchange: its request is not for Chat Completions (no `messages`, or another path)",
+        {"request": {"query": "x"}, "response": {}},
+        "no exchange: its request is for no API that is known (see --explain-format)",
         id="another API",
     ),
     pytest.param(
@@ -153,7 +157,7 @@ def test_a_line_that_is_no_exchange_says_why_and_quotes_nothing(line, kind):
 
 @pytest.mark.parametrize("line", [{"kind": "discovery"}, {"kind": "exchange", "scenario": "discovery", "request": {}}])
 def test_discovery_is_read_and_left_out(line):
-    assert read(line, LineFormat.EXCHANGES) == DiscoveryLine(offset=7)
+    assert read(line, "exchanges") == DiscoveryLine()
 
 
 def test_a_recorded_line_is_told_from_a_plain_one():
@@ -162,7 +166,7 @@ def test_a_recorded_line_is_told_from_a_plain_one():
 
 
 def test_a_form_that_was_asked_for_is_kept_to():
-    assert isinstance(read(write_exchange(recorded()), LineFormat.OPENAI), UnreadableLine)
+    assert isinstance(read(write_exchange(recorded()), "openai"), UnreadableLine)
 
 
 JSON = st.recursive(

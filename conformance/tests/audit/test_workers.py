@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from harmony_conformance.audit import batches as batches_module
-from harmony_conformance.audit import line_process, log_readers, workers
+from harmony_conformance.audit import line_process, workers
 from harmony_conformance.audit.batches import ReadOptions, batches, scan_batch
+from harmony_conformance.audit.readers import shapes
 from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.audit.workers import scan_all
 from harmony_conformance.cli import audit
@@ -119,13 +120,13 @@ def _ended_from_outside(batch, reading):
     return scan_batch(batch, reading)
 
 
-def _read_slowly(line, form, *, name):
+def _read_slowly(line, form, **named):
     """Read a line like `read_line`. Two markers take for ever: one in Python, one in C code that no signal interrupts."""
     if line.data == STUCK:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
     if line.data in (STUCK, SLOW):
         time.sleep(600)
-    return log_readers.read_line(line, form, name=name)
+    return shapes.read_line(line, form, **named)
 
 
 def _scan_slowly(batch, reading):

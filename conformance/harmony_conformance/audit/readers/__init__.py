@@ -1,0 +1,1 @@
+"""Readers of logs: from a path to records, and from a record to exchanges."""

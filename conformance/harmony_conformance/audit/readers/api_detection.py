@@ -1,0 +1,98 @@
+"""Detection of the API of a logged exchange, by the adapters of the registry: by path, response and request.
+
+A new API needs no line here. Its path, its translated response and the members of its requests identify it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from types import MappingProxyType
+
+from harmony_conformance.apis.registry import APIS, Api, UnsupportedByApiError
+from harmony_conformance.json_value import Json, JsonObject, items, members, value_at
+
+_EVENTS_EXAMINED = (16, 256)
+"""Numbers of first events in which output is looked for: most streams have some at once."""
+_TEXTS = ("content", "reasoning", "reasoning_content", "refusal", "tool_calls")
+_NO_EVIDENCE = frozenset({"model", "stream"})
+
+
+def detect_api(path: str, request: Json, response: Json, events: Sequence[Json] | None = None) -> Api | None:
+    """Return the API of an exchange, or None if it is for none of the registry.
+
+    Args:
+        path: The request path without query, empty if unknown.
+        request: The request body, None if unknown.
+        response: The response body, None for a stream.
+        events: The values of a stream, None for a complete response.
+    """
+    possible = _by_path(path) or list(APIS.values())
+    if events is None:
+        answered = [api for api in possible if has_answer(api, response)]
+    else:
+        tried = ([api for api in possible if _has_streamed(api, events[:count])] for count in _EVENTS_EXAMINED)
+        answered = next(filter(None, tried), [])
+    return _by_request(answered or (possible if _may_be_request(path, request, possible) else []), request)
+
+
+def has_answer(api: Api, response: Json) -> bool:
+    """Return True if the adapter finds output of a model in a complete response."""
+    return any(
+        _has_text(value_at(choice, "message")) for choice in items(value_at(api.read_response(response), "choices"))
+    )
+
+
+def _may_be_request(path: str, request: Json, possible: Sequence[Api]) -> bool:
+    """Return True if a request without a readable answer may be one of these APIs: by its path, or else by its members."""
+    return len(possible) < len(APIS) or (not path and any(_matching_members(api, request) for api in possible))
+
+
+def _by_path(path: str) -> list[Api]:
+    """Return the APIs whose path has the longest common end with a path."""
+    lengths = {api.name: _common_end(path, api.path) for api in APIS.values()} if path else {}
+    longest = max(lengths.values(), default=0)
+    return [APIS[name] for name, length in lengths.items() if length == longest] if longest else []
+
+
+def _common_end(path: str, other: str) -> int:
+    """Return the number of equal segments at the end of two paths."""
+    pairs = list(zip(reversed(path.rstrip("/").split("/")), reversed(other.split("/")), strict=False))
+    return next((length for length, (one, two) in enumerate(pairs) if one != two), len(pairs))
+
+
+def _has_streamed(api: Api, events: Sequence[Json]) -> bool:
+    chunks = api.read_events(iter(events))
+    return any(_has_text(value_at(choice, "delta")) for chunk in chunks for choice in items(value_at(chunk, "choices")))
+
+
+def _has_text(message: Json) -> bool:
+    return any(isinstance(value := value_at(message, name), str | list) and value for name in _TEXTS)
+
+
+def _by_request(possible: Sequence[Api], request: Json) -> Api | None:
+    """Return the API whose requests have the most members of this one. The first one of several in the registry."""
+    return max(possible, key=lambda api: _matching_members(api, request), default=None)
+
+
+def _matching_members(api: Api, request: Json) -> int:
+    """Return the number of characteristic members of the API's requests that a request has. A flag that is set must be set in both."""
+    body = members(request)
+    return sum(
+        name in body and (value is not True or body[name] is True)
+        for name, value in _request_members()[api.name].items()
+    )
+
+
+@cache
+def _request_members() -> Mapping[str, JsonObject]:
+    """Return the characteristic members of each API's requests: those of a request with one message."""
+    conversation: JsonObject = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+    shapes: dict[str, JsonObject] = {}
+    for api in APIS.values():
+        try:
+            written = api.write_request(conversation)
+        except UnsupportedByApiError:
+            written = {}
+        shapes[api.name] = {name: value for name, value in written.items() if name not in _NO_EVIDENCE}
+    return MappingProxyType(shapes)

@@ -1,0 +1,140 @@
+"""The table of file formats, and the files of a log with their records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import groupby
+from types import MappingProxyType
+
+from harmony_conformance.audit.readers.container import HEAD_BYTES, Container, InputFile, Records, problem
+from harmony_conformance.audit.readers.disk_index import DiskIndex
+from harmony_conformance.audit.readers.mitmproxy_flows import FLOWS
+from harmony_conformance.audit.readers.pairs import BATCH_INPUT_MEMBERS, BATCH_REQUEST
+from harmony_conformance.audit.readers.sources import STDIN, MissingLibraryError, open_source
+from harmony_conformance.audit.readers.tables import ARROW, DUCKDB, PARQUET, SQLITE
+from harmony_conformance.audit.readers.texts import CAPTURE, CSV, DOCUMENTS, LINES, VLLM_LOG
+from harmony_conformance.evidence.file_lines import Line, UnreadableLine
+from harmony_conformance.json_value import Json, JsonObject, integer, members, text
+
+ALL_CONTAINERS = (PARQUET, ARROW, SQLITE, DUCKDB, FLOWS, CAPTURE, VLLM_LOG, DOCUMENTS, CSV, LINES)
+CONTAINERS: Mapping[str, Container] = MappingProxyType({container.name: container for container in ALL_CONTAINERS})
+"""The file formats by name, in the order in which they are tried. The last one matches every file."""
+_CUSTOM_ID = b'"custom_id"'
+_LONGEST_INPUT = 4 * 1024 * 1024
+
+
+def open_logs(names: Iterable[str], form: str) -> Iterator[InputFile]:
+    """Yield the files of a log, and the tables of databases, each with its records. Lines of OpenAI's batches are joined by `custom_id`.
+
+    A file that cannot be opened is one with an unreadable record.
+
+    Args:
+        names: Files, URLs, or `-`.
+        form: The name of a file format, or any other text to detect it.
+    """
+    files = list(names)
+    with ExitStack() as stack:
+        inputs = [name for name in files if _is_batch_input(name)]
+        index = stack.enter_context(DiskIndex()) if inputs else None
+        for name in inputs:
+            for log in _open_log(name, form):
+                if index is not None:
+                    yield from _collect(log, index)
+        for name in files:
+            if name in inputs:
+                continue
+            for log in _open_log(name, form):
+                yield log if index is None else _joined(log, index)
+        if index is not None:
+            yield from _unanswered(index)
+
+
+def find_container(head: bytes, name: str, form: str) -> Container:
+    """Return the format of that name, else the one that a file begins like."""
+    return CONTAINERS.get(form) or next(container for container in ALL_CONTAINERS if container.matches(head, name))
+
+
+def _open_log(name: str, form: str) -> Iterator[InputFile]:
+    try:
+        with open_source(name) as stream:
+            yield from find_container(stream.peek(HEAD_BYTES), name, form).read(stream, name)
+    except MissingLibraryError as error:
+        yield _unopened(name, str(error))
+    except FileNotFoundError:
+        yield _unopened(name, "no such file")
+    except IsADirectoryError:
+        yield _unopened(name, "it is a folder, not a file")
+    except OSError as error:
+        yield _unopened(name, "the file cannot be read", error.strerror or str(error))
+
+
+def _unopened(name: str, kind: str, detail: str = "") -> InputFile:
+    return InputFile(name=name, format="", records=iter([problem(kind, detail)]))
+
+
+def _is_batch_input(name: str) -> bool:
+    """Return True for the input file of OpenAI's Batch API, by its first line."""
+    if name == STDIN:
+        return False
+    try:
+        with open_source(name) as stream:
+            head = stream.peek(HEAD_BYTES)
+            head = stream.peek(_LONGEST_INPUT) if _CUSTOM_ID in head else b""
+    except (OSError, MissingLibraryError):
+        return False
+    first = _parse(head.lstrip().partition(b"\n")[0])
+    return first.keys() >= BATCH_INPUT_MEMBERS and "response" not in first
+
+
+def _parse(data: bytes) -> JsonObject:
+    try:
+        value: Json = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return members(value)
+
+
+def _collect(log: InputFile, index: DiskIndex) -> Iterator[InputFile]:
+    """Store the lines of an input file, and yield the others."""
+    yield InputFile(name=log.name, format=log.format, records=_store(log, index), mark=log.mark)
+
+
+def _store(log: InputFile, index: DiskIndex) -> Records:
+    for line in log.records:
+        value = _parse(line.data) if isinstance(line, Line) else {}
+        if isinstance(line, UnreadableLine) or not value.keys() >= BATCH_INPUT_MEMBERS:
+            yield line
+        elif index.pop(text(value["custom_id"])) is not None:
+            yield UnreadableLine(
+                offset=line.offset, number=line.number, kind="a `custom_id` that an earlier input line has"
+            )
+        else:
+            stored = {"file": log.name, "offset": line.offset, "line": value}
+            index.put(text(value["custom_id"]), json.dumps(stored).encode())
+
+
+def _joined(log: InputFile, index: DiskIndex) -> InputFile:
+    return InputFile(name=log.name, format=log.format, records=_join(log.records, index), mark=log.mark)
+
+
+def _join(records: Records, index: DiskIndex) -> Records:
+    """Yield records, those of an output file with their input line."""
+    for line in records:
+        value = _parse(line.data) if isinstance(line, Line) and _CUSTOM_ID in line.data else {}
+        found = index.pop(text(value.get("custom_id"))) if isinstance(line, Line) and "response" in value else None
+        if found is None or isinstance(line, UnreadableLine):
+            yield line
+        else:
+            yield replace(line, data=json.dumps({**value, BATCH_REQUEST: _parse(found)["line"]}).encode())
+
+
+def _unanswered(index: DiskIndex) -> Iterator[InputFile]:
+    """Yield the input lines that no output line answered."""
+    for name, group in groupby(map(_parse, index.values()), key=lambda stored: text(stored["file"])):
+        lines = (
+            Line(offset=integer(one["offset"]) or 0, number=1, data=json.dumps(one["line"]).encode()) for one in group
+        )
+        yield InputFile(name=name, format=LINES.name, records=lines)

@@ -1,0 +1,120 @@
+"""Records of gateways and observability tools that store requests: LiteLLM, OpenRouter, Langfuse.
+
+Sources: LiteLLM 1.106 (`StandardLoggingPayload`, table `LiteLLM_SpendLogs`), the API reference of OpenRouter (`/generation/content`),
+Langfuse's field reference of exports and its API (`/api/public/observations`). Helicone's export is a pair, see `pairs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from harmony_conformance.apis.registry import CHAT_COMPLETIONS, COMPLETIONS, RESPONSES
+from harmony_conformance.audit.readers.http_pair import HttpPair, build_exchange, parse_text
+from harmony_conformance.audit.readers.partial import conversation_exchange, read_message
+from harmony_conformance.audit.readers.record import LoggedExchange, Shape
+from harmony_conformance.evidence.exchange_json import NotAnExchangeError
+from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
+
+_LITELLM_CALLS: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys(("completion", "acompletion"), (CHAT_COMPLETIONS.path, "messages")),
+    **dict.fromkeys(("text_completion", "atext_completion"), (COMPLETIONS.path, "prompt")),
+    **dict.fromkeys(("responses", "aresponses"), (RESPONSES.path, "input")),
+}
+"""Path and member of the conversation by LiteLLM's `call_type`. The others are found by their members."""
+_NO_CONTENT = "no exchange: the log has no content (set `store_prompts_in_spend_logs: true`, or keep `turn_off_message_logging` off)"
+
+
+def _is_litellm(value: JsonObject) -> bool:
+    return isinstance(value.get("standard_logging_object"), dict) or (
+        "call_type" in value and "response" in value and ("messages" in value or "proxy_server_request" in value)
+    )
+
+
+def _read_litellm(value: Json, name: str) -> LoggedExchange:
+    """Return the exchange of a payload of LiteLLM's callbacks, or of a row of its spend logs."""
+    found = members(value_at(value, "standard_logging_object") or value)
+    path, conversation = _LITELLM_CALLS.get(text(found.get("call_type")), ("", "messages"))
+    response, messages = parse_text(found.get("response")), parse_text(found.get("messages"))
+    sent = parse_text(found.get("proxy_server_request"))
+    sent = value_at(sent, "body") if isinstance(value_at(sent, "body"), dict) else sent
+    if not response and found.get("error_str") is None:
+        raise NotAnExchangeError(_NO_CONTENT)
+    if not response:
+        raise NotAnExchangeError("no exchange: it has no response, its request failed")
+    if not isinstance(sent, dict) or conversation not in sent:
+        settings = {
+            key: setting for key, setting in members(found.get("model_parameters")).items() if setting is not None
+        }
+        sent = {"model": found.get("model"), conversation: messages or found.get("messages"), **settings}
+    if isinstance(response, str) or not sent.get(conversation):
+        raise NotAnExchangeError(_NO_CONTENT)
+    pair = HttpPair(request=sent, response=response, path=path, started=_iso_time(found.get("startTime")))
+    return LoggedExchange(exchange=build_exchange(pair, name=name))
+
+
+def _iso_time(value: Json) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+LITELLM = Shape(
+    name="litellm", title="payloads of LiteLLM's callbacks, its spend logs", matches=_is_litellm, read=_read_litellm
+)
+
+
+def _is_openrouter(value: JsonObject) -> bool:
+    return isinstance(value_at(value, "data", "output"), dict) and "completion" in members(
+        value_at(value, "data", "output")
+    )
+
+
+def _read_openrouter(value: Json, name: str) -> LoggedExchange:
+    asked, output = value_at(value, "data", "input"), members(value_at(value, "data", "output"))
+    answer: JsonObject = {"content": output.get("completion"), "reasoning": output.get("reasoning")}
+    prompt: list[Json] = [{"role": "user", "content": value_at(asked, "prompt")}] if value_at(asked, "prompt") else []
+    return conversation_exchange(items(value_at(asked, "messages")) or prompt, answer, name=name)
+
+
+OPENROUTER = Shape(
+    name="openrouter", title="stored generations of OpenRouter", matches=_is_openrouter, read=_read_openrouter
+)
+
+
+def _is_observation(value: JsonObject) -> bool:
+    return "input" in value and "output" in value
+
+
+def _read_observation(value: Json, name: str) -> LoggedExchange:
+    """Return the exchange of `input` and `output`, as Langfuse and similar tools name them.
+
+    A complete response under `output` is judged with its request, if `input` is one. Otherwise the texts are judged.
+    """
+    found = members(value)
+    kind = text(found.get("type"))
+    if kind and kind.upper() not in ("GENERATION", "CHAT"):
+        raise NotAnExchangeError("no exchange: the observation is no generation")
+    asked, output = parse_text(found["input"]), parse_text(found["output"])
+    if output is None and not text(found["output"]):
+        raise NotAnExchangeError("no exchange: it has no response")
+    model = found.get("model") or found.get("provided_model_name") or value_at(asked, "model")
+    started = text(found.get("startTime")) or text(found.get("start_time")) or None
+    if (
+        isinstance(asked, dict)
+        and isinstance(output, dict)
+        and (value_at(output, "choices") or value_at(output, "object"))
+    ):
+        settings = members(parse_text(found.get("modelParameters") or found.get("model_parameters")))
+        return LoggedExchange(
+            exchange=build_exchange(
+                HttpPair(request={**settings, "model": model, **asked}, response=output, started=started), name=name
+            )
+        )
+    messages = items(asked) or items(value_at(asked, "messages"))
+    if not messages and isinstance(found["input"], str):
+        messages.append({"role": "user", "content": found["input"]})
+    answer = read_message(output if isinstance(output, dict | list) else found["output"])
+    return conversation_exchange(messages, answer, name=name, model=model, started=started)
+
+
+OBSERVATION = Shape(
+    name="langfuse", title="observations with `input` and `output`", matches=_is_observation, read=_read_observation
+)

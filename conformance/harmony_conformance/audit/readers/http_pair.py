@@ -1,0 +1,182 @@
+"""A logged pair of request and response, and the exchange that it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from harmony_conformance.apis.api import Api, Framing
+from harmony_conformance.apis.registry import APIS
+from harmony_conformance.audit.readers.api_detection import detect_api, has_answer
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.exchange_json import NotAnExchangeError
+from harmony_conformance.json_value import InvalidJsonError, Json, JsonObject, dumps, loads, members, text, value_at
+from harmony_conformance.transport.messages import Chunk, Request, Response
+from harmony_conformance.transport.sse import DONE, EventDecoder
+
+UNKNOWN_API = "no exchange: its request is for no API that is known (see --explain-format)"
+EVENT_STREAM, JSON_LINES, JSON = "text/event-stream", "application/x-ndjson", "application/json"
+_SECRET = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "api-key"})
+_CODED = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+_EVENT_FIELDS = ("data:", "event:", ":", "id:", "retry:")
+_STREAM_MEMBERS = frozenset({"stream", "stream_options"})
+_OK = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpPair:
+    """A request and its response, as a log has them.
+
+    Attributes:
+        request: The request body, parsed; None if the log does not have it.
+        response: The response body: an object, its text, or the list of a stream's events.
+        path: The request path with query, empty if unknown.
+        is_wire: True if the response is as it crossed the wire, False if a client parsed it.
+        started: The start time in ISO 8601, None if unknown.
+    """
+
+    request: Json
+    response: Json
+    path: str = ""
+    status: int = _OK
+    request_headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    response_headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    is_wire: bool = False
+    started: str | None = None
+
+
+def read_headers(value: Json) -> Mapping[str, str]:
+    """Return headers without credentials, names in lower case: an object, or a list of names and values as in HAR."""
+    if isinstance(value, list):
+        pairs = [(text(value_at(one, "name")), value_at(one, "value")) for one in value if isinstance(one, dict)]
+        pairs += [(text(value_at(one, 0)), value_at(one, 1)) for one in value if isinstance(one, list)]
+    else:
+        pairs = [*members(value).items()]
+    lower = ((name.lower(), text(content)) for name, content in pairs if name)
+    return {name: content for name, content in lower if name not in _SECRET and name not in _CODED}
+
+
+def build_exchange(pair: HttpPair, *, name: str) -> Exchange:
+    """Return the exchange of a pair, with the id `name`.
+
+    Raises:
+        NotAnExchangeError: The pair is for no API that is known.
+    """
+    path = pair.path.partition("?")[0]
+    received = _read_body(pair)
+    api = _api_of(pair, path, received)
+    if api is None:
+        raise NotAnExchangeError(UNKNOWN_API)
+    chunks = (
+        _write_events(api, received.events)
+        if received.data is None and received.events is not None
+        else _one_chunk(received)
+    )
+    kind = JSON if received.events is None else JSON_LINES if api.framing is Framing.LINES else EVENT_STREAM
+    response = Response(status=pair.status, headers={"content-type": kind, **pair.response_headers}, chunks=chunks)
+    request = pair.request if pair.request is not None else {}
+    if (
+        not pair.is_wire
+        and not isinstance(pair.response, str)
+        and response.content_type == JSON
+        and isinstance(request, dict)
+    ):
+        request = _without_stream(request, api)
+    sent = Request(
+        path=path or api.path,
+        headers=pair.request_headers,
+        body=dumps(request).encode("utf-8", "surrogatepass"),
+    )
+    return Exchange(id=name, api=api.name, request=sent, response=response, started=pair.started, from_log=True)
+
+
+def find_api_of(pair: HttpPair) -> Api | None:
+    """Return the API of a pair, None if it is for no API that is known."""
+    return _api_of(pair, pair.path.partition("?")[0], _read_body(pair))
+
+
+def _api_of(pair: HttpPair, path: str, received: _Body) -> Api | None:
+    events = None if received.events is None else [_event_value(event) for event in received.events]
+    return detect_api(path, pair.request, received.value, events)
+
+
+def _without_stream(request: JsonObject, api: Api) -> JsonObject:
+    """Return the request of a complete response that a client made of a stream, so that it is judged as a complete one."""
+    if request.get("stream") is not True and api.framing is not Framing.LINES:
+        return request
+    whole = {name: value for name, value in request.items() if name not in _STREAM_MEMBERS}
+    return {**whole, "stream": False} if api.framing is Framing.LINES else whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Body:
+    """A response body: the value of a complete one, the events of a stream. `data` has its bytes, if the log has them."""
+
+    data: bytes | None = None
+    value: Json = None
+    events: list[Json] | None = None
+
+
+def _read_body(pair: HttpPair) -> _Body:
+    body = pair.response
+    if isinstance(body, list):
+        is_whole = value_at(pair.request, "stream") is not True and any(has_answer(api, body) for api in APIS.values())
+        return _Body(value=body) if is_whole else _Body(events=body)
+    if not isinstance(body, str):
+        return _Body(value=body)
+    data = body.encode("utf-8", "surrogatepass")
+    if is_event_text(body):
+        decoder = EventDecoder()
+        return _Body(data=data, events=[event.value for event in decoder.feed(data + b"\n\n")])
+    if (value := parse_text(body)) is not None:
+        return _Body(data=data, value=value)
+    lines = [parse_text(line) for line in body.splitlines() if line.strip()]
+    return _Body(data=data, events=lines if lines and isinstance(lines[0], dict) else None)
+
+
+def _one_chunk(body: _Body) -> tuple[Chunk, ...]:
+    whole = dumps(body.value).encode("utf-8", "surrogatepass") if body.value is not None else b""
+    data = body.data if body.data is not None else whole
+    return (Chunk(arrival_time=0.0, data=data),) if data else ()
+
+
+def _write_events(api: Api, events: list[Json]) -> tuple[Chunk, ...]:
+    """Return the chunks of a stream that a log has as a list. `[DONE]` is added if such a list cannot have it. Arrival times are unknown."""
+    if api.framing is Framing.LINES:
+        return tuple(_chunk((event if isinstance(event, str) else dumps(event)) + "\n") for event in events)
+    texts = [event if isinstance(event, str) else dumps(event) for event in events]
+    names = [text(value_at(event, "type")) for event in events]
+    if not any(isinstance(event, str) for event in events) and not any(names):
+        texts.append(DONE)
+        names.append("")
+    return tuple(_chunk(_event(data, name)) for data, name in zip(texts, names, strict=True))
+
+
+def _chunk(data: str) -> Chunk:
+    return Chunk(arrival_time=0.0, data=data.encode("utf-8", "surrogatepass"))
+
+
+def _event(data: str, name: str) -> str:
+    if data.startswith(_EVENT_FIELDS):
+        return data.rstrip("\r\n") + "\n\n"
+    kind = f"event: {name}\n" if name else ""
+    return kind + "".join(f"data: {line}\n" for line in data.split("\n")) + "\n"
+
+
+def is_event_text(body: str) -> bool:
+    """Return True for the text of a stream of server-sent events."""
+    return body.lstrip("\ufeff\r\n").startswith(_EVENT_FIELDS)
+
+
+def _event_value(event: Json) -> Json:
+    return parse_text(event.removeprefix("data:")) if isinstance(event, str) else event
+
+
+def parse_text(value: Json) -> Json:
+    """Return the value, or the JSON value of its text, None if the text is invalid."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return loads(value)
+    except InvalidJsonError:
+        return None

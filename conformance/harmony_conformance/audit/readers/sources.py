@@ -1,0 +1,264 @@
+"""Byte streams of logs: files, folders, globs, standard input, URLs; decompressed by their first bytes, in constant memory.
+
+Each decompressor has a bounded output for each step and a bounded window, so that a small file cannot fill the memory.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import sys
+import zlib
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from glob import glob, has_magic
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import BinaryIO, Protocol, cast
+
+from harmony_conformance.errors import UsageError
+from harmony_conformance.evidence.file_lines import LINE_LIMIT, DamagedFileError
+from harmony_conformance.transport.content_coding import BodyDecoder, ContentDecodingError
+
+STDIN = "-"
+_BLOCK = 64 * 1024
+_MOST_LAYERS = 3
+_XZ_MEMORY = 256 * 1024 * 1024
+_ZSTD_INPUT = 64
+EXTRA = "logs"
+
+
+class MissingLibraryError(UsageError):
+    """A format whose library is not installed. The message has the command that installs it."""
+
+    def __init__(self, what: str, library: str, extra: str = EXTRA) -> None:
+        super().__init__(f"reading {what} needs {library}: pip install 'harmony-conformance[{extra}]'")
+
+
+def require(library: str, what: str, extra: str = EXTRA) -> None:
+    """Check that a library is installed.
+
+    Raises:
+        MissingLibraryError: It is not.
+    """
+    if find_spec(library.partition(".")[0]) is None:
+        raise MissingLibraryError(what, library.partition(".")[0], extra)
+
+
+def is_url(name: str) -> bool:
+    """Return True for `scheme://…`."""
+    return "://" in name
+
+
+def expand(names: Iterator[str]) -> Iterator[str]:
+    """Yield the files of names that may be folders, globs or URLs, sorted within each name. Hidden files of folders are left out.
+
+    Raises:
+        UsageError: A name is no file, or a folder or glob has none.
+        MissingLibraryError: A URL needs a library.
+    """
+    for name in names:
+        if name == STDIN or (not is_url(name) and Path(name).is_file()):
+            yield name
+        elif is_url(name):
+            yield from _expand_url(name)
+        elif Path(name).is_dir():
+            found = (path for path in Path(name).rglob("*") if path.is_file())
+            shown = (path for path in found if not any(part.startswith(".") for part in path.relative_to(name).parts))
+            yield from _some(sorted(map(str, shown)), f"{name}: the folder has no file")
+        elif has_magic(name):
+            files = (path for path in glob(name, recursive=True) if Path(path).is_file())  # noqa: PTH207 - of any root
+            yield from _some(sorted(files), f"{name}: no such file")
+        elif os.path.lexists(name):
+            yield name  # a pipe or a device
+        else:
+            raise UsageError(f"{name}: no such file")
+
+
+def _some(found: list[str], problem: str) -> list[str]:
+    if not found:
+        raise UsageError(problem)
+    return found
+
+
+def _expand_url(name: str) -> list[str]:
+    require("fsspec", f"{name.partition('://')[0]}://")
+    fsspec = import_module("fsspec.core")
+    if not has_magic(name) and not name.endswith("/"):
+        return [name]
+    try:
+        filesystem, path = fsspec.url_to_fs(name)
+        found = filesystem.find(path) if name.endswith("/") else filesystem.glob(path)
+        return _some(sorted(filesystem.unstrip_protocol(one) for one in found), f"{name}: no such file")
+    except UsageError:
+        raise
+    except Exception as problem:  # noqa: BLE001 - each file system has its own errors
+        raise UsageError(f"{name}: {_one_line(problem)}") from None
+
+
+def _one_line(problem: BaseException) -> str:
+    return (str(problem).splitlines() or [type(problem).__name__])[0]
+
+
+class PeekableStream:
+    """A binary stream whose first bytes can be examined. An error of reading them is raised when they are read."""
+
+    def __init__(self, raw: Callable[[int], bytes], seekable: BinaryIO | None = None) -> None:
+        self._read = raw
+        self._head = b""
+        self._error: Exception | None = None
+        self.file = seekable
+
+    def peek(self, size: int) -> bytes:
+        """Return up to `size` first bytes, without reading them."""
+        while len(self._head) < size and self._error is None:
+            try:
+                block = self._read(_BLOCK)
+            except (OSError, EOFError, ValueError, zlib.error) as error:
+                self._error = error
+                break
+            if not block:
+                break
+            self._head += block
+        return self._head[:size]
+
+    def read1(self, size: int = -1, /) -> bytes:
+        """Return some of the next bytes, none at the end."""
+        if self._head:
+            size = len(self._head) if size < 0 else size
+            block, self._head = self._head[:size], self._head[size:]
+            return block
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        return self._read(_BLOCK if size < 0 else size)
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return the next `size` bytes, fewer only at the end."""
+        parts: list[bytes] = []
+        missing = sys.maxsize if size < 0 else size
+        while missing and (block := self.read1(min(missing, _BLOCK))):
+            parts.append(block)
+            missing -= len(block)
+        return b"".join(parts)
+
+
+@contextmanager
+def open_source(name: str) -> Generator[PeekableStream]:
+    """Open a file, a URL or standard input, and decompress it.
+
+    Raises:
+        OSError: It cannot be opened.
+        UsageError: A library is missing.
+    """
+    if name == STDIN:
+        yield _decompress(PeekableStream(cast("io.BufferedReader", sys.stdin.buffer).read1))
+    elif is_url(name):
+        with _open_url(name) as remote:
+            yield _decompress(PeekableStream(remote.read, remote))
+    else:
+        with Path(name).open("rb") as file:
+            yield _decompress(PeekableStream(file.read1, file))
+
+
+@contextmanager
+def _open_url(name: str) -> Generator[BinaryIO]:
+    require("fsspec", f"{name.partition('://')[0]}://")
+    try:
+        opened = import_module("fsspec").open(name, "rb").open()
+    except FileNotFoundError:
+        raise
+    except Exception as problem:  # noqa: BLE001 - each file system has its own errors
+        raise OSError(None, _one_line(problem)) from None
+    try:
+        yield cast("BinaryIO", opened)
+    finally:
+        with suppress(Exception):
+            opened.close()
+
+
+def _decompress(stream: PeekableStream) -> PeekableStream:
+    for _ in range(_MOST_LAYERS):
+        head = stream.peek(6)
+        make = next((make for magic, make in _DECOMPRESSORS.items() if head.startswith(magic)), None)
+        if make is None:
+            break
+        stream = PeekableStream(make(stream))
+    return stream
+
+
+class _Decompressor(Protocol):
+    """A decompressor of one bzip2 stream or xz stream."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def needs_input(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
+
+
+def _read_members(stream: PeekableStream, make: Callable[[], _Decompressor]) -> Iterator[bytes]:
+    """Yield the decompressed bytes of concatenated streams. Null bytes after one are padding."""
+    rest = b""
+    while data := (rest or stream.read1(_BLOCK)).lstrip(b"\0"):
+        member, rest = make(), b""
+        while not member.eof:
+            try:
+                yield member.decompress(data, _BLOCK)
+            except (OSError, lzma.LZMAError, ValueError, EOFError) as error:
+                raise DamagedFileError(_one_line(error)) from None
+            data = stream.read1(_BLOCK) if member.needs_input and not member.eof else b""
+            if not data and member.needs_input and not member.eof:
+                raise EOFError
+        rest = member.unused_data
+
+
+def _joined(blocks: Iterator[bytes]) -> Callable[[int], bytes]:
+    def read(_: int) -> bytes:
+        return next(filter(None, blocks), b"")
+
+    return read
+
+
+def _unzstd(stream: PeekableStream) -> Callable[[int], bytes]:
+    require("zstandard", "zstd")
+    return _joined(_read_frames(stream))
+
+
+def _read_frames(stream: PeekableStream) -> Iterator[bytes]:
+    """Yield the decompressed bytes of zstd frames. The decoder's library has no limit of output, so the input is small."""
+    decoder = BodyDecoder("zstd")
+    try:
+        while data := stream.read1(_BLOCK):
+            for start in range(0, len(data), _ZSTD_INPUT):
+                yield decoder.feed(data[start : start + _ZSTD_INPUT], limit=LINE_LIMIT)
+    except ContentDecodingError as error:
+        raise DamagedFileError(_one_line(error)) from None
+    try:
+        decoder.end()
+    except ContentDecodingError:
+        raise EOFError from None
+
+
+def _gunzip(stream: PeekableStream) -> Callable[[int], bytes]:
+    return gzip.GzipFile(fileobj=cast("BinaryIO", stream), mode="rb").read1
+
+
+_DECOMPRESSORS: Mapping[bytes, Callable[[PeekableStream], Callable[[int], bytes]]] = {
+    b"\x1f\x8b": _gunzip,
+    b"\x28\xb5\x2f\xfd": _unzstd,
+    b"BZh": lambda stream: _joined(_read_members(stream, bz2.BZ2Decompressor)),
+    b"\xfd7zXZ\x00": lambda stream: _joined(
+        _read_members(stream, lambda: lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=_XZ_MEMORY))
+    ),
+}
+"""Decompressors by the first bytes of a file."""

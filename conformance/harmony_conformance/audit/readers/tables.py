@@ -1,0 +1,209 @@
+"""Tables: Parquet, Arrow, SQLite and DuckDB. Rows are read in small groups; a value that is no JSON becomes a text."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from harmony_conformance.audit.readers.container import Container, InputFile, Records, json_line, one_file, problem
+from harmony_conformance.audit.readers.sources import PeekableStream, require
+from harmony_conformance.evidence.file_lines import LINE_LIMIT
+
+_ROWS = 64
+"""Rows that are read at once: their values are in memory together."""
+_NOT_A_FILE = "{} is read from a file: store the decompressed data in one"
+
+
+def _plain(value: object) -> object:
+    """Return a value that JSON lacks as a text, or as a list."""
+    if isinstance(value, bytes | bytearray):
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError:
+            return b64encode(value).decode()
+    return str(value)
+
+
+def _no_number(_: str) -> None:
+    """Return null for NaN and infinity, which JSON lacks."""
+
+
+def _row(number: int, row: Mapping[str, object]) -> Records:
+    try:
+        text = json.dumps(row, default=_plain)
+        if "NaN" in text or "Infinity" in text:
+            text = json.dumps(json.loads(text, parse_constant=_no_number))
+    except (ValueError, TypeError, RecursionError) as error:
+        yield problem("a row that cannot be written as JSON", type(error).__name__, number)
+        return
+    data = text.encode()
+    if len(data) > LINE_LIMIT:
+        yield problem("the row is too long", f"{len(data)} bytes, at most {LINE_LIMIT} are read", number)
+    else:
+        yield json_line(number, data)
+
+
+def _read_arrow_batches(batches: Iterable[Any]) -> Records:
+    number = 0
+    try:
+        for batch in batches:
+            for start in range(0, batch.num_rows, _ROWS):
+                for row in batch.slice(start, _ROWS).to_pylist(maps_as_pydicts="lossy"):
+                    yield from _row(number, row)
+                    number += 1
+    except Exception as error:  # noqa: BLE001 - the library has errors of its own, and of Python
+        yield problem("the file is damaged", _first_line(error), number)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
+def _read_parquet(stream: PeekableStream) -> Records:
+    require("pyarrow", "Parquet")
+    if stream.file is None or not stream.file.seekable():
+        yield problem(_NOT_A_FILE.format("Parquet"))
+        return
+    stream.file.seek(0)
+    try:
+        file = import_module("pyarrow.parquet").ParquetFile(stream.file)
+    except Exception as error:  # noqa: BLE001 - see above
+        yield problem("the file is damaged", _first_line(error))
+        return
+    yield from _read_arrow_batches(file.iter_batches(batch_size=_ROWS))
+
+
+def _read_arrow(stream: PeekableStream) -> Records:
+    require("pyarrow", "Arrow")
+    library = import_module("pyarrow.ipc")
+    try:
+        if stream.peek(6) != _ARROW_FILE:
+            batches: Iterable[Any] = library.open_stream(stream)
+        elif stream.file is None or not stream.file.seekable():
+            yield problem(_NOT_A_FILE.format("Arrow"))
+            return
+        else:
+            stream.file.seek(0)
+            reader = library.open_file(stream.file)
+            batches = (reader.get_batch(index) for index in range(reader.num_record_batches))
+    except Exception as error:  # noqa: BLE001 - see above
+        yield problem("the file is damaged", _first_line(error))
+        return
+    yield from _read_arrow_batches(batches)
+
+
+_ARROW_FILE = b"ARROW1"
+_ARROW_STREAM = b"\xff\xff\xff\xff"
+
+
+def _read_sqlite(stream: PeekableStream, name: str) -> Iterable[InputFile]:
+    if not Path(name).is_file() or stream.file is None:
+        return [_no_database("SQLite", "sqlite", name)]
+    return _sqlite_tables(name)
+
+
+def _sqlite_tables(name: str) -> Iterator[InputFile]:
+    try:
+        database = sqlite3.connect(f"file:{quote(str(Path(name).resolve()))}?mode=ro", uri=True)
+    except sqlite3.Error as error:
+        yield InputFile(
+            name=name, format="sqlite", records=iter([problem("the file is damaged", _first_line(error))]), mark="#"
+        )
+        return
+    try:
+        database.text_factory = _decode
+        tables = (
+            "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%' ORDER BY name"
+        )
+        for (table,) in database.execute(tables).fetchall():
+            yield InputFile(
+                name=f"{name}:{table}", format="sqlite", records=_read_table(database.cursor(), str(table)), mark="#"
+            )
+    except sqlite3.Error as error:
+        yield InputFile(
+            name=name, format="sqlite", records=iter([problem("the file is damaged", _first_line(error))]), mark="#"
+        )
+    finally:
+        database.close()
+
+
+def _decode(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _read_duckdb(stream: PeekableStream, name: str) -> Iterable[InputFile]:
+    require("duckdb", "DuckDB")
+    if not Path(name).is_file() or stream.file is None:
+        return [_no_database("DuckDB", "duckdb", name)]
+    return _duckdb_tables(name)
+
+
+def _duckdb_tables(name: str) -> Iterator[InputFile]:
+    library = import_module("duckdb")
+    try:
+        database = library.connect(name, read_only=True, config={"enable_external_access": "false"})
+        try:
+            rows = database.execute(
+                "SELECT table_schema, table_name FROM information_schema.tables ORDER BY 1, 2"
+            ).fetchall()
+            for schema, table in rows:
+                yield InputFile(
+                    name=f"{name}:{table}",
+                    format="duckdb",
+                    records=_read_table(database.cursor(), table, schema),
+                    mark="#",
+                )
+        finally:
+            database.close()
+    except library.Error as error:
+        yield InputFile(
+            name=name, format="duckdb", records=iter([problem("the file is damaged", _first_line(error))]), mark="#"
+        )
+
+
+def _no_database(title: str, form: str, name: str) -> InputFile:
+    return InputFile(name=name, format=form, records=iter([problem(_NOT_A_FILE.format(title))]), mark="#")
+
+
+def _read_table(cursor: Any, table: str, schema: str = "") -> Records:  # noqa: ANN401 - of sqlite3 or of DuckDB
+    """Yield the rows of a table."""
+    names = [f'"{part.replace(chr(34), chr(34) * 2)}"' for part in (schema, table) if part]
+    number = 0
+    try:
+        cursor.execute(f"SELECT * FROM {'.'.join(names)}")  # noqa: S608 - quoted above
+        columns = [str(column[0]) for column in cursor.description or ()]
+        while rows := cursor.fetchmany(_ROWS):
+            for row in rows:
+                yield from _row(number, dict(zip(columns, row, strict=True)))
+                number += 1
+    except Exception as error:  # noqa: BLE001 - each database has its own errors
+        yield problem("the table cannot be read further", _first_line(error), number)
+
+
+PARQUET = Container(
+    name="parquet",
+    title="Parquet",
+    matches=lambda head, _: head.startswith(b"PAR1"),
+    read=one_file("parquet", _read_parquet, "#"),
+)
+ARROW = Container(
+    name="arrow",
+    title="Arrow, Feather",
+    matches=lambda head, _: head.startswith((_ARROW_FILE, _ARROW_STREAM)),
+    read=one_file("arrow", _read_arrow, "#"),
+)
+SQLITE = Container(
+    name="sqlite",
+    title="tables of SQLite",
+    matches=lambda head, _: head.startswith(b"SQLite format 3\0"),
+    read=_read_sqlite,
+)
+DUCKDB = Container(
+    name="duckdb", title="tables of DuckDB", matches=lambda head, _: head[8:12] == b"DUCK", read=_read_duckdb
+)

@@ -1,0 +1,242 @@
+"""Text formats: JSON lines, JSON documents, captured event streams, vLLM's log of requests, CSV."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import json
+import re
+from collections.abc import Iterator
+
+from harmony_conformance.audit.readers.container import Container, Records, json_line, one_file, problem
+from harmony_conformance.audit.readers.disk_index import DiskIndex
+from harmony_conformance.audit.readers.json_elements import read_elements
+from harmony_conformance.audit.readers.sources import PeekableStream
+from harmony_conformance.evidence.file_lines import LINE_LIMIT, Line, UnreadableLine, read_blocks, split_lines
+from harmony_conformance.json_value import Json, JsonObject
+
+_UTF8_MARK = b"\xef\xbb\xbf"
+_HAR = re.compile(rb'\s*\{\s*"log"\s*:\s*\{')
+_LIST_DOCUMENT = re.compile(
+    rb'\s*\{\s*"(?:object"\s*:\s*"list"\s*,\s*")?(?:data|observations|batch|resourceSpans|resourceLogs)"\s*:\s*\['
+)
+
+
+def _begins_a_document(head: bytes, _: str) -> bool:
+    """Return True for a list, an HTTP archive, and JSON whose first value does not end with its line."""
+    head = head.removeprefix(_UTF8_MARK).lstrip()
+    first, end, rest = head.partition(b"\n")
+    if head.startswith(b"["):
+        return not end or not rest.lstrip().startswith(b"[") or not _is_json(first)
+    if not head.startswith(b"{"):
+        return False
+    if _HAR.match(head) or (not end and _LIST_DOCUMENT.match(head)):
+        return True
+    return bool(end) and not _is_json(first) and not rest.lstrip().startswith(b"{")
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+DOCUMENTS = Container(
+    name="json",
+    title="a JSON list, or JSON values over several lines",
+    matches=_begins_a_document,
+    read=one_file("json", read_elements),
+)
+
+
+def _is_any_file(_: bytes, __: str) -> bool:
+    return True
+
+
+LINES = Container(
+    name="jsonl",
+    title="JSON lines",
+    matches=_is_any_file,
+    read=one_file("jsonl", split_lines),
+)
+
+_EVENT = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:(?:data|event|id|retry):|:[^\n]*\r?\n+(?:data|event):)")
+_EVENT_LINES = 4
+_DONE = re.compile(rb"^data: ?\[DONE\]", re.MULTILINE)
+
+
+def _read_events(stream: PeekableStream) -> Records:
+    """Yield the streams of a capture: each ends with `[DONE]`, with an event that ends a response, or with the file."""
+    pieces: list[bytes] = []
+    start = size = 0
+    for line in _raw_lines(stream):
+        if isinstance(line, UnreadableLine):
+            yield from _captured(start, pieces, size)
+            yield line
+            return
+        pieces.append(line)
+        size += len(line)
+        if _is_last_event(pieces):
+            yield from _captured(start, pieces, size)
+            pieces, start, size = [], start + size, 0
+        elif size > LINE_LIMIT:
+            del pieces[:-_EVENT_LINES]
+    yield from _captured(start, pieces, size)
+
+
+def _is_last_event(pieces: list[bytes]) -> bool:
+    """Return True after the empty line of an event that ends a stream."""
+    if pieces[-1].strip():
+        return False
+    event = b"".join(pieces[-_EVENT_LINES:])
+    return bool(_DONE.search(event)) or any(
+        mark in event
+        for mark in (
+            b"event: response.completed\n",
+            b"event: response.incomplete\n",
+            b"event: response.failed\n",
+            b"event: message_stop\n",
+        )
+    )
+
+
+def _captured(start: int, pieces: list[bytes], size: int) -> Records:
+    data = b"".join(pieces)
+    if size > LINE_LIMIT:
+        yield UnreadableLine(
+            offset=start, number=1, kind="the stream is too long", detail=f"{size} bytes, at most {LINE_LIMIT} are read"
+        )
+    elif data.strip():
+        text = data.decode("utf-8", "surrogateescape").replace("\r\n", "\n")
+        yield Line(offset=start, number=1, data=json.dumps({"response": text}).encode())
+
+
+def _raw_lines(stream: PeekableStream) -> Iterator[bytes | UnreadableLine]:
+    """Yield lines with their ends, in pieces of at most a block. A stream that cannot be read to its end yields the reason."""
+    rest = b""
+    for block in read_blocks(stream):
+        if isinstance(block, UnreadableLine):
+            if rest:
+                yield rest
+            yield block
+            return
+        *lines, rest = (rest + block).split(b"\n")
+        yield from (line + b"\n" for line in lines)
+        if len(rest) > LINE_LIMIT:
+            yield rest
+            rest = b""
+    if rest:
+        yield rest
+
+
+CAPTURE = Container(
+    name="sse",
+    title="captured streams of server-sent events",
+    matches=lambda head, _: _EVENT.match(head) is not None,
+    read=one_file("sse", _read_events),
+)
+
+_VLLM = re.compile(rb"Received request [\w-]+: (?:params|prompt): |Generated response [\w-]+")
+_VLLM_DETAILS = re.compile(
+    r"(?:Request (?P<id>\S+) details: |Received request (?P<old_id>\S+): )prompt: .*?prompt_token_ids: (?P<ids>None|\[[\d, ]*\])"
+)
+_VLLM_OUTPUT = re.compile(
+    r"Generated response (?P<id>\S+)(?P<kind> \(streaming \w+\))?: output: (?P<text>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
+    r"(?:, output_token_ids: (?P<ids>None|[\[(][\d, ]*[\])]))?, finish_reason: (?P<reason>\w+)"
+)
+_DELTA = " (streaming delta)"
+
+
+def _read_vllm_log(stream: PeekableStream) -> Records:
+    """Yield the generated responses of a log that vLLM wrote with `--enable-log-requests --enable-log-outputs`, joined with their prompts.
+
+    Source: `RequestLogger` of vLLM 0.10 to 0.27. The prompt needs the level DEBUG since 0.11. Deltas repeat what the complete output has.
+    """
+    with DiskIndex() as prompts:
+        for line in split_lines(stream):
+            if isinstance(line, UnreadableLine):
+                yield line
+                continue
+            text = line.data.decode("utf-8", "replace")
+            if details := _VLLM_DETAILS.search(text):
+                prompts.put(details["id"] or details["old_id"], (details["ids"] or "").encode())
+            elif (output := _VLLM_OUTPUT.search(text)) and output["kind"] != _DELTA:
+                yield Line(offset=line.offset, number=line.number, data=_vllm_record(output, prompts.pop(output["id"])))
+            elif "Generated response " in text and _DELTA not in text:
+                yield UnreadableLine(
+                    offset=line.offset, number=line.number, kind="a response of vLLM's log that cannot be read"
+                )
+        for _ in prompts.values():
+            yield problem("a request of vLLM's log without a response (log with --enable-log-outputs)")
+
+
+def _vllm_record(output: re.Match[str], prompt: bytes | None) -> bytes:
+    def ids(source: str | None) -> list[Json]:
+        return [int(one) for one in re.findall(r"\d{1,9}", source or "")]
+
+    record: JsonObject = {
+        "vllm_request": output["id"],
+        "output": ast.literal_eval(output["text"]),
+        "output_token_ids": ids(output["ids"]),
+        "finish_reason": output["reason"],
+        "prompt_token_ids": ids((prompt or b"").decode()),
+    }
+    return json.dumps(record).encode()
+
+
+VLLM_LOG = Container(
+    name="vllm-log",
+    title="vLLM's log with --enable-log-requests",
+    matches=lambda head, _: _VLLM.search(head) is not None,
+    read=one_file("vllm-log", _read_vllm_log),
+)
+
+_CSV_NAME = re.compile(r"\.(?:csv|tsv)(?:\.\w+)?$", re.IGNORECASE)
+_CSV_HEADER = re.compile(rb'(?:\xef\xbb\xbf)?[\w ."-]+(?:[,;\t][\w ."-]+)+\r?\n')
+_COLUMN = re.compile(rb"\b(?:request|response|messages|prompt|completion|input|output|request_body|response_body)\b")
+
+
+def _is_csv(head: bytes, name: str) -> bool:
+    header = _CSV_HEADER.match(head)
+    return _CSV_NAME.search(name) is not None or (header is not None and _COLUMN.search(header[0]) is not None)
+
+
+def _read_csv(stream: PeekableStream) -> Records:
+    """Yield the rows of a CSV file with a header. Columns are separated by commas, semicolons or tabs."""
+    separators = max(b",;\t", key=stream.peek(4096).partition(b"\n")[0].count)
+    csv.field_size_limit(LINE_LIMIT)
+    failures: list[UnreadableLine] = []
+    rows = csv.reader(_csv_lines(stream, failures), delimiter=chr(separators))
+    number, columns = 0, list[str]()
+    while True:
+        try:
+            row = next(rows)
+        except StopIteration:
+            break
+        except csv.Error as error:
+            yield problem("no CSV", str(error), number)
+            break
+        if not columns:
+            columns = row
+        elif len(row) != len(columns):
+            yield problem(
+                "a row of CSV with another number of columns", f"{len(row)} instead of {len(columns)}", number
+            )
+            number += 1
+        else:
+            yield json_line(number, json.dumps(dict(zip(columns, row, strict=True))).encode())
+            number += 1
+    yield from failures
+
+
+def _csv_lines(stream: PeekableStream, failures: list[UnreadableLine]) -> Iterator[str]:
+    for line in _raw_lines(stream):
+        if isinstance(line, UnreadableLine):
+            failures.append(line)
+        else:
+            yield line.decode("utf-8-sig", "surrogateescape").replace("\0", "")
+
+
+CSV = Container(name="csv", title="CSV with a header", matches=_is_csv, read=one_file("csv", _read_csv, "#"))

@@ -1,0 +1,101 @@
+"""Scopes: the part of an exchange that a log has, and the checks that need no more. The other checks do not apply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cache
+
+from harmony_conformance.checks import CHECKS
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.judge.applicability import ConditionIndex, build_index
+from harmony_conformance.judge.check import Check, Comparison, Outcome
+from harmony_conformance.judge.judge import Result, is_comparison
+
+
+class Scope(StrEnum):
+    """The part of an exchange that a log has."""
+
+    WHOLE = "request and response"
+    ANSWER = "the response alone"
+    CONVERSATION = "messages and the texts of the answer"
+    TOKENS = "token ids and the texts of the answer"
+    TEXT = "the texts of the answer"
+
+
+_TEXT: Mapping[str, frozenset[str]] = {
+    "channels": frozenset(
+        {
+            *("no_marker_leak", "no_channel_words", "no_reasoning_in_content", "no_suspected_leak"),
+            *("characters_are_whole", "no_suspected_broken_character", "answer_is_told_once"),
+        }
+    ),
+    "reasoning": frozenset({"thought_does_not_loop"}),
+}
+_PROMPT: Mapping[str, frozenset[str]] = {
+    "headers": frozenset({"form_is_known", "messages_end_as_they_must"}),
+    "hierarchy": frozenset({"identity_is_kept", "current_date_is_sane", "system_message_has_the_trained_form"}),
+    "prompt": frozenset({"one_header_form", "calls_and_results_agree_in_form"}),
+}
+_CLIENT = frozenset(
+    {"reasoning_is_sent_back", "messages_are_not_rendered", "results_name_their_calls", "calls_are_answered"}
+)
+_ANSWER: Mapping[str, frozenset[str]] = {
+    **_TEXT,
+    "reasoning": frozenset({"thought_does_not_loop", "reasoning_tokens_agree"}),
+    "tool_calls": frozenset({"call_is_complete", "finish_reason_agrees"}),
+    "streaming": frozenset(
+        {
+            *("call_deltas_can_be_joined", "choices_are_numbered", "one_finish_reason", "one_identity"),
+            *("role_comes_first", "ends_with_done", "events_are_chunks", "order_is_kept"),
+        }
+    ),
+    "responses": frozenset(
+        {
+            *("counted_thought_has_an_item", "ids_are_unique", "items_have_their_members", "status_says_how_it_ended"),
+            *("events_are_numbered", "events_follow_the_grammar", "items_stand_in_order", "texts_begin_and_end"),
+            *("events_name_their_item", "items_stay_as_announced", "last_event_has_the_items", "texts_are_told_alike"),
+        }
+    ),
+    "usage": frozenset({"adds_up"}),
+    "errors": frozenset({"answer_is_well_formed"}),
+    "choices": frozenset({"logprobs_spell_the_text", "logprobs_are_logarithms"}),
+    "native": frozenset({"arguments_are_objects", "last_line_is_done", "lines_are_objects"}),
+}
+_CHECKS: Mapping[Scope, Mapping[str, frozenset[str]]] = {
+    Scope.ANSWER: _ANSWER,
+    Scope.CONVERSATION: {**_TEXT, "client": _CLIENT},
+    Scope.TOKENS: {**_TEXT, **_PROMPT},
+    Scope.TEXT: _TEXT,
+}
+"""The checks of each scope, by family. A new check belongs to none of them until it is added."""
+
+
+def needs_no_more(scope: Scope, check: str) -> bool:
+    """Return True if the part of an exchange is enough for a check."""
+    family, _, name = check.partition(".")
+    return scope is Scope.WHOLE or name in _CHECKS[scope].get(family, ())
+
+
+@cache
+def checks_of(scope: Scope) -> ConditionIndex:
+    """Return the checks that need no more than this part of an exchange."""
+    return build_index(tuple(rule for rule in CHECKS if needs_no_more(scope, rule.id)))
+
+
+def left_out(x: Exchange, scope: Scope) -> tuple[Result, ...]:
+    """Return the results of the other checks: not applicable, because the log has no more."""
+    return _left_out(x.scenario, x.api, scope)
+
+
+@cache
+def _left_out(scenario: str, api: str, scope: Scope) -> tuple[Result, ...]:
+    return tuple(
+        Result(rule.id, rule.severity, rule.clause, scenario, api, Outcome.NOT_APPLICABLE, reason=_reason(rule, scope))
+        for rule in CHECKS
+        if not needs_no_more(scope, rule.id)
+    )
+
+
+def _reason(rule: Check | Comparison, scope: Scope) -> str:
+    return "applies to series of several exchanges" if is_comparison(rule) else f"the log has only {scope.value}"
