@@ -61,7 +61,7 @@ def counts_fit_a_form(series: Series) -> Iterator[Finding]:
     accounts = _explanations(series)
     growths = dict.fromkeys(account.growth for account in accounts if not account.mistakes and account.growth)
     if not accounts:
-        yield _finding(series, "the counts fit no accepted form, and no known mistake explains them")
+        yield _finding(series, "the counts fit no accepted form, and no one or two known mistakes explain them")
     elif growths:
         yield _finding(series, quote(", or ".join(growths)))
     elif accounts[0].extra_tokens:

@@ -72,6 +72,13 @@ RULES = {rule.id: rule for rule in CHECKS}
             id="a marker in the reasoning is one token",
         ),
         pytest.param(
+            "prompt.is_an_accepted_rendering/fail-effort-with-lines",
+            "message 0 (system), reasoning effort, extra: it has all lines of the effort in the request: 'Reasoning: high\\n\\nObey.'",
+            "' medium\\n\\n', tokens 14093, 279",
+            "' Reasoning: high\\n\\nObey.\\n\\n', tokens 57369, 289, 25, 1932, 279, 1451, 806, 364",
+            id="the lines of an effort, and not the identity",
+        ),
+        pytest.param(
             "usage.counts_the_prompt/fail-another-tokenizer",
             "prompt_tokens is not the number of tokens that the model's vocabulary gives the prompt text of /apply-template",
             "68",

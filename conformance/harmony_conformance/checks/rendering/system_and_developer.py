@@ -57,7 +57,12 @@ def system_difference(expected: str, shown: str, request: Json) -> Iterator[Judg
     """Yield the differences of a system message from the expected one, which has the same date."""
     if expected == shown:
         return
-    free = FREE_LINES if text(value_at(request, "reasoning_effort")) in EFFORTS else FREE_LINES | EFFORT_LINE
+    effort = text(value_at(request, "reasoning_effort"))
+    free = FREE_LINES if effort in EFFORTS else FREE_LINES | EFFORT_LINE
+    if "\n" in effort and effort in shown:
+        words = f"it has all lines of the effort in the request: {shorten(effort)!r}"
+        yield failing_difference(Part.EFFORT, Problem.EXTRA, words)
+        shown = shown.replace(effort, "", 1)
     for label, part in free.items():
         line, actual = _line(expected, label), _line(shown, label)
         if line != actual and part is not Part.DATE:
