@@ -20,7 +20,7 @@ CATALOGUE = "defects.json"
 """File name in the golden data."""
 
 
-TIMING = "The time at which tokens arrive decides whether it happens: the same request can pass."
+TIMING = "Chance, or the time at which tokens arrive, decides whether it happens: the same request can pass."
 """Sentence about a cause that depends on timing."""
 PARTS = ("check", "scenario", "api", "message", "at", "step", "actual")
 """Parts of a failure that patterns are matched against."""
@@ -74,7 +74,7 @@ class KnownCause:
         remedy: What an operator can do.
         patterns: The failures by which it is recognized.
         versions: The versions for which it is named. Another release with such failures has another defect.
-        timing: True if the same request fails or passes, by the time at which tokens arrive.
+        timing: True if the same request fails or passes, by chance or by the time at which tokens arrive.
         seen_in: Folders of `reports/` whose recording shows it.
     """
 

@@ -8,6 +8,7 @@ from shlex import quote as quote_visible
 from types import MappingProxyType
 
 from harmony_conformance.checks import CHECKS
+from harmony_conformance.checks.helpers.counted_pairs import shorter_step
 from harmony_conformance.engines.render_derender import render_request, whole_request
 from harmony_conformance.engines.target import Target
 from harmony_conformance.evidence.exchange import AnsweredBy, Exchange, Series
@@ -65,13 +66,16 @@ def script_text(x: Exchange | None) -> str:
 
 
 def _counterpart(x: Exchange, result: Result, exchanges: Mapping[str, Exchange]) -> Exchange | None:
-    """Return the exchange that a comparison compared with `x`: the whole answer to the same request, or the only other one."""
+    """Return the exchange that a comparison compared with `x`: a whole answer, a prompt with a shorter text, or the only other one."""
     if result.check not in _COMPARISONS:
         return None
     step, is_stream, suffixes = x.id.partition(STREAM_SUFFIX)
-    others = (
-        [f"{step}/{suffixes.rpartition('/')[2]}"] if is_stream else [one for one in result.exchanges if one != x.id]
-    )
+    if is_stream:
+        return exchanges.get(f"{step}/{suffixes.rpartition('/')[2]}")
+    shorter = x.id.replace(f"/{x.step}/", f"/{shorter_step(x.step)}/")
+    others = [one for one in result.exchanges if one != x.id]
+    if shorter in others:
+        return exchanges.get(shorter)
     return exchanges.get(others[0]) if len(others) == 1 else None
 
 

@@ -133,6 +133,32 @@ def test_a_comparison_shows_both_exchanges():
     assert (shlex.split(first)[-1], shlex.split(second)[-1]) == ('{"n":1}', '{"stream":true}')
 
 
+@pytest.mark.parametrize(
+    ("shorter", "longer", "check"),
+    [
+        ("plain system", "marked system", "prompt.text_costs_its_tokens"),
+        ("tame text", "odd text", "prompt.text_costs_its_tokens"),
+        ("short", "long", "robustness.long_message_is_whole"),
+        ("one instruction", "two instructions", "prompt.text_costs_its_tokens"),
+        ("open, short", "open, long", "multi_turn.reasoning_costs_what_it_must"),
+    ],
+)
+def test_a_comparison_of_prompt_counts_shows_both_requests(shorter, longer, check):
+    steps = {
+        step: Exchange(
+            id=f"a/chat/{step}/0",
+            step=step,
+            request=Request(path="/v1/chat/completions", body=f'{{"n":"{step}"}}'.encode()),
+        )
+        for step in ("another", shorter, "a third", longer)
+    }
+    known = {x.id: x for x in steps.values()}
+    finding = Finding(message="…", exchange=steps[longer].id)
+    compared = result(Outcome.FAIL, finding)._replace(check=check, exchanges=tuple(known))
+    bodies = [shlex.split(one)[-1] for one in reproduce_result(VLLM, compared, known, None).split("; ")]
+    assert bodies == [f'{{"n":"{shorter}"}}', f'{{"n":"{longer}"}}']
+
+
 def test_a_failure_is_shown_before_a_variant():
     findings = (
         Finding(message="legitimate", exchange=FIRST.id, verdict=Verdict.VARIANT),

@@ -17,6 +17,7 @@ from harmony_ref import encode
 
 _FIRST_WORDS = {"plain": "marked", "tame": "odd", "short": "long"}
 _NAMED_PAIRS = (("one instruction", "two instructions"),)
+_SHORT, _LONG = ", short", ", long"
 _HEADER_AND_SEPARATORS = 12  # maximum number of tokens around an additional message
 
 
@@ -48,6 +49,16 @@ def counted_pairs(series: Series) -> Iterator[CountedPair]:
         counted = counted_pair(series, first, second)
         if counted is not None:
             yield counted
+
+
+def shorter_step(step: str) -> str:
+    """Return the step that a step with a longer text is compared with, empty if there is none."""
+    word, _, rest = step.partition(" ")
+    by_first_word = {second: first for first, second in _FIRST_WORDS.items()}
+    if word in by_first_word:
+        return f"{by_first_word[word]} {rest}".rstrip()
+    named = {second: first for first, second in _NAMED_PAIRS}
+    return named.get(step, step.removesuffix(_LONG) + _SHORT if step.endswith(_LONG) else "")
 
 
 def counted_pair(series: Series, first: str, second: str) -> CountedPair | None:
