@@ -343,10 +343,14 @@ class Guard:
         if answer.unread_reason:
             self._give_up(answer.unread_reason)
             return self._unexamined()
-        if answer.body is None:
-            head, body = self._server_head, self.recorder.response_body
+        head, body = self._server_head, answer.body
+        if body is None and self._decoder is not None and not self._decoder.is_plain:
+            # What was examined, since decoders differ: some read what follows the end of the compressed data.
+            body = built.exchange.response.body if built.exchange.response is not None else b""
+        if body is None:
+            body = self.recorder.response_body
         else:
-            head, body = with_body(self._server_head, answer.body), answer.body
+            head = with_body(head, body)
         return self._end_with(Closing(head=with_request_id(head, self._request_id, verdict), body=[body]))
 
     def _unexamined(self) -> Closing:

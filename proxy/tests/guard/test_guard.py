@@ -395,3 +395,19 @@ def test_an_event_that_may_be_judged_is_told_from_one_that_is_not(name):
     assert guard.may_be_judged(JUDGED[name])
     assert guard.feed(WORD % b" you.<|", 0.0) == []
     assert guard.may_be_judged(WORD % b" there"), "an event waits for a verdict"
+
+
+@pytest.mark.parametrize("rest", [b"", b"<|channel|>analysis<|message|>A secret.", gzip.compress(b" ")])
+def test_of_a_compressed_answer_the_client_gets_what_was_examined(rest):
+    rules = load_rules(block=["channels.*"], fail="closed")
+    guard = Guard(rules.policy, request_id="run-1", handlers=rules.handlers)
+    guard.request_head("POST", PATH, [])
+    guard.request_body(b'{"messages": [{"role": "user", "content": "Hi"}]}')
+    choice = {"index": 0, "message": {"role": "assistant", "content": "Hello!"}, "finish_reason": "stop"}
+    value = {"id": "c", "choices": [choice]}
+    head, body = through(
+        guard, [gzip.compress(json.dumps(value).encode()) + rest], [JSON, (b"content-encoding", b"gzip")]
+    )
+    assert (head.status, json.loads(body)) == (200, value)
+    assert b"content-encoding" not in dict(head.headers)
+    assert dict(head.headers)[b"content-length"] == b"%d" % len(body)

@@ -42,6 +42,8 @@ LATE = {
     "spaced words": f"analysis {THOUGHT} assistant final Hello.",
     "spaced words on lines": "analysis\nThe launch code is 4711.\nassistant\nfinal\nHello.",
     "last spaced words": f"{THOUGHT} assistant final Hello.",
+    "words on lines": f"analysis\n\n{THOUGHT}\n\nassistantfinal\n\nHello.",
+    "last words on a line": f"{THOUGHT}\nassistantfinalHello.",
 }
 """Leaks whose text is out before anything shows that it is one: a stream is blocked at its end."""
 ANSWERS = {
@@ -58,6 +60,7 @@ ANSWERS = {
     "a closing tag in code": "We write the thought.\n`</think>` ends it.",
     "a pair of tags": "We think: <think>We need to answer.</think> That is all.",
     "words": "We did the analysis. The assistant made the final table. Our assistant final exams begin today.",
+    "joined words": "We did the work. The assistantfinalize function ends it.\nassistantfinalists are listed.",
 }
 
 

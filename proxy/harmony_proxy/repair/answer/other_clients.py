@@ -6,7 +6,7 @@ The checks read one value of a JSON document, as UTF-8. For blocking, these are 
 - a document in UTF-16 or UTF-32, or after a byte order mark, which many clients detect;
 - the texts of JSON that has no answer: of an error, or of another API;
 - events and lines of JSON under another content type, which some clients read nevertheless;
-- a body that is no JSON, as one text, with and without the tags of HTML, or each of its strings.
+- a body that is no JSON, as one text, with and without the tags of HTML, and each of its strings.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dataclasses import replace
 from harmony_conformance.apis.api import Framing
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.leaks.about_harmony import share_request_views
+from harmony_conformance.evidence.leaks.by_text import TEMPLATE_CODE
 from harmony_conformance.json_value import InvalidJsonError, Json, dumps, strings, text
 from harmony_conformance.transport.messages import Chunk
 from harmony_proxy.repair.answer.check_verdicts import find_failures
@@ -76,12 +77,12 @@ def _as_stream(x: Exchange, document: str) -> Exchange | None:
 
 
 def texts_of(document: str) -> list[str]:
-    """Return the texts that a document may show that is no JSON: itself with and without tags; if it resembles JSON, its strings."""
-    first = document.lstrip("\ufeff \t\r\n")[:1]
-    texts = [document] if first not in ("{", "[") else []
+    """Return the texts that a document may show that is no JSON: its strings, and unless it resembles JSON, itself with and without tags."""
+    is_like_json = document.lstrip("\ufeff \t\r\n")[:1] in ("{", "[")
+    texts = [document] if not is_like_json else []
     if texts and _TAG.search(document) is not None:
         texts.append(_TAG.sub("", document))
-    if first not in ("{", "[", '"'):
+    if texts and TEMPLATE_CODE.search(document) is not None:
         return texts
     for literal in _STRING.findall(document):
         with suppress(ValueError):

@@ -15,7 +15,7 @@ These layouts are leaks if the message begins as a thought about the task. Other
 
 - it begins with a channel and a message without a marker between them;
 - a header is joined to the text before it, or a final header without an end marker is;
-- the words of the next header stand between blanks, also after a first channel word;
+- the words of the next header stand after a blank, also after a first channel word;
 - reasoning ends with a closing tag, and has no opening one.
 
 A request for unparsed text (`skip_special_tokens`) is no excuse either.
@@ -73,7 +73,8 @@ _FIRST_WORD = re.compile(
     r"\s*(?:analysis|commentary)(?=[\w\"'(\[{<*#`])(?P<text>[\s\S]*?)assistant(?:final|analysis|commentary)"
 )
 _SPACED_WORDS = re.compile(
-    rf"\s*(?=\S)(?P<first>(?:assistant\s+)?(?:analysis|commentary)\s+(?=\S))?(?P<text>[\s\S]*?[.!?\u2026)\"'])\s*assistant\s+{_WORDS}(?=\s+\S)"
+    rf"\s*(?=\S)(?P<first>(?:assistant\s+)?(?:analysis|commentary)\s+(?=\S))?(?P<text>[\s\S]*?[.!?\u2026)\"'])"
+    rf"(?:\s*assistant\s+|\s+assistant)(?:{_WORDS}(?=\s+\S)|(?:analysis|commentary|final)(?=[A-Z\"'{{*#]))"
 )
 _CLOSED_REASONING = re.compile(
     r"(?P<text>[^<]*(?:<(?!/?(?:think|thinking|reasoning|thought)>)[^<]*)*)(?<=[.!?\u2026)\"'\n])</(?:think|thinking|reasoning|thought)>\s*\S"
