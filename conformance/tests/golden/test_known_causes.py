@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[3]
 FINDINGS = runpy.run_path(str(ROOT / "tools" / "write_findings.py"))
 FILES = sorted((golden.root() / "causes").glob("*.json"), key=lambda file: file.name)
 LANES = sorted(folder.name for folder in FINDINGS["REPORTS"].iterdir() if any(folder.glob("report.jsonl*")))
+HAND_COUNTS = FINDINGS["read_hand_counts"]() if LANES else {}
 LEAST_SHARE = 0.95
 PRUNE = "run `python tools/write_findings.py --prune`"
 needs_reports = pytest.mark.skipif(not LANES, reason="the archive of the sources has no recordings")
@@ -177,9 +178,8 @@ def test_reports_are_read_compressed_too(tmp_path):
     assert [(one.engine, [*one.named], len(one.failures)) for one in read] == [("vllm", ["x"], 1)] * 2
 
 
-@pytest.mark.parametrize("lane", LANES)
-def test_the_number_of_causes_is_close_to_a_count_by_hand(lane):
-    by_hand = FINDINGS["read_hand_counts"]()[lane]
+@pytest.mark.parametrize(("lane", "by_hand"), HAND_COUNTS.items())
+def test_the_number_of_causes_is_close_to_a_count_by_hand(lane, by_hand):
     assert abs(len(report(lane).named) - by_hand) <= 0.2 * by_hand
 
 
