@@ -141,3 +141,39 @@ def test_runner_is_silent_where_the_answer_is_the_expected_one(runner, kind, tmp
 @pytest.mark.parametrize("language", ["go", "rust", "python", "javascript"])
 def test_runner_has_some_fifteen_lines(language):
     assert len([line for line in block(language).splitlines() if line.strip()]) <= 16
+
+
+LIBRARY = """
+from harmony_ref import Conversation, HarmonyError, Role, render_conversation
+from harmony_ref import parse as parse_tokens
+
+
+def render(messages, *, drop_analysis):
+    return render_conversation(Conversation.from_dict({"messages": messages}), auto_drop_analysis=drop_analysis)
+
+
+def parse(tokens, role):
+    return [message.to_dict() for message in parse_tokens(tokens, role and Role(role))]
+"""
+
+
+def test_pytest_file_of_the_page_runs(tmp_path):
+    text = next(text for text in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "assert_conforms" in text)
+    put(tmp_path, {"my_library.py": LIBRARY, "test_harmony.py": text, "pytest.ini": "[pytest]\npythonpath = .\n"})
+    said = told(
+        sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider", tmp_path, cwd=tmp_path
+    )
+    assert re.search(r"\d+ passed, \d+ skipped", said)
+
+
+def test_requests_and_answers_of_the_page_are_those_of_vectors():
+    lines = [(line[0], json.loads(line[2:])) for line in README.splitlines() if line.startswith(("→ {", "← {"))]
+    files = [file for kind in KINDS for file in (golden.root() / kind).iterdir()]
+    vectors = {test["id"]: test for file in files for test in json.loads(file.read_text("utf-8"))["tests"]}
+    for (ask, request), (reply, answer) in zip(lines[::2], lines[1::2], strict=True):
+        vector = vectors[request["id"]]
+        assert (ask, reply, request["kind"], answer["id"]) == ("→", "←", vector["id"].partition("/")[0], vector["id"])
+        assert set(request) - {"id", "kind"} == set(vector["input"])
+        assert answer.get("messages") in (None, vector["expected"]["messages"])
+        assert ("error" in answer) == ("error" in vector["expected"] and "unsupported" not in answer)
+    assert len(lines) == 6
