@@ -14,7 +14,7 @@ from harmony_conformance.engines.profiles import DERENDER_PATH, render_endpoint
 from harmony_conformance.engines.prompt_endpoint import read_rendered_prompt
 from harmony_conformance.evidence.exchange import AnsweredBy, Exchange
 from harmony_conformance.evidence.expected_output import GENERATION_END_TOKENS
-from harmony_conformance.json_value import Json, JsonObject, dumps, integer, text, value_at
+from harmony_conformance.json_value import Json, JsonObject, dumps, integer, loads, members, text, value_at
 from harmony_conformance.transport.client import SendResult
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_ref import tokens
@@ -115,6 +115,16 @@ def events(x: Exchange, size: int) -> Iterator[TokenEvent]:
         finish = _finish_reason(x) if start + size >= len(ids) else None
         for index in range(_choices(x)):
             yield TokenEvent(index=index, ids=ids[start : start + size], finish=finish)
+
+
+def split_event_requests(x: Exchange, size: int) -> tuple[JsonObject, tuple[Json, ...]]:
+    """Return what the requests of a derendered stream have in common, and the `generate_chunk` of each. Their state is in neither."""
+    bodies = [members(loads(event_request(x, event, None).body.decode())) for event in events(x, size)]
+    common = {name: value for name, value in bodies[0].items() if name not in _OF_EVENT} if bodies else {}
+    return common, tuple(body["generate_chunk"] for body in bodies)
+
+
+_OF_EVENT = ("generate_chunk", "stream_state")
 
 
 def read_derendered_chunk(answer: Json) -> tuple[Json, Json] | None:

@@ -1,20 +1,26 @@
-"""Commands that reproduce a finding: curl for a URL, a run of this program for the embedded server. A key appears only as its variable."""
+"""Commands that reproduce a finding: curl for a URL, a run of this program for the embedded server. A key appears only as its variable.
+
+A derendered stream also needs `jq`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from shlex import quote as quote_visible
 from types import MappingProxyType
 
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.checks.helpers.counted_pairs import shorter_step
-from harmony_conformance.engines.render_derender import render_request, whole_request
+from harmony_conformance.engines.profiles import DERENDER_PATH
+from harmony_conformance.engines.render_derender import render_request, split_event_requests, whole_request
 from harmony_conformance.engines.target import Target
 from harmony_conformance.evidence.exchange import AnsweredBy, Exchange, Series
 from harmony_conformance.evidence.series_pairs import STREAM_SUFFIX
-from harmony_conformance.json_value import InvalidJsonError, loads
+from harmony_conformance.json_value import InvalidJsonError, dumps, loads
 from harmony_conformance.judge.check import Outcome, Verdict
+from harmony_conformance.judge.conditions import wants_one_choice
 from harmony_conformance.judge.judge import Result
 from harmony_conformance.runtime.terminal_text import escape_invisible
 from harmony_conformance.transport.messages import Request
@@ -24,6 +30,7 @@ _REPRODUCED = frozenset((Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE))
 _COMPARISONS = frozenset(one.id for one in CHECKS if one.subject is Series)
 _RUN = "harmony-conformance run"
 _MAX_BODY = 6000  # bytes of the bodies in curl commands
+_MAX_STREAM = 20_000  # bytes of the commands for a derendered stream
 _CURL_OPTIONS: Mapping[str, str] = MappingProxyType(
     {
         "--proxy": "--proxy",
@@ -83,6 +90,11 @@ def reproduce(
     target: Target, x: Exchange | None, scenario: str, key_env: str | None, options: Sequence[str] = ()
 ) -> str:
     """Return a command for the exchange of a finding, or for the whole scenario."""
+    is_derendered_stream = x is not None and x.answered_by is AnsweredBy.DERENDER and x.wants_stream
+    if x is not None and target.base_url is not None and is_derendered_stream and wants_one_choice.holds(x):
+        command = _derendered_stream(target.base_url, x, key_env, options)
+        if len(command) <= _MAX_STREAM:
+            return command
     requests = tuple(_requests(x)) if x is not None else ()
     if target.base_url is None or x is None or not requests or sum(len(one.body) for one in requests) > _MAX_BODY:
         key = ("--api-key-env", key_env) if key_env else ()
@@ -93,13 +105,26 @@ def reproduce(
 
 
 def _requests(x: Exchange) -> Iterator[Request]:
-    """Yield the requests of an exchange; nothing for a derendered stream, whose requests depend on the responses."""
+    """Yield the requests of an exchange; nothing for a derendered stream, whose requests have states from the responses."""
     if x.answered_by is AnsweredBy.API:
         yield x.request
     elif x.answered_by is AnsweredBy.RENDER:
         yield render_request(x)
     elif not x.wants_stream:
         yield from (render_request(x), whole_request(x))
+
+
+def _derendered_stream(base: str, x: Exchange, key_env: str | None, options: Sequence[str]) -> str:
+    """Return commands that render a prompt and derender its stream event by event. `jq` carries the state from response to request."""
+    size = x.step.partition(f"{STREAM_SUFFIX} by ")[2]
+    common, chunks = split_event_requests(x, int(size) if size.isdecimal() else 1)
+    render = _curl(base, render_request(x), key_env, options, is_stream=False)
+    event = _curl(base, replace(x.request, path=DERENDER_PATH, body=b"@-"), key_env, options, is_stream=False)
+    body = quote(f"{dumps(common)} + {{generate_chunk: $chunk, stream_state: $state}}")
+    request = f'jq -nc --argjson chunk "$chunk" --argjson state "$state" {body} | {event}'
+    answer = """printf '%s\\n' "$answer"; state=$(printf '%s' "$answer" | jq -c .stream_state)"""
+    words = " ".join(quote(dumps(chunk)) for chunk in chunks)
+    return f"{render}; state=null; for chunk in {words}; do answer=$({request}); {answer}; done"
 
 
 def _curl(base: str, request: Request, key_env: str | None, options: Sequence[str], *, is_stream: bool) -> str:

@@ -1,6 +1,8 @@
 import asyncio
 import json
 import pickle
+import shutil
+import subprocess
 from dataclasses import replace
 
 import pytest
@@ -292,7 +294,26 @@ def test_the_requests_that_were_sent_are_shown_again(halves):
         f"http://host:8000{DERENDER_PATH}",
     ]
     assert reproduce(target, answer(halves, asked(None)), "s", None).count("curl") == 1
-    assert reproduce(target, answer(halves, asked(stream=True)), "s", None).startswith("harmony-conformance run")
+    assert reproduce(target, answer(halves, asked(stream=True, n=2), 1000), "s", None).startswith(
+        "harmony-conformance run"
+    )
+
+
+@pytest.mark.skipif(not all(map(shutil.which, ("bash", "curl", "jq"))), reason="needs bash, curl and jq")
+@pytest.mark.parametrize("event_tokens", [1, 3])
+def test_the_commands_for_a_stream_are_answered_as_the_stream_was(halves, raw_server, event_tokens):
+    step = "b+stream" if event_tokens == 1 else f"b+stream by {event_tokens}"
+    x = answer(
+        halves,
+        replace(asked(stream=True, messages=[{"role": "user", "content": "It's $1 \\ `ü`"}]), step=step),
+        event_tokens,
+    )
+    halves.asked.clear()
+    command = reproduce(parse_target(f"vllm:{raw_server(responding(halves)).url}"), x, "s", None)
+    shown = subprocess.run(["bash", "-c", command], capture_output=True, check=True).stdout.decode()
+    assert [path for path, _ in halves.asked] == [RENDER_PATH, *[DERENDER_PATH] * len(x.chunks)]
+    told = [json.loads(line) for line in shown.removeprefix(shown.partition("}")[0] + "}").splitlines() if line.strip()]
+    assert [one["chunk"]["choices"] for one in told] == [chunk["choices"] for chunk in x.chunks]
 
 
 def found(halves, script="auto", engine="vllm"):
@@ -365,9 +386,8 @@ SCENARIOS = (
 )
 
 
-@pytest.fixture
-def finished(base, raw_server):
-    halves = Halves(base)
+def responding(halves):
+    """Answers over a wire."""
 
     def respond(connection, request):
         head, _, body = request.partition(b"\r\n\r\n")
@@ -377,8 +397,13 @@ def finished(base, raw_server):
         lines = (b"HTTP/1.1 %d X" % status, b"content-type: application/json", b"connection: close")
         connection.sendall(b"\r\n".join([*lines, b"content-length: %d" % len(data), b"", data]))
 
+    return respond
+
+
+@pytest.fixture
+def finished(base, raw_server):
     options = Options(select=SCENARIOS, latency_requests=3)
-    target = parse_target(f"vllm:{raw_server(respond).url}")
+    target = parse_target(f"vllm:{raw_server(responding(Halves(base))).url}")
     kept = []
     return asyncio.run(run(target, options, make_plan(options), kept.append, lambda _: None)), kept
 
