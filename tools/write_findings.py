@@ -34,6 +34,7 @@ TITLES = {
     "ollama": "Ollama",
     "gpt-oss": "gpt-oss: its Responses server",
     "transformers": "transformers",
+    "tgi": "TGI",
 }
 LONGEST_COMMAND = 1500
 """Longest command in characters that is shown."""

@@ -34,6 +34,7 @@ _ENGINES = {
     "gpt-oss": ("gpt-oss's Responses server", "gpt-oss"),
     "llamacpp": ("llama.cpp", "llama-cpp"),
     "ollama": ("Ollama", "ollama"),
+    "tgi": ("TGI's router", "tgi"),
     "transformers": ("transformers serve", "transformers"),
     "vllm": ("vLLM", "vllm"),
 }
