@@ -19,6 +19,7 @@ from harmony_conformance.checks.helpers.empty_answers import (
 )
 from harmony_conformance.checks.helpers.malformed_output import lenient_on_malformed_output
 from harmony_conformance.checks.helpers.value_diff import text_difference
+from harmony_conformance.checks.structured import wrote_what_was_asked_for
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import count_output_tokens, has_texts_in_order
 from harmony_conformance.evidence.leaks import by_text
@@ -108,11 +109,12 @@ def _report(x: Exchange, leaks: Iterable[by_text.Leak]) -> Iterator[Finding]:
             yield Finding(message=leak.message, location=leak.where, excerpt=leak.excerpt)
 
 
-@check(MUST, spec="harmony#final", when=(on.is_complete_answer, on.output_is_known))
+@check(MUST, spec="harmony#final", when=(on.is_complete_answer, on.output_is_known, wrote_what_was_asked_for))
 def quoted_markers_arrive(x: Exchange) -> Iterator[Finding]:
     """A marker that the model spelled in ordinary tokens, in a text for the user, arrives: it is content.
 
-    A filter that removes every `<|end|>` cuts answers about the format, and pages that are quoted.
+    A filter that removes every `<|end|>` cuts answers about the format, and pages that are quoted. Behind JSON that the request asks for, such letters
+    are a failure of the grammar.
     """
     for answer in x.answers:
         for marker in parse_completion(answer.ids).missing_markers(answer) if answer.ids is not None else ():
@@ -287,7 +289,13 @@ def has_only_allowed_calls(x: Exchange) -> bool:
 @check(
     MUST,
     spec="harmony#final",
-    when=(on.is_conversation, on.is_complete_answer, on.expected_output_is_known, has_only_allowed_calls),
+    when=(
+        on.is_conversation,
+        on.is_complete_answer,
+        on.expected_output_is_known,
+        has_only_allowed_calls,
+        wrote_what_was_asked_for,
+    ),
 )
 @lenient_on_malformed_output
 def content_is_the_answer(x: Exchange) -> Iterator[Finding]:

@@ -25,6 +25,18 @@ def asks_for_json(x: Exchange) -> bool:
 
 
 @condition
+def wrote_what_was_asked_for(x: Exchange) -> bool:
+    """completions that are JSON if the request asks for it; scripts may be anything"""
+    if x.script is not None or x.expected_output is None or not asks_for_json.holds(x):
+        return True
+    try:
+        loads("".join(x.expected_output.finals))
+    except InvalidJsonError:
+        return x.hit_token_limit
+    return True
+
+
+@condition
 def has_schema(x: Exchange) -> bool:
     """requests with a JSON schema for the answer"""
     return isinstance(_schema(x), dict)
