@@ -16,7 +16,7 @@ import pytest
 
 from harmony_conformance.cli.main import main
 from harmony_conformance.reference_server import DEFECTS, MODEL, SURFACE_DEFECTS, create_app, running
-from harmony_conformance.reference_server.defects import api_surfaces, raw_continuation, responses, sglang
+from harmony_conformance.reference_server.defects import api_surfaces, messages, raw_continuation, responses, sglang
 from harmony_conformance.reference_server.defects.stages import Changes
 from harmony_ref import decode, encode, encode_with_special_tokens
 
@@ -42,8 +42,10 @@ BAD = f'{HEAD}{{"a":<|call|>'
 TWO_CALLS = f"{HEAD}1<|end|>{START}{HEAD}2<|call|>"
 
 
-OF_OTHER_APIS = {defect.id for defect in (*api_surfaces.DEFECTS, *raw_continuation.DEFECTS, *sglang.DEFECTS)}
-"""Shown in `test_reference_server_surface_defects.py`."""
+OF_OTHER_APIS = {
+    defect.id for family in (api_surfaces, raw_continuation, sglang, messages) for defect in family.DEFECTS
+}
+"""Shown in `test_api_defects.py` and `test_messages_defects.py`."""
 
 
 class Server:
