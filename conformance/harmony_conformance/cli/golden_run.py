@@ -112,7 +112,7 @@ def _read(arguments: Namespace) -> tuple[Sequence[VectorFile], Sequence[Vector]]
 
 def _write(file: Path, content: str) -> None:
     try:
-        file.write_text(content, encoding="utf-8")
+        file.write_text(content, encoding="utf-8", errors="backslashreplace")
     except OSError as problem:
         raise UsageError(f"{file}: cannot write: {problem.strerror}") from None
 
@@ -123,7 +123,7 @@ def _write_summary(text: str) -> None:
         return
     block = "".join(f"    {line}\n" for line in text.splitlines())
     try:
-        with Path(summary).open("a", encoding="utf-8") as file:
+        with Path(summary).open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(f"\n{block}\n")
     except OSError as problem:
         raise UsageError(f"{summary}: cannot write: {problem.strerror}") from None

@@ -287,6 +287,35 @@ def test_output_of_a_process_can_not_steer_the_terminal(run, adapter):
     assert "\x1b" not in said
 
 
+HOSTILE = """\
+def change(kind, answer):
+    text = "\\ud800 \\x1b[2J \\u2028 </failure> ]]>"
+    if "text" in answer:
+        return {"tokens": [-1, 2**70, 199998], "text": text}
+    if "messages" in answer:
+        return {"messages": [{text: text, "content": {text: [text]}}], "steps": [{"delta": text}], "error": None}
+    return {"typescript": text, "error": {"kind": [text], "position": text, "text": 5}}
+"""
+
+
+def test_hostile_answers_are_failures(run, adapter, tmp_path, monkeypatch):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    file = tmp_path / "junit.xml"
+    code, said, error = run("run", "--command", adapter(HOSTILE), "--format", "json", "--junit", file)
+    assert (code, error) == (1, "")
+    value = json.loads(said)
+    assert {outcome for one in value["counts"].values() for outcome, count in one.items() if count} == {
+        "failed",
+        "different",
+    }
+    assert len(ET.parse(file).getroot()) == 4
+    summary = (tmp_path / "summary.md").read_text("utf-8")
+    assert [line for line in summary.split("\n") if line and not line.startswith("    ")] == []
+    _, said, _ = run("run", "--command", adapter(HOSTILE))
+    assert "\x1b" not in said
+
+
 @pytest.mark.parametrize(
     ("words", "reported"),
     [

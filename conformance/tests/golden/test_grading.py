@@ -2,6 +2,7 @@
 
 import copy
 import json
+import random
 import re
 from functools import cache
 from xml.etree import ElementTree as ET
@@ -203,6 +204,92 @@ def test_cause_shows_the_place_of_the_first_token():
 def test_effect_of_a_common_flag_is_shown():
     report = report_of(with_typed_markers, kinds=("render",))
     assert f"effect (typed-markers): {EFFECTS['typed-markers']}" in report_text(report, EFFECTS)
+
+
+# every change of an answer is noticed
+
+
+def leaves(value, path=()):
+    """The path of every value without members, but for the wordings of errors."""
+    if isinstance(value, dict) and value:
+        return [
+            leaf
+            for name in value
+            if (name, path[-1:]) != ("text", ("error",))
+            for leaf in leaves(value[name], (*path, name))
+        ]
+    if isinstance(value, list) and value:
+        return [leaf for index, item in enumerate(value) for leaf in leaves(item, (*path, index))]
+    return [path]
+
+
+def with_another(value, path):
+    """The value with another leaf there."""
+    if not path:
+        return {bool: not value, int: value + 1 if isinstance(value, int) else 0, str: f"{value}x"}.get(
+            type(value), "x"
+        )
+    changed = copy.copy(value)
+    changed[path[0]] = with_another(value[path[0]], path[1:])
+    return changed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_changed_value_is_noticed(kind):
+    chooser = random.Random(kind)
+    unnoticed, tried = [], 0
+    for name, vector in VECTORS.items():
+        every = leaves(vector.expected) if vector_kind(vector) == kind else []
+        for path in chooser.sample(every, min(12, len(every))):
+            tried += 1
+            outcome = grade(name, with_another(vector.expected, path)).outcome
+            wanted = DIFFERENT if vector.result is VectorResult.ACCEPTABLE else FAILED
+            unnoticed += [(name, path, outcome)] if outcome not in (wanted, VectorOutcome.UNREADABLE) else []
+    assert tried > 200
+    assert unnoticed == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_answers_of_any_shape_have_a_grade(kind):
+    chooser = random.Random(kind)
+    values = [
+        None,
+        True,
+        0,
+        -1,
+        1.5,
+        2**70,
+        "",
+        "x",
+        "<|start|>",
+        "\ud800",
+        [],
+        [[]],
+        [None],
+        {},
+        {"role": None},
+        [{"role": "user"}, 1],
+    ]
+    names = [
+        "tokens",
+        "text",
+        "messages",
+        "steps",
+        "before",
+        "end",
+        "remainder",
+        "faults",
+        "typescript",
+        "error",
+        "unsupported",
+        "other",
+    ]
+    for name, vector in VECTORS.items():
+        if vector_kind(vector) == kind:
+            answer = {one: chooser.choice(values) for one in chooser.sample(names, 4)}
+            one = grade(name, {**(vector.expected if chooser.random() < 0.5 else {}), **answer})
+            assert json.dumps(report_json(GradeReport(name="tested", grades=[one])))
+            assert ET.fromstring(report_junit(GradeReport(name="tested", grades=[one])))
 
 
 # one answer

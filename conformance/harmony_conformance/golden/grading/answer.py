@@ -24,11 +24,14 @@ KINDS: Final = ("render", "parse", "stream", "typescript")
 _REQUIRED: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
     {"render": ("tokens", "text"), "parse": ("messages",), "stream": ("steps",), "typescript": ("typescript",)}
 )
+_OPTIONAL: Final[Mapping[str, Sequence[str]]] = MappingProxyType({"stream": ("before", "end", "messages")})
 _TYPES: Final[Mapping[str, tuple[type, str]]] = MappingProxyType(
     {
         "tokens": (list, "a list of token ids"),
         "text": (str, "a string"),
         "messages": (list, "a list of messages"),
+        "before": (dict, "an object"),
+        "end": (dict, "an object"),
         "steps": (list, "a list of objects, one for each token"),
         "typescript": (str, "a string"),
     }
@@ -61,7 +64,7 @@ def normalized_answer(kind: str, answer: JsonObject) -> JsonObject:
     if refusal is None and not any(name in answer for name in required):
         got = ", ".join(answer) or "no member"
         raise InvalidAnswerError(f"invalid answer: expected {' or '.join(required)}, or error, got {got[:80]}")
-    for name in required:
+    for name in (*required, *_OPTIONAL.get(kind, ())):
         expected_type, description = _TYPES[name]
         if name in answer and not isinstance(answer[name], expected_type):
             raise InvalidAnswerError(f"invalid {name}: expected {description}, got {_shown(answer[name])}")
