@@ -8,6 +8,7 @@ from typing import LiteralString
 
 from harmony_conformance.apis.chat_completion import Usage
 from harmony_conformance.apis.text_fields import FieldKind
+from harmony_conformance.checks.helpers.added_end import with_added_end
 from harmony_conformance.checks.helpers.empty_answers import (
     calls_forbidden_function,
     foreign_arguments,
@@ -106,15 +107,15 @@ def _report(x: Exchange, leaks: Iterable[by_text.Leak]) -> Iterator[Finding]:
             message = RedactableText("{}, which the request is about or asks for", leak.message)
             yield variant(message, where=leak.where, actual=quote(leak.excerpt))
         else:
-            yield Finding(message=leak.message, location=leak.where, excerpt=leak.excerpt)
+            message = with_added_end(x, leak.message, leak.excerpt)
+            yield Finding(message=message, location=leak.where, excerpt=leak.excerpt)
 
 
 @check(MUST, spec="harmony#final", when=(on.is_complete_answer, on.output_is_known, wrote_what_was_asked_for))
 def quoted_markers_arrive(x: Exchange) -> Iterator[Finding]:
     """A marker that the model spelled in ordinary tokens, in a text for the user, arrives: it is content.
 
-    A filter that removes every `<|end|>` cuts answers about the format, and pages that are quoted. Behind JSON that the request asks for, such letters
-    are a failure of the grammar.
+    A filter that removes every `<|end|>` cuts answers about the format, and pages that are quoted.
     """
     for answer in x.answers:
         for marker in parse_completion(answer.ids).missing_markers(answer) if answer.ids is not None else ():
@@ -386,8 +387,7 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
     if unaccounted > 0 and shows_all_as_reasoning(x):
         yield variant("text under a broken header is shown as reasoning", where="reasoning")
     elif unaccounted > 0:
-        foreign = foreign_arguments(x)
-        if foreign:
+        if foreign := foreign_arguments(x):
             message = "text of the model arrived as the arguments of a call of another tool, and nothing else did"
             yield mismatch(message, "content", "content or tool_calls", shorten(" | ".join(foreign)))
             return

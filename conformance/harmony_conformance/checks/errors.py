@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import LiteralString
 
 from harmony_conformance.apis.registry import RESPONSES
+from harmony_conformance.checks.helpers.added_end import with_added_end
 from harmony_conformance.checks.helpers.before_after import before_and_after, behaviour_changes
 from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, AnsweredBy, Exchange, Series, Validity
-from harmony_conformance.evidence.expected_output import GENERATION_END_TOKENS
 from harmony_conformance.json_value import InvalidJsonError, Json, dumps, items, members, pointer, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, mismatch, variant
@@ -27,9 +27,7 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
     """
     if x.failure is not None:
         yield Finding(
-            message=_with_added_end(
-                x, RedactableText("the exchange failed ({}): {}", x.failure.kind, x.failure.detail)
-            ),
+            message=with_added_end(x, RedactableText("the exchange failed ({}): {}", x.failure.kind, x.failure.detail)),
             location=f"after event {len(x.stream.events)}" if x.stream is not None else "connection",
             expected="a whole answer",
             actual=x.failure.kind.value,
@@ -54,7 +52,7 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
             failed = RedactableText(f"a {valid}request was answered with HTTP {{}}", x.response.status)
             shown = RedactableText("{}: {}", x.response.status, shorten(_reason(x)))
             excerpt = shorten(text(value_at(x.error, "failed_generation"))) or None
-            told = _with_added_end(x, failed)
+            told = with_added_end(x, failed)
             yield Finding(message=told, location="status", expected="200", actual=shown, excerpt=excerpt)
         return
     if x.answered_by is AnsweredBy.RENDER and x.rendered_prompt is not None:
@@ -63,7 +61,7 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
         if x.error is not None:
             errors = (i for i, event in enumerate(x.stream.events) if members(event.value).get("error") is not None)
             where = f"event {next(errors, 0)}"
-            carried = _with_added_end(x, RedactableText("the stream carries an error"))
+            carried = with_added_end(x, RedactableText("the stream carries an error"))
             yield mismatch(carried, where, "a whole answer", shorten(_text_of(x.error)))
         elif x.turn is None:
             message = "the stream contains no completion"
@@ -80,17 +78,6 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
         message = "the body is not an answer"
         actual = shorten(x.response.body.decode("utf-8", "replace"))
         yield mismatch(message, "body", x.api_adapter.answer_member, actual)
-
-
-def _with_added_end(x: Exchange, message: RedactableText) -> RedactableText:
-    """Return the message, which also names the token that vLLM's logits processor emits behind a script without a stop token."""
-    given = members(value_at(x.request.json, "vllm_xargs"))
-    if x.script is None or "harmony_script" not in given or "harmony_script_then" in given:
-        return message
-    is_ended = not x.ignores_eos and not GENERATION_END_TOKENS.isdisjoint(x.script)
-    is_cut = x.max_output_tokens is not None and len(x.script) >= x.max_output_tokens
-    template = "{}; behind the script the engine emitted <|endoftext|> (199999)"
-    return message if is_ended or is_cut else RedactableText(template, message)
 
 
 def _refused_parameter(x: Exchange) -> str | None:

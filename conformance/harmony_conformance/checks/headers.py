@@ -8,6 +8,7 @@ from typing import LiteralString
 
 from harmony_conformance.apis.chat_completion import ToolCall, Turn
 from harmony_conformance.apis.text_fields import turn_fields
+from harmony_conformance.checks.helpers.added_end import with_added_end
 from harmony_conformance.checks.helpers.empty_answers import foreign_arguments
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import FunctionCall, contains_call
@@ -138,7 +139,7 @@ def broken_output_leaks_nothing(x: Exchange) -> Iterator[Finding]:
     for field in turn_fields(turn):
         for never in row.forbidden_texts:
             if never in field.text:
-                message = RedactableText("{!r} must not reach a client", shorten(never))
+                message = with_added_end(x, RedactableText("{!r} must not reach a client", shorten(never)), field.text)
                 yield Finding(message=message, location=field.where, excerpt=shorten(field.text))
     shown = "\n".join((*row.required_output.finals, *row.required_output.preambles, *row.required_texts))
     for thought in row.required_output.reasoning:

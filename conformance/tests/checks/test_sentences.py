@@ -107,6 +107,13 @@ RULES = {rule.id: rule for rule in CHECKS}
             id="the token that the engine adds to a script",
         ),
         pytest.param(
+            "channels.no_marker_leak/fail-added-end",
+            "<|end|> is in content although the model emitted it as a special token; behind the script the engine emitted <|endoftext|> (199999)",
+            "None",
+            "None",
+            id="the token that the engine adds to a script, in the content",
+        ),
+        pytest.param(
             "errors.valid_request_is_answered/fail-header-unread",
             "a valid request was answered with HTTP 500",
             "200",
