@@ -50,6 +50,7 @@ SECTIONS: Mapping[str, Sequence[tuple[str, str]]] = {
     "Guides": (
         ("Tutorial", "docs/tutorial.md"),
         ("Testing an endpoint", "docs/run.md"),
+        ("Rates", "docs/rates.md"),
         ("In CI", "docs/ci.md"),
         ("Auditing logs", "docs/audit.md"),
         ("The proxy", "docs/proxy.md"),

@@ -15,6 +15,7 @@ NAMES = (
     "parse",
     "golden",
     "checks",
+    "rates",
     "compare",
     "explain",
     "matrix",

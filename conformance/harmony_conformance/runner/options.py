@@ -40,44 +40,16 @@ _VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 _HEADER = re.compile(r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
 
-def add_options(parser: ArgumentParser) -> None:
-    """Add the target and the options of a run."""
+def add_connection_options(parser: ArgumentParser) -> None:
+    """Add the target, and the options of any requests to it."""
     add = parser.add_argument
     add("target", metavar="TARGET", help="reference, reference:defect=ID, URL, ENGINE:URL, or replay:FILE")
     add("--model", help="name of the model (default: the first of /v1/models)")
-    add(
-        "--api",
-        choices=[*API_WORDS, ALL_APIS],
-        help="API of the scenarios; all: every API that the endpoint offers (default: chat; for a recording, its APIs)",
-    )
-    add("--tries", type=whole_number(1), default=1, metavar="N", help="send each scenario N times")
     add(
         "--concurrency",
         type=whole_number(1),
         metavar="N",
         help="concurrent requests (default: 8 for localhost, else 2)",
-    )
-    patterns = "a pattern of check ids or scenario names, or CHECK@SCENARIO; may be repeated"
-    add(
-        "--select",
-        action="append",
-        default=[],
-        metavar="GLOB",
-        help=f"run these checks on every scenario, and every check on these scenarios: {patterns}",
-    )
-    add("--skip", action="append", default=[], metavar="GLOB", help=f"skip these checks and scenarios: {patterns}")
-    add(
-        "--script",
-        choices=["auto", *(way.value for way in ScriptMethod)],
-        default="auto",
-        help="method of scripted output",
-    )
-    add(
-        "--fail-on",
-        type=_fail_on,
-        default="must",
-        metavar="SEVERITY[,inconclusive]",
-        help=f"exit code 1 for failures from this severity ({', '.join(FAIL_ON)}; default: must), and for inconclusive results if named",
     )
     add("--api-key-env", metavar="VAR", help="environment variable with the API key")
     add("--header", action="append", default=[], metavar="'K: V'", help="header added to each request, never recorded")
@@ -108,6 +80,40 @@ def add_options(parser: ArgumentParser) -> None:
     add("--client-key", metavar="FILE", help="PEM file of the client certificate's key, unencrypted")
     add("--http2", action="store_true", help="offer HTTP/2 to an https endpoint (extra `http2`)")
     add("--seed", type=int, metavar="N", help="seed sent with each request")
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the target and the options of a run."""
+    add_connection_options(parser)
+    add = parser.add_argument
+    add(
+        "--api",
+        choices=[*API_WORDS, ALL_APIS],
+        help="API of the scenarios; all: every API that the endpoint offers (default: chat; for a recording, its APIs)",
+    )
+    add("--tries", type=whole_number(1), default=1, metavar="N", help="send each scenario N times")
+    patterns = "a pattern of check ids or scenario names, or CHECK@SCENARIO; may be repeated"
+    add(
+        "--select",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help=f"run these checks on every scenario, and every check on these scenarios: {patterns}",
+    )
+    add("--skip", action="append", default=[], metavar="GLOB", help=f"skip these checks and scenarios: {patterns}")
+    add(
+        "--script",
+        choices=["auto", *(way.value for way in ScriptMethod)],
+        default="auto",
+        help="method of scripted output",
+    )
+    add(
+        "--fail-on",
+        type=_fail_on,
+        default="must",
+        metavar="SEVERITY[,inconclusive]",
+        help=f"exit code 1 for failures from this severity ({', '.join(FAIL_ON)}; default: must), and for inconclusive results if named",
+    )
 
 
 def read_options(arguments: Namespace) -> tuple[Target, Options]:

@@ -23,7 +23,7 @@ from harmony_conformance.json_value import InvalidJsonError, Json, JsonObject, i
 WIDTH: Final = 120
 """Maximum characters of a line, unless a single string is longer."""
 
-OTHER_DATA: Final = frozenset({"api", "causes", "coverage", "exchanges", "scenarios", "schema"})
+OTHER_DATA: Final = frozenset({"api", "causes", "coverage", "exchanges", "scenarios", "schema", "tasks"})
 """Folders of the golden data without vectors."""
 
 _NAME: Final = re.compile(r"[a-z0-9]+(?:[-_.][a-z0-9]+)*")

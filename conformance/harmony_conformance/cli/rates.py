@@ -1,0 +1,207 @@
+"""`harmony-conformance rates TARGET`: send graded tasks many times, and report rates with intervals."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from importlib.metadata import version
+from pathlib import Path
+
+from harmony_conformance.cli.command import Command
+from harmony_conformance.cli.run_folder import open_run_folder, report_write_errors
+from harmony_conformance.cli.run_recording import RunRecording
+from harmony_conformance.engines.diagnosis import EndpointUnusableError
+from harmony_conformance.engines.target import Target
+from harmony_conformance.errors import Exit, UsageError
+from harmony_conformance.json_value import JsonObject, dumps, value_at
+from harmony_conformance.report.terminal import report_console, visible
+from harmony_conformance.runner.options import add_connection_options, add_options, read_options, whole_number
+from harmony_conformance.runner.run import Options
+from harmony_conformance.runtime.private_files import write_private
+from harmony_conformance.sampling.rates import all_rates, pass_rates
+from harmony_conformance.sampling.report import (
+    below_minimum,
+    compare_rates,
+    difference_lines,
+    rate_table,
+    sampled_json,
+    unsolved_lines,
+)
+from harmony_conformance.sampling.run import Endpoint, Sampled, sample_endpoints
+from harmony_conformance.sampling.sampler import DEFAULT_LIMIT, MOST_TURNS
+from harmony_conformance.sampling.task import Task, read_tasks
+from harmony_conformance.transport.client import run_async
+
+RATES = "rates.json"
+"""File name of the rates in the folder of a run."""
+_TRIES = 5
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Add the options of `rates`."""
+    add_connection_options(parser)
+    add = parser.add_argument
+    add(
+        "--set",
+        action="append",
+        default=[],
+        choices=[*read_tasks()],
+        help="set of tasks; may be repeated (default: all)",
+    )
+    add("--task", action="append", default=[], metavar="GLOB", help="only these tasks; may be repeated")
+    add("--tries", type=whole_number(1), default=_TRIES, metavar="N", help=f"tries of each task (default: {_TRIES})")
+    add("--temperature", type=float, metavar="T", help="temperature of each request (default: the server's)")
+    add("--effort", choices=("low", "medium", "high"), help="reasoning effort, except of the set `effort`")
+    add(
+        "--min",
+        action="append",
+        default=[],
+        type=_minimum,
+        metavar="RATE=SHARE",
+        help="exit code 1 if the whole 95 %% interval of a rate is below this; a set of tasks ends early once that is certain",
+    )
+    add(
+        "--against",
+        metavar="TARGET",
+        help="a second endpoint, whose requests alternate; exit code 1 if a rate is certainly worse",
+    )
+    add("--against-model", metavar="MODEL", help="name of its model")
+    add("--against-key-env", metavar="VAR", help="environment variable with its API key")
+    add("--out", type=Path, metavar="DIR", help="output folder (default: a new folder below runs/)")
+    add("--format", choices=("text", "json"), default="text", help="output format (default: text)")
+    add("--list", action="store_true", help="list the tasks without sending requests")
+    add("--dry-run", action="store_true", help="print bounds of requests and tokens without sending anything")
+
+
+def execute(arguments: Namespace) -> int:
+    """Send the tasks, write the files, print the rates and return the exit code."""
+    tasks = _tasks(arguments)
+    minima = dict(arguments.min)
+    if arguments.list:
+        print("\n".join(f"{task.set:10} {task.kind:14} {task.id}" for task in tasks))
+        return Exit.CONFORMS
+    endpoints = 1 + (arguments.against is not None)
+    if arguments.dry_run:
+        conversations = len(tasks) * arguments.tries * endpoints
+        limits = sum(_limit(task) * (MOST_TURNS if task.results else 1) for task in tasks) * arguments.tries * endpoints
+        print(f"{len(tasks)} tasks, {conversations} conversations, at most {limits:,} output tokens")
+        return Exit.CONFORMS
+    target, options = _read(arguments, arguments.target, arguments.model, arguments.api_key_env)
+    with ExitStack() as stack:
+        out = stack.enter_context(open_run_folder(arguments.out, target))
+        recording = RunRecording(out, {"version": version("harmony-conformance"), "rates": True}, None)
+        stack.callback(recording.close)
+        lanes = [_endpoint(arguments, target, options, recording)]
+        if arguments.against is not None:
+            other = _read(arguments, arguments.against, arguments.against_model, arguments.against_key_env)
+            lanes.append(_endpoint(arguments, *other, recording))
+        try:
+            sampled = run_async(sample_endpoints(lanes, tasks, arguments.tries, minima))
+        except EndpointUnusableError as problem:
+            raise UsageError(f"{target}: {problem}") from None
+        if not any(one.samples for one in sampled):
+            raise UsageError(f"{target}: expected answers, got none ({sampled[0].stopped or 'nothing was sent'})")
+        recording.end()
+        document: JsonObject = {"endpoints": [sampled_json(one, minima) for one in sampled]}
+        if len(sampled) > 1:
+            differences = compare_rates(*(all_rates(one.samples) for one in sampled))
+            document["differences"] = [one.to_json() for one in differences]
+        with report_write_errors(out):
+            write_private(out / RATES, f"{dumps(document)}\n".encode())
+        print(dumps(document)) if arguments.format == "json" else _print(sampled, minima, out)
+        return _exit_code(sampled, minima)
+
+
+def _print(sampled: Sequence[Sampled], minima: dict[str, float], out: Path) -> None:
+    console = report_console()
+    for one in sampled:
+        found = one.capabilities
+        console.print(
+            visible(f"{found.model} on {found.engine.name} {found.engine_version or ''}: {len(one.samples)} tries")
+        )
+        console.print(rate_table(all_rates(one.samples), minima))
+        for its_set, rows in pass_rates(one.samples).items():
+            last = rows[-1] if isinstance(rows, list) and rows else None
+            k = value_at(last, "k")
+            if k != 1:
+                console.print(
+                    f"{its_set}: pass@{k} {value_at(last, 'pass_at_k'):.3f}, pass^{k} {value_at(last, 'pass_hat_k'):.3f}"
+                )
+        for line in unsolved_lines(one.samples):
+            console.print(line, markup=False)
+        if one.stopped:
+            print(f"incomplete: {visible(one.stopped)}", file=sys.stderr)
+        console.print()
+    if len(sampled) > 1:
+        differences = compare_rates(*(all_rates(one.samples) for one in sampled))
+        for line in difference_lines(differences):
+            console.print(line, markup=False)
+    console.print(f"rates: {visible(str(out / RATES))}", markup=False)
+
+
+def _exit_code(sampled: Sequence[Sampled], minima: dict[str, float]) -> int:
+    rates = [all_rates(one.samples) for one in sampled]
+    if any(below_minimum(one, minima) for one in rates[:1]):
+        return Exit.DIVERGES
+    if len(rates) > 1 and any(one.is_worse for one in compare_rates(*rates)):
+        return Exit.DIVERGES
+    known = {rate.name for rate in rates[0] if rate.of}
+    incomplete = any(one.stopped for one in sampled) or bool(minima.keys() - known)
+    return Exit.USAGE if incomplete else Exit.CONFORMS
+
+
+def _tasks(arguments: Namespace) -> tuple[Task, ...]:
+    sets = read_tasks()
+    chosen = [task for name in (arguments.set or sets) for task in sets[name]]
+    if arguments.task:
+        chosen = [task for task in chosen if any(fnmatchcase(task.id, one) for one in arguments.task)]
+    if not chosen:
+        raise UsageError(
+            f"invalid --task: expected a task of `harmony-conformance rates --list`, got {arguments.task[0]!r}"
+        )
+    return tuple(chosen)
+
+
+def _limit(task: Task) -> int:
+    limit = value_at(task.request, "max_tokens")
+    return limit if isinstance(limit, int) else DEFAULT_LIMIT
+
+
+def _read(arguments: Namespace, target: str, model: str | None, key_env: str | None) -> tuple[Target, Options]:
+    """Return an endpoint's target and options."""
+    defaults = ArgumentParser()
+    add_options(defaults)
+    every = {**vars(defaults.parse_args([target])), **vars(arguments)}
+    read, options = read_options(Namespace(**{**every, "target": target, "model": model, "api_key_env": key_env}))
+    if read.replay is not None:
+        raise UsageError(f"invalid target: expected an endpoint, got {target}")
+    return read, replace(options, script="none")
+
+
+def _endpoint(arguments: Namespace, target: Target, options: Options, recording: RunRecording) -> Endpoint:
+    members: JsonObject = {}
+    if arguments.temperature is not None:
+        members["temperature"] = arguments.temperature
+    if arguments.effort is not None:
+        members["reasoning_effort"] = arguments.effort
+    return Endpoint(target=target, options=options, keep=recording.add, members=members)
+
+
+def _minimum(text: str) -> tuple[str, float]:
+    name, _, share = text.rpartition("=")
+    try:
+        value = float(share)
+    except ValueError:
+        value = -1.0
+    if not name or not 0 <= value <= 1:
+        raise ArgumentTypeError(f"expected RATE=SHARE like quality=0.9, got {text!r}")
+    return name, value
+
+
+COMMAND = Command(
+    name="rates", help="send graded tasks many times: rates with intervals", configure=configure, run=execute
+)

@@ -1,0 +1,62 @@
+"""Statistics of counts: intervals of a share, pass@k and pass^k, and the comparison of two shares.
+
+Sources: Wilson 1927 for the interval; Newcombe 1998, method 10, for the difference; Fisher's exact test, two-sided, for its significance;
+Holm 1979 for several tests. pass@k is the unbiased estimator of Chen et al. 2021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import comb, hypot, sqrt
+from statistics import NormalDist
+
+_Z = NormalDist().inv_cdf(0.975)
+
+
+def wilson(count: int, of: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share. Of 0 attempts, nothing is known: 0 to 1."""
+    if not of:
+        return 0.0, 1.0
+    share, square = count / of, _Z * _Z
+    centre = (share + square / (2 * of)) / (1 + square / of)
+    half = _Z / (1 + square / of) * sqrt(share * (1 - share) / of + square / (4 * of * of))
+    return (0.0 if count == 0 else centre - half), (1.0 if count == of else centre + half)
+
+
+def difference(count: int, of: int, other: int, of_other: int) -> tuple[float, float]:
+    """Return the 95 % interval of the difference of two shares, the first less the second."""
+    if not of or not of_other:
+        return -1.0, 1.0
+    (low, high), (other_low, other_high) = wilson(count, of), wilson(other, of_other)
+    one, two = count / of, other / of_other
+    return one - two - hypot(one - low, other_high - two), one - two + hypot(high - one, two - other_low)
+
+
+def fisher(count: int, of: int, other: int, of_other: int) -> float:
+    """Return the two-sided p value of equal shares."""
+    total, marked = of + of_other, count + other
+    ways = [
+        comb(of, one) * comb(of_other, marked - one) for one in range(max(0, marked - of_other), min(of, marked) + 1)
+    ]
+    seen = comb(of, count) * comb(of_other, other)
+    return min(1.0, sum(way for way in ways if way <= seen) / comb(total, marked))
+
+
+def holm(values: Sequence[float]) -> tuple[float, ...]:
+    """Return the p values of several tests, adjusted for their number, in the same order."""
+    adjusted = [0.0] * len(values)
+    largest = 0.0
+    for rank, place in enumerate(sorted(range(len(values)), key=values.__getitem__)):
+        largest = max(largest, min(1.0, values[place] * (len(values) - rank)))
+        adjusted[place] = largest
+    return tuple(adjusted)
+
+
+def pass_at_k(solved: int, tries: int, k: int) -> float:
+    """Return the probability that at least one of k tries solves a task."""
+    return 1 - comb(tries - solved, k) / comb(tries, k)
+
+
+def pass_hat_k(solved: int, tries: int, k: int) -> float:
+    """Return the probability that all of k tries solve a task."""
+    return comb(solved, k) / comb(tries, k)

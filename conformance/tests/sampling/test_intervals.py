@@ -1,0 +1,78 @@
+"""Intervals and tests equal those of scipy, on stored values and on all small tables."""
+
+import random
+from itertools import product
+from math import comb
+
+import pytest
+
+from harmony_conformance.sampling.intervals import difference, fisher, holm, pass_at_k, pass_hat_k, wilson
+
+# by scipy: the interval "wilson" of binomtest
+SCIPY_WILSON = [
+    (0, 1, 0.0, 0.7934506856227626),
+    (1, 1, 0.20654931437723745, 1.0),
+    (0, 10, 0.0, 0.27753279986288926),
+    (3, 10, 0.10779126740630102, 0.6032218525388546),
+    (10, 10, 0.7224672001371109, 1.0),
+    (57, 60, 0.8629948352365148, 0.9828504978356044),
+    (140, 150, 0.881637644883941, 0.9633881433303925),
+    (1, 1000, 0.00017654637062607809, 0.0056425585979579355),
+    (999, 1000, 0.9943574414020421, 0.9998234536293739),
+]
+# by scipy: the p value of fisher_exact
+SCIPY_FISHER = [
+    (8, 10, 1, 10, 0.005477494641581329),
+    (140, 150, 120, 150, 0.0010418168500013966),
+    (0, 5, 5, 5, 0.007936507936507938),
+    (3, 7, 2, 9, 0.596153846153846),
+    (50, 50, 49, 50, 1.0),
+    (500, 1000, 460, 1000, 0.08086663232111979),
+]
+
+
+@pytest.mark.parametrize(("count", "of", "low", "high"), SCIPY_WILSON)
+def test_wilson_equals_scipy(count, of, low, high):
+    assert wilson(count, of) == pytest.approx((low, high), abs=1e-9)
+
+
+@pytest.mark.parametrize(("count", "of", "other", "of_other", "p"), SCIPY_FISHER)
+def test_fisher_equals_scipy(count, of, other, of_other, p):
+    assert fisher(count, of, other, of_other) == pytest.approx(p, rel=1e-9)
+
+
+def test_nothing_known_of_no_attempts():
+    assert wilson(0, 0) == (0.0, 1.0)
+    assert difference(0, 0, 3, 4) == (-1.0, 1.0)
+
+
+def test_interval_covers_the_share_in_about_95_percent():
+    chance = random.Random(7)
+    shares = [
+        (share, sum(chance.random() < share for _ in range(40))) for share in (0.1, 0.5, 0.9) for _ in range(1000)
+    ]
+    covered = sum(wilson(count, 40)[0] <= share <= wilson(count, 40)[1] for share, count in shares)
+    assert 0.93 < covered / len(shares) < 0.98
+
+
+def test_difference_is_newcombe_example():
+    """56/70 against 48/80: the published interval of method 10."""
+    assert difference(56, 70, 48, 80) == pytest.approx((0.0524, 0.3339), abs=5e-5)
+
+
+def test_holm_adjusts_in_order():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx((0.03, 0.06, 0.06))
+    assert holm([]) == ()
+
+
+def test_pass_rates_equal_enumeration():
+    for tries, solved, k in product((4, 5), range(5), (1, 2, 3)):
+        outcomes = [True] * solved + [False] * (tries - solved)
+        draws = [
+            [outcomes[place] for place in range(tries) if mask >> place & 1]
+            for mask in range(2**tries)
+            if mask.bit_count() == k
+        ]
+        assert len(draws) == comb(tries, k)
+        assert pass_at_k(solved, tries, k) == pytest.approx(sum(map(any, draws)) / len(draws))
+        assert pass_hat_k(solved, tries, k) == pytest.approx(sum(map(all, draws)) / len(draws))

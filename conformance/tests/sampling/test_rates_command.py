@@ -1,0 +1,233 @@
+"""`harmony-conformance rates` against a server that answers tasks as its test decides."""
+
+import json
+import random
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from harmony_conformance.cli.main import main
+from harmony_conformance.sampling.rates import Rate
+from harmony_conformance.sampling.report import compare_rates
+from harmony_conformance.sampling.task import read_tasks
+
+TASKS = {json.dumps(task.request["messages"]): task for tasks in read_tasks().values() for task in tasks}
+
+
+def task_of(body):
+    """The task whose messages begin the request; those with an effort also have its effort."""
+    return next(
+        task
+        for task in (one for tasks in read_tasks().values() for one in tasks)
+        if body["messages"][: len(task.request["messages"])] == task.request["messages"]
+        and task.request.get("reasoning_effort") in (None, body.get("reasoning_effort"))
+    )
+
+
+def right(task, body):
+    """The next message of the first right answer: its calls one by one, then its content."""
+    example = task.right[0]
+    made = sum(message["role"] == "tool" for message in body["messages"])
+    message = {
+        "role": "assistant",
+        "content": None,
+        "reasoning": "x" * 10 * ("low", "medium", "high").index(body.get("reasoning_effort", "medium")) + "y",
+    }
+    if made < len(example.calls):
+        name, arguments = example.calls[made]
+        call = {
+            "id": f"call_{made}",
+            "type": "function",
+            "function": {"name": name, "arguments": json.dumps(arguments)},
+        }
+        return {**message, "tool_calls": [call]}
+    return {**message, "content": example.content}
+
+
+def wrong(task, body):
+    return {"role": "assistant", "content": "analysisThe user asks.assistantfinalNo."}
+
+
+@contextmanager
+def serving(answer):
+    """A server of Chat Completions. `answer`: the message for a task and a request, or a status."""
+    bodies = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def reply(self, status, value):
+            data = json.dumps(value).encode()
+            self.send_response(status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def do_GET(self):
+            self.reply(200, {"object": "list", "data": [{"id": "gpt-oss-20b", "object": "model"}]})
+
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            try:
+                task = task_of(body)
+            except StopIteration:  # a probe of discovery
+                message = {"role": "assistant", "content": "Hi", "reasoning": "Greet."}
+            else:
+                bodies.append(body)
+                message = answer(task, body)
+            if isinstance(message, int):
+                return self.reply(message, {"error": {"message": "busy", "type": "server_error"}})
+            finish = "tool_calls" if message.get("tool_calls") else "stop"
+            usage = {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14}
+            choice = {"index": 0, "message": message, "finish_reason": finish}
+            return self.reply(
+                200,
+                {
+                    "id": "chatcmpl-1",
+                    "object": "chat.completion",
+                    "created": 1,
+                    "model": "m",
+                    "choices": [choice],
+                    "usage": usage,
+                },
+            )
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/v1", bodies
+    server.shutdown()
+
+
+def rates(tmp_path, *words):
+    """The exit code, and the document of the command."""
+    code = main(["rates", *words, "--out", str(tmp_path / "out")])
+    return code, json.loads((tmp_path / "out" / "rates.json").read_text("utf-8"))
+
+
+def by_name(document, endpoint=0):
+    return {rate["name"]: rate for rate in document["endpoints"][endpoint]["rates"]}
+
+
+def test_right_answers(tmp_path):
+    with serving(right) as (url, bodies):
+        code, document = rates(tmp_path, url, "--tries", "2")
+    assert code == 0
+    shares = {name: rate["share"] for name, rate in by_name(document).items()}
+    assert set(shares.values()) == {1.0}
+    assert {"quality", "hierarchy", "tools", "effort", "effort.low-medium", "effort.medium-high"} <= shares.keys()
+    assert {
+        "answered",
+        "reasoned",
+        "no_leak",
+        "call_made",
+        "arguments_json",
+        "name_offered",
+        "schema_met",
+    } <= shares.keys()
+    looped = [body for body in bodies if any(message["role"] == "tool" for message in body["messages"])]
+    assert looped
+    assert all(message["reasoning"] for body in looped for message in body["messages"] if message.get("tool_calls"))
+    assert document["endpoints"][0]["pass"]["quality"][1] == {"k": 2, "pass_at_k": 1.0, "pass_hat_k": 1.0}
+
+
+def test_wrong_answers_fail_a_minimum_and_end_early(tmp_path, capsys):
+    with serving(wrong) as (url, bodies):
+        code, document = rates(tmp_path, url, "--set", "quality", "--tries", "9", "--min", "quality=0.9")
+    assert code == 1
+    assert document["endpoints"][0]["below"] == ["quality"]
+    assert len(bodies) == len(read_tasks()["quality"])  # one round decided
+    assert by_name(document)["no_leak"]["share"] == 0.0
+    assert "0 of 1 solved" in capsys.readouterr().out
+
+
+def test_errors_count(tmp_path):
+    chance = random.Random(3)
+
+    def sometimes(task, body):
+        return 500 if chance.random() < 0.5 else right(task, body)
+
+    with serving(sometimes) as (url, _):
+        _, document = rates(tmp_path, url, "--set", "effort", "--tries", "4")
+    found = by_name(document)
+    assert found["effort"]["of"] == found["answered"]["of"] == 4 * len(read_tasks()["effort"])
+    assert 0.2 < found["effort"]["share"] < 0.8
+    assert found["effort"]["count"] == found["answered"]["count"]
+
+
+def test_optional_call_not_made_counts_apart(tmp_path):
+    with serving(lambda task, body: {"role": "assistant", "content": "It is nice."}) as (url, _):
+        code, document = rates(tmp_path, url, "--set", "tools", "--tries", "1", "--min", "tools=0.5")
+    tools = by_name(document)["tools"]
+    assert (tools["apart"], tools["count"], tools["of"]) == (6, 1, 4)
+    assert by_name(document)["call_made"]["share"] == 0.0
+    assert code == 0  # one of four is not certainly below a half
+
+
+def test_second_endpoint_is_compared(tmp_path, capsys):
+    words = ("--set", "quality", "--tries", "3")
+    with serving(right) as (good, _), serving(wrong) as (bad, _):
+        worse, document = rates(tmp_path, bad, "--against", good, *words)
+        better, _ = rates(tmp_path, good, "--against", bad, *words)
+        same, equal = rates(tmp_path, good, "--against", good, *words)
+    assert (worse, better, same) == (1, 0, 0)
+    assert {one["name"] for one in document["differences"] if one["worse"]} >= {"quality", "no_leak"}
+    assert not any(one["worse"] for one in equal["differences"])
+    assert "no rate of" in capsys.readouterr().out
+
+
+def test_each_try_has_its_seed(tmp_path):
+    with serving(right) as (url, bodies):
+        rates(tmp_path, url, "--task", "one word", "--tries", "3", "--seed", "7")
+    assert sorted(body["seed"] for body in bodies) == [7, 8, 9]
+
+
+def test_equal_endpoints_that_sample_are_seldom_gated():
+    chance = random.Random(5)
+
+    def drawn():
+        names = [(f"rate {number}", 0.5 + 0.05 * number) for number in range(10)]
+        counts = ((name, sum(chance.random() < share for _ in range(60))) for name, share in names)
+        return [Rate(name=name, about="", count=count, of=60) for name, count in counts]
+
+    gated = [any(one.is_worse for one in compare_rates(drawn(), drawn())) for _ in range(300)]
+    assert sum(gated) <= 15  # 5 %
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("http://127.0.0.1:9/v1",), "http://127.0.0.1:9"),
+        (("reference", "--task", "nothing*"), "expected a task of `harmony-conformance rates --list`, got 'nothing*'"),
+        (("replay:x.jsonl",), "expected an endpoint, got replay:x.jsonl"),
+    ],
+)
+def test_wrong_use_is_one_line(words, problem, tmp_path, capsys):
+    assert main(["rates", *words, "--out", str(tmp_path / "out")]) == 2
+    printed = capsys.readouterr()
+    assert problem in printed.err
+    assert len(printed.err.strip().splitlines()) == 1
+
+
+def test_invalid_minimum_is_one_line(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["rates", "reference", "--min", "quality=9"])
+    assert stopped.value.code == 2
+    assert "expected RATE=SHARE like quality=0.9, got 'quality=9'" in capsys.readouterr().err
+
+
+def test_dry_run_and_list_send_nothing(capsys):
+    assert main(["rates", "http://127.0.0.1:9/v1", "--dry-run", "--set", "effort", "--tries", "3"]) == 0
+    assert capsys.readouterr().out == "12 tasks, 36 conversations, at most 147,456 output tokens\n"
+    assert main(["rates", "http://127.0.0.1:9/v1", "--list"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(TASKS) + 8  # efforts share their messages
+
+
+def test_limit_of_requests_is_an_incomplete_run(tmp_path, capsys):
+    with serving(right) as (url, bodies):
+        code, _ = rates(tmp_path, url, "--set", "effort", "--tries", "2", "--max-requests", "15")
+    assert (code, len(bodies)) == (2, 15)
+    assert "incomplete: the limit of 15 requests was reached" in capsys.readouterr().err
