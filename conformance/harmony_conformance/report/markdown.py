@@ -26,6 +26,7 @@ from harmony_conformance.report.summary import (
     failures,
     grouped,
     never_applied,
+    ruling_note,
     run_verdict,
     sides,
     title,
@@ -186,6 +187,8 @@ def _finding(finding: JsonObject, places: list[FindingLocation]) -> Iterator[str
     where = " at ".join(filter(None, places[0]))
     more = f" and {len(places) - 1} more" if len(places) > 1 else ""
     yield inline(text(value_at(finding, "message"))) + (f" ({inline(where)}{more})" if where else "")
+    if note := ruling_note(finding):
+        yield inline(note)
     yield from _sides(sides(finding, _LONGEST))
     if isinstance(excerpt := value_at(finding, "excerpt"), str):
         yield "excerpt:\n\n" + fenced(plain(cut(excerpt, _LONGEST)))

@@ -25,6 +25,7 @@ from harmony_conformance.json_value import (
 from harmony_conformance.judge.check import Finding, Outcome, Severity
 from harmony_conformance.judge.judge import Result
 from harmony_conformance.judge.result_name import result_name
+from harmony_conformance.judge.rulings import RULINGS
 
 ORDER = (Outcome.PASS, Outcome.FAIL, Outcome.VARIANT, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE, Outcome.ERROR)
 WORDS = {
@@ -152,7 +153,7 @@ def result_line(result: Result, reproduce: str, script: str = "") -> ResultLine:
         passed=result.passed,
         applied=result.applied,
         tries=result.tries,
-        findings=tuple(finding_json(finding) for finding in result.findings),
+        findings=tuple({**finding_json(finding), **_ruling_json(finding)} for finding in result.findings),
         reproduce=reproduce,
         script=script,
         reason=result.reason,
@@ -175,6 +176,12 @@ def finding_json(finding: Finding) -> JsonObject:
         "at": finding.location,
         **{name: value for name, value in optional.items() if value is not None},
     }
+
+
+def _ruling_json(finding: Finding) -> JsonObject:
+    """Return the ruling of a finding and the severity that it settles, nothing without a ruling."""
+    ruling = RULINGS.get(finding.ruling)
+    return {"severity": ruling.severity.value, "ruling": ruling.subject} if ruling and ruling.severity else {}
 
 
 def read_report(document: str) -> Report:

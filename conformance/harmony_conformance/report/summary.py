@@ -300,6 +300,12 @@ def reasons(check: CheckResults, outcome: Outcome) -> dict[str, list[str]]:
     return scenarios
 
 
+def ruling_note(finding: JsonObject) -> str:
+    """Return the severity of a finding if a ruling settles it, and the subject of the ruling; else nothing."""
+    ruling = text(value_at(finding, "ruling"))
+    return f"{text(value_at(finding, 'severity')).upper()}, by a ruling of CHECKS.md: {ruling}" if ruling else ""
+
+
 def sides(finding: JsonObject, limit: int = LIMIT) -> list[tuple[str, Pieces]]:
     """Return the expected and the actual text of a finding by name. If it has both, differences are marked."""
     texts = {name: value for name in ("expected", "actual") if isinstance(value := value_at(finding, name), str)}

@@ -27,6 +27,7 @@ from harmony_conformance.report.summary import (
     by_check,
     failures,
     never_applied,
+    ruling_note,
     run_verdict,
     title,
     variants,
@@ -236,6 +237,8 @@ def _result_lines(result: ResultLine) -> Iterator[str]:
 def _finding(finding: JsonObject) -> Iterator[str]:
     yield f"  - {escape(visible(text(value_at(finding, 'message'))))}"
     yield f"    in {escape(visible(text(value_at(finding, 'exchange'))))} at {escape(visible(text(value_at(finding, 'at'))))}"
+    if note := ruling_note(finding):
+        yield f"    {note}"
     for name in ("expected", "actual", "excerpt"):
         if (value := value_at(finding, name)) is not None:
             yield f"    {name}: {escape(visible(text(value))) or '(empty)'}"
