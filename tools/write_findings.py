@@ -52,6 +52,8 @@ A result with failures of several causes counts for each. The [table at the end]
 
 Each section is the text of a report that can be filed: what is wrong, versions, the smallest request, expected and actual value, and the clause.
 The commands address the server of a recording, which plays the scripted output of the request. The `make` target beside a recording starts it.
+Where the teleprompter is the model, the script is the end of the last message. Numbers of three digits are special tokens there, and `704` fills the rest.
+`harmony-conformance teleprompter build` makes its weights for any engine.
 """
 _LANE_ROW = re.compile(r"^\| `([^`]+)/` \| .* \| `([^`]+)` \|$", re.MULTILINE)
 _HAND_ROW = re.compile(r"^\| ([^ |]+) \| ([0-9]+) \| [0-9]+ \| ", re.MULTILINE)
