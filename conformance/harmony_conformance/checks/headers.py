@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import LiteralString
 
 from harmony_conformance.apis.chat_completion import ToolCall, Turn
@@ -149,10 +150,19 @@ def broken_output_leaks_nothing(x: Exchange) -> Iterator[Finding]:
     allowed = (*row.required_output.calls, *row.optional_calls)
     for index, actual in enumerate(turn.tool_calls):
         if not any(_is_call(actual, call) for call in allowed):
-            is_written = contains_call(x.output.ids or (), actual.name, actual.arguments)
             yield Finding(
-                message=WRITTEN_CALL if is_written else INVENTED_CALL,
+                message=_unexpected_call(x, actual, allowed),
                 location=pointer("tool_calls", index),
                 expected=quote(", ".join(f"{call.name}({shorten(call.arguments)})" for call in allowed)) or "no call",
                 actual=RedactableText("{}({})", shorten(actual.name), shorten(actual.arguments)),
             )
+
+
+def _unexpected_call(x: Exchange, actual: ToolCall, allowed: Sequence[FunctionCall]) -> LiteralString:
+    if contains_call(x.output.ids or (), actual.name, actual.arguments):
+        return WRITTEN_CALL
+    if any(call.name == actual.name for call in allowed):
+        return "a call arrived with arguments that the model did not write"
+    if any(_is_call(actual, replace(call, name=actual.name)) for call in allowed):
+        return "a call arrived under another name"
+    return INVENTED_CALL

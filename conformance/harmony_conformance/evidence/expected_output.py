@@ -297,9 +297,9 @@ _RECIPIENT = re.compile(r"to=(?:functions\.)?(?!functions\.)([^<\n]{1,200})")
 
 
 def contains_call(ids: Sequence[int], name: str, arguments: str) -> bool:
-    """Return True if the name and the arguments of a call are in the text of a completion, wherever."""
+    """Return True if the name and the arguments of a call are in the text of a completion, wherever. White space may differ."""
     written = decode(tuple(ids))
-    return name in written and arguments.strip() in written
+    return name in written and "".join(arguments.split()) in "".join(written.split())
 
 
 def has_texts_in_order(texts: Sequence[str], whole: str) -> bool:

@@ -94,9 +94,30 @@ RULES = {rule.id: rule for rule in CHECKS}
         ),
         pytest.param(
             "headers.broken_output_leaks_nothing/fail-call-made-up",
-            "a call arrived that the model did not make",
+            "a call arrived with arguments that the model did not write",
             'get_weather({"city":"Paris"})',
             "get_weather({})",
+            id="a call whose arguments are not in the output",
+        ),
+        pytest.param(
+            "headers.broken_output_leaks_nothing/fail-reserved-token-in-the-name",
+            "a call arrived under another name",
+            'get_weather({"city":"Paris"})',
+            'get_weather<|reserved_200013|>({"city": "Paris"})',
+            id="a call whose name is not in the output",
+        ),
+        pytest.param(
+            "headers.broken_output_leaks_nothing/fail-forbidden-call-written-anew",
+            "a part of the output arrived as a call that the answer must not contain",
+            "no call",
+            'lookup({"city": "Paris"})',
+            id="a call that differs from the output in white space only",
+        ),
+        pytest.param(
+            "headers.broken_output_leaks_nothing/fail-call-of-nothing",
+            "a call arrived that the model did not make",
+            "no call",
+            'get_weather({"city":"Rome"})',
             id="a call whose text is not in the output",
         ),
         pytest.param(
