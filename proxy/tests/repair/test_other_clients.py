@@ -7,6 +7,7 @@ import pytest
 from harmony_proxy.configuration import load_rules
 from harmony_proxy.guard.guard import Guard
 from harmony_proxy.guard.response_head import HeadTiming
+from harmony_proxy.repair.answer import other_clients
 from harmony_proxy.repair.stream_parts.stream_judge import StreamJudge
 from harmony_proxy.repair.text.other_readings import MOST_READINGS, TooManyReadingsError, read_json
 
@@ -323,6 +324,22 @@ def test_lines_under_another_content_type():
     one, out = guarded(lines(LEAK), path="/api/chat")
     assert (one.head.status, b'"W"' in out) == (502, False)
     assert guarded(lines(PLAIN), path="/api/chat")[1] == lines(PLAIN)
+
+
+@pytest.mark.parametrize("filler", ['\\"', '"', "<!--", "<a", "data:\n", "{", '"<"'])
+def test_no_text_is_read_in_quadratic_time(filler, monkeypatch):
+    reads = []
+    monkeypatch.setattr(other_clients.json, "loads", lambda *read, **_: reads.append(len(read[0])) or "")
+    for begin in ("", "{"):
+        body = (begin + filler * 20_000).encode()
+        assert guarded(body, kind=b"text/plain", status=500)[1] == body
+        assert len(other_clients._STRING.findall(body.decode())) <= 2 * len(body)
+    assert sum(reads) <= 4 * len(body)
+
+
+def test_the_texts_of_very_many_fields_take_no_more_memory():
+    one, _ = stream("".join(f"field{number}: <\n\n" for number in range(1000)).encode(), split=0)
+    assert len(one._stream._others._texts) <= 65
 
 
 def test_a_long_text_in_single_letters_is_not_searched_for_each(monkeypatch):

@@ -30,7 +30,8 @@ from harmony_proxy.repair.text.other_readings import JsonReadings, TooManyReadin
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,1000}>|<!--[^>]{0,1000}-->")
 _EVENT = re.compile(r"(?:\A|[\r\n])data:")
 _EVENTS, _LINES = "text/event-stream", "application/x-ndjson"
-_STRING = re.compile(r"\"[^\"\\]*+(?:\\.[^\"\\]*+)*+\"", re.DOTALL)
+_STRING = re.compile(r"\"[^\"\\]*+(?:\\.[^\"\\]*+)*+(?:\"|\\?\Z)", re.DOTALL)
+"""A string of JSON, or the beginning of one that has no end: the rest is then not searched again."""
 _CHARSET = re.compile(r";\s*charset\s*=\s*\"?utf[-_]?(7|16|32|16-[bl]e|32-[bl]e)(?![-\w])", re.IGNORECASE)
 
 

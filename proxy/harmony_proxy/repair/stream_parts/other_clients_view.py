@@ -18,6 +18,8 @@ from harmony_proxy.repair.stream_parts.stream_judge import StreamJudge
 
 SEARCHED = 16 * 1024
 """Characters at the end of the joined texts of a field that are searched."""
+_MOST_FIELDS = 64
+"""Fields whose texts are joined for each; those of all further ones are joined."""
 _STEPS = 8
 """A text is searched again once it has grown by this part."""
 _READ = frozenset({"content", *REASONING_FIELDS, "thinking"})
@@ -68,7 +70,11 @@ class OtherClientsView:
         texts = [*piece.unread_texts(), *_rare_texts(piece.value)]
         if piece.is_error or self._is_error:
             texts.append(("error", "\n".join((*strings(piece.value), ""))))
-        return frozenset[str]().union(*(self._search(field) for field, one in texts if self._texts[field].add(one)))
+        found = frozenset[str]()
+        for field, one in texts:
+            place = field if field in self._texts or len(self._texts) < _MOST_FIELDS else ""
+            found |= self._search(place) if self._texts[place].add(one) else frozenset[str]()
+        return found
 
     def _search(self, field: str) -> frozenset[str]:
         checks = (
