@@ -27,10 +27,9 @@ _TEXT: Mapping[str, frozenset[str]] = {
     "channels": frozenset(
         {
             *("no_marker_leak", "no_channel_words", "no_reasoning_in_content", "no_suspected_leak"),
-            *("characters_are_whole", "no_suspected_broken_character", "answer_is_told_once"),
+            "characters_are_whole",
         }
     ),
-    "reasoning": frozenset({"thought_does_not_loop"}),
 }
 _PROMPT: Mapping[str, frozenset[str]] = {
     "headers": frozenset({"form_is_known", "messages_end_as_they_must"}),
@@ -42,8 +41,8 @@ _CLIENT = frozenset(
 )
 _ANSWER: Mapping[str, frozenset[str]] = {
     **_TEXT,
-    "reasoning": frozenset({"thought_does_not_loop", "reasoning_tokens_agree"}),
-    "tool_calls": frozenset({"call_is_complete", "finish_reason_agrees"}),
+    "reasoning": frozenset({"reasoning_tokens_agree"}),
+    "tool_calls": frozenset({"call_is_complete"}),
     "streaming": frozenset(
         {
             *("call_deltas_can_be_joined", "choices_are_numbered", "one_finish_reason", "one_identity"),
@@ -64,7 +63,12 @@ _ANSWER: Mapping[str, frozenset[str]] = {
 }
 _CHECKS: Mapping[Scope, Mapping[str, frozenset[str]]] = {
     Scope.ANSWER: _ANSWER,
-    Scope.CONVERSATION: {**_TEXT, "client": _CLIENT},
+    Scope.CONVERSATION: {
+        **_TEXT,
+        "channels": _TEXT["channels"] | {"answer_is_told_once"},
+        "client": _CLIENT,
+        "reasoning": frozenset({"thought_does_not_loop"}),
+    },
     Scope.TOKENS: {**_TEXT, **_PROMPT},
     Scope.TEXT: _TEXT,
 }

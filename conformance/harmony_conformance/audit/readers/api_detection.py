@@ -45,19 +45,20 @@ def has_answer(api: Api, response: Json) -> bool:
 
 def _may_be_request(path: str, request: Json, possible: Sequence[Api]) -> bool:
     """Return True if a request without a readable answer may be one of these APIs: by its path, or else by its members."""
-    return len(possible) < len(APIS) or (not path and any(_matching_members(api, request) for api in possible))
+    return len(possible) < len(APIS) or (not path and any(_matching_members(api, request)[0] for api in possible))
 
 
 def _by_path(path: str) -> list[Api]:
-    """Return the APIs whose path has the longest common end with a path."""
+    """Return the APIs whose path ends like a path: those with the longest common end, all if it is one segment as `/generate`."""
     lengths = {api.name: _common_end(path, api.path) for api in APIS.values()} if path else {}
     longest = max(lengths.values(), default=0)
-    return [APIS[name] for name, length in lengths.items() if length == longest] if longest else []
+    enough = max(1, longest)
+    return [APIS[name] for name, length in lengths.items() if length >= enough]
 
 
 def _common_end(path: str, other: str) -> int:
     """Return the number of equal segments at the end of two paths."""
-    pairs = list(zip(reversed(path.rstrip("/").split("/")), reversed(other.split("/")), strict=False))
+    pairs = list(zip(reversed(path.strip("/").split("/")), reversed(other.strip("/").split("/")), strict=False))
     return next((length for length, (one, two) in enumerate(pairs) if one != two), len(pairs))
 
 
@@ -71,17 +72,19 @@ def _has_text(message: Json) -> bool:
 
 
 def _by_request(possible: Sequence[Api], request: Json) -> Api | None:
-    """Return the API whose requests have the most members of this one. The first one of several in the registry."""
+    """Return the API whose characteristic members a request has most completely. The first one of several in the registry."""
     return max(possible, key=lambda api: _matching_members(api, request), default=None)
 
 
-def _matching_members(api: Api, request: Json) -> int:
-    """Return the number of characteristic members of the API's requests that a request has. A flag that is set must be set in both."""
-    body = members(request)
-    return sum(
-        name in body and (value is not True or body[name] is True)
-        for name, value in _request_members()[api.name].items()
-    )
+def _matching_members(api: Api, request: Json) -> tuple[float, bool]:
+    """Return the share of the characteristic members of the API's requests that a request has, and True if one of them is a flag.
+
+    A flag that is set must be set in both.
+    """
+    body, shape = members(request), _request_members()[api.name]
+    flags = [name for name, value in shape.items() if value is True and body.get(name) is True]
+    found = [name for name, value in shape.items() if value is not True and name in body]
+    return (len(flags) + len(found)) / max(len(shape), 1), bool(flags)
 
 
 @cache

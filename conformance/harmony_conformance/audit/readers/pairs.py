@@ -25,6 +25,7 @@ _PAIRS: Sequence[tuple[str, str]] = (
 _STATUSES = ("status", "status_code", "response_status", "statusCode", "responseStatus")
 _PATHS = ("path", "url", "endpoint", "request_path", "requestPath")
 _TIMES = ("started", "timestamp", "time", "created_at", "request_created_at", "startedDateTime", "start_time")
+_RECORDED = frozenset({"method", "path", "headers", "json", "text"})
 _BODIES = frozenset({"messages", "input", "prompt", "inputs", "sampling_params"})
 """Members of requests. A request with one of them is the body itself, although it has a member `body`."""
 
@@ -32,7 +33,7 @@ _BODIES = frozenset({"messages", "input", "prompt", "inputs", "sampling_params"}
 def _is_recorded(value: JsonObject) -> bool:
     request = members(value.get("request"))
     is_own = value.get("kind") == "exchange" or DISCOVERY in (value.get("kind"), value.get("scenario"))
-    return is_own or ("json" in request or ("text" in request and not _BODIES & request.keys()))
+    return is_own or (request.keys() <= _RECORDED and ("json" in request or request.keys() >= {"path", "text"}))
 
 
 def _read_recorded(value: Json, name: str) -> LoggedExchange | DiscoveryLine:

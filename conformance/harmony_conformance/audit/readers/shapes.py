@@ -99,7 +99,7 @@ def find_shape(value: Json, form: str) -> Shape:
         NotAnExchangeError: No shape matches.
     """
     if form in SHAPES:
-        return SHAPES[form]
+        return _chosen_shape(value, SHAPES[form])
     if isinstance(value, str):
         return TEXT
     if isinstance(value, list) and value:
@@ -110,6 +110,14 @@ def find_shape(value: Json, form: str) -> Shape:
     if found is None:
         raise NotAnExchangeError("no exchange: it has no member `request`, nor the members of another known format")
     return found
+
+
+def _chosen_shape(value: Json, shape: Shape) -> Shape:
+    explains_itself = shape in (EXCHANGES, PAIR)
+    is_plain = (shape is TEXT and isinstance(value, str)) or (shape is ANSWER and isinstance(value, dict | list))
+    if not (explains_itself or is_plain or (isinstance(value, dict) and shape.matches(value))):
+        raise NotAnExchangeError("no exchange: it lacks the members of the format that was chosen")
+    return shape
 
 
 def _read_value(value: Json, line: Line, form: str, name: str) -> Record:

@@ -105,7 +105,12 @@ def _one_line(problem: BaseException) -> str:
 
 
 class PeekableStream:
-    """A binary stream whose first bytes can be examined. An error of reading them is raised when they are read."""
+    """A binary stream whose first bytes can be examined. An error of reading them is raised when they are read.
+
+    `closed` and `close` are for libraries that expect a file object.
+    """
+
+    closed = False
 
     def __init__(self, raw: Callable[[int], bytes], seekable: BinaryIO | None = None) -> None:
         self._read = raw
@@ -145,6 +150,9 @@ class PeekableStream:
             parts.append(block)
             missing -= len(block)
         return b"".join(parts)
+
+    def close(self) -> None:
+        """Leave the stream open: its owner closes it."""
 
 
 @contextmanager

@@ -191,12 +191,19 @@ def _numbered_messages(attributes: Mapping[str, Json], prefix: str) -> list[Json
     """Return messages that are spread over attributes: `llm.input_messages.0.message.role`, `gen_ai.prompt.0.content`."""
     listed = attributes.get(prefix)
     if isinstance(parsed := parse_text(listed), list):
-        return [members(one).get("message", one) for one in parsed]
+        return [_listed_message(members(one)) for one in parsed]
     found: dict[int, JsonObject] = {}
     for key, member in attributes.items():
         if key.startswith(prefix + ".") and (match := _NUMBERED.fullmatch(key[len(prefix) + 1 :])):
             found.setdefault(int(match[1]), {})[match[2]] = member
     return [_numbered_message(found[number]) for number in sorted(found)]
+
+
+def _listed_message(found: JsonObject) -> Json:
+    """Return a message of a list, in which its members may be nested or have the prefix `message.`."""
+    if "message" in found:
+        return found["message"]
+    return _numbered_message({key.removeprefix("message."): member for key, member in found.items()})
 
 
 def _numbered_message(found: JsonObject) -> Json:
@@ -213,6 +220,11 @@ def _numbered_message(found: JsonObject) -> Json:
         for number in sorted(calls)
     ]
     contents = [text(found[key]) for key in sorted(found) if key.endswith("message_content.text")]
-    message: JsonObject = {"role": found.get("role"), "content": found.get("content") or "".join(contents) or None}
+    listed: JsonObject = {"tool_calls": found["tool_calls"]} if items(found.get("tool_calls")) else {}
+    message: JsonObject = {
+        **listed,
+        "role": found.get("role"),
+        "content": found.get("content") or "".join(contents) or None,
+    }
     thought = found.get("reasoning") or found.get("reasoning_content")
     return {**message, **({"reasoning": thought} if thought else {}), **({"tool_calls": made} if made else {})}

@@ -53,6 +53,7 @@ def _read_arrow_batches(batches: Iterable[Any]) -> Records:
     number = 0
     try:
         for batch in batches:
+            batch.validate(full=True)  # or damaged offsets would be read beyond the end of the memory
             for start in range(0, batch.num_rows, _ROWS):
                 for row in batch.slice(start, _ROWS).to_pylist(maps_as_pydicts="lossy"):
                     yield from _row(number, row)
@@ -125,7 +126,7 @@ def _sqlite_tables(name: str) -> Iterator[InputFile]:
             yield InputFile(
                 name=f"{name}:{table}", format="sqlite", records=_read_table(database.cursor(), str(table)), mark="#"
             )
-    except sqlite3.Error as error:
+    except (sqlite3.Error, ValueError) as error:  # names may be no text
         yield InputFile(
             name=name, format="sqlite", records=iter([problem("the file is damaged", _first_line(error))]), mark="#"
         )
