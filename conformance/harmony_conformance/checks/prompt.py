@@ -14,10 +14,8 @@ from harmony_conformance.checks.rendering.prompt_diff import compare_with_neares
 from harmony_conformance.checks.rendering.tool_schemas import find_missing_descriptions
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.json_value import (
-    InvalidJsonError,
     equal_json,
     has_added_fractions,
-    loads,
     members,
     pointer,
     strings,
@@ -160,20 +158,12 @@ def results_are_rendered(x: Exchange) -> Iterator[Finding]:
         else:
             yield from _another_name(part, message)
         yield from placement.find_wrong_address(part, message)
-        if message.content != part.text and _is_quoted(message.content, part.text):
+        if message.content != part.text and placement.quoted_text(message.content) == part.text:
             quoted = _content_mismatch("a function result is quoted as a JSON string", part, message)
             yield ruled(quoted, QUOTED_RESULTS)
         elif message.content != part.text:
             yield _content_mismatch("a function result is not what was sent", part, message)
     yield from placement.find_surplus_messages(parts, results)
-
-
-def _is_quoted(content: str, sent: str) -> bool:
-    """Return True if a content is a text as a JSON string."""
-    try:
-        return content.startswith('"') and loads(content) == sent
-    except InvalidJsonError:
-        return False
 
 
 @check(MUST, spec="harmony#tools", when=(on.is_conversation, on.prompt_is_known, on.offered_tools))

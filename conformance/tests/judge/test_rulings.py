@@ -54,6 +54,7 @@ def test_an_output_with_a_ruling_is_malformed():
 
 RULED = {
     "prompt.results_are_rendered/fail-quoted": SHOULD,
+    "prompt.results_are_rendered/fail-parts-on-lines-quoted": SHOULD,
     "prompt.results_are_rendered/fail-dropped": MUST,
     "prompt.results_are_rendered/fail-another-function": MUST,
     "prompt.text_costs_its_tokens/fail-result-quoted": SHOULD,

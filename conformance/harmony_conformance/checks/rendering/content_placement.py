@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import LiteralString
 
 from harmony_conformance.checks.helpers.value_diff import text_difference
-from harmony_conformance.json_value import Json, items, resolve, text, value_at
+from harmony_conformance.json_value import InvalidJsonError, Json, items, loads, resolve, text, value_at
 from harmony_conformance.judge.check import Finding, mismatch, variant
 from harmony_conformance.prompts.declarations_in_prompt import declares_functions, is_same_function
 from harmony_conformance.prompts.expected_parts import PartKind, PromptMessage, PromptPart, Retention
@@ -35,8 +35,8 @@ def find_changed_contents(parts: tuple[PromptPart, ...], messages: list[PromptMe
 def join_lines_as_in_prompt(
     request: Json, parts: Sequence[PromptPart], messages: Sequence[PromptMessage]
 ) -> tuple[PromptPart, ...]:
-    """Return the parts, with several texts of one part joined by line ends if a message has them in this form."""
-    contents = {message.content for message in messages}
+    """Return the parts, with several texts of one part joined by line ends if a message has them in this form, as they are or as a JSON string."""
+    contents = {content for message in messages for content in (message.content, quoted_text(message.content))}
 
     def as_in_prompt(part: PromptPart) -> PromptPart:
         if not part.text or part.text in contents:
@@ -45,6 +45,14 @@ def join_lines_as_in_prompt(
         return replace(part, text=lines) if lines in contents else part
 
     return tuple(map(as_in_prompt, parts))
+
+
+def quoted_text(content: str) -> str | None:
+    """Return the text that a content is as a JSON string, None if it is no such string."""
+    try:
+        return text(loads(content)) if content.startswith('"') else None
+    except InvalidJsonError:
+        return None
 
 
 def find_joined_lines(sent: Sequence[PromptPart], joined: Sequence[PromptPart]) -> Iterator[Finding]:
