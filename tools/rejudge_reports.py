@@ -40,6 +40,9 @@ _OLLAMA = (
     *_TELEPROMPTER,
     *(word for name in _SCHEMAS for word in ("--skip", f"errors.valid_request_is_answered@{name}")),
 )
+_TGI_SKIPPED = ("rows_*", "broken_*", "call_*", "json_to_the_letter", "arguments_as_written")
+_TGI = (*_TELEPROMPTER, *(word for name in _TGI_SKIPPED for word in ("--skip", name)))
+_TGI_CHAT = ("tool_choice", "wrong_requests", "several_choices", "json_answer")
 LANES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "gpt-oss-0.0.9-responses": (
         "gpt-oss 0.0.9",
@@ -51,10 +54,11 @@ LANES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "llama.cpp-b7551": ("llamacpp b7551", "llamacpp:http://127.0.0.1:18420/v1", _LLAMA),
     "ollama-0.12.11": ("ollama 0.12.11", "ollama:http://127.0.0.1:18450/v1", _TELEPROMPTER),
     "ollama-0.34.4": ("ollama 0.34.4", "ollama:http://127.0.0.1:18450/v1", _OLLAMA),
-    "tgi-3.3.7": (
+    "tgi-3.3.7": ("tgi 3.3.7", "tgi:http://127.0.0.1:18480/v1", (*_TGI, "--api", "tgi")),
+    "tgi-3.3.7-chat": (
         "tgi 3.3.7",
         "tgi:http://127.0.0.1:18480/v1",
-        (*_TELEPROMPTER, "--api", "tgi", "--skip", "rows_*"),
+        (*_TGI, *(word for name in _TGI_CHAT for word in ("--select", name))),
     ),
     "transformers-5.23.0": ("transformers 5.23.0", "transformers:http://127.0.0.1:18430/v1", _TELEPROMPTER),
     "vllm-0.11.0": ("vllm 0.11.0", "vllm:http://127.0.0.1:18400/v1", _VLLM),

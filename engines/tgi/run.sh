@@ -15,4 +15,6 @@ source "$HERE/../run_lane.sh"
 # shellcheck source=engines/tgi/router.sh
 source "$HERE/router.sh"
 
-run_lane "${OUT:-reports/tgi-3.3.7}" --engine 'tgi 3.3.7' --api tgi --script teleprompter --concurrency 4 --latency 0 --skip 'rows_*' "$@"
+# left out: scenarios whose script is a call, which a grammar replaces, and rows that fail as others do
+run_lane "${OUT:-reports/tgi-3.3.7}" --engine 'tgi 3.3.7' --api tgi --script teleprompter --concurrency 4 --latency 0 \
+  --skip 'rows_*' --skip 'broken_*' --skip 'call_*' --skip json_to_the_letter --skip arguments_as_written "$@"
