@@ -205,6 +205,10 @@ engine-tgi: $(READY)  ## opt-in: the real router of TGI, a binary (TGI_ROUTER) o
 engine-tgi-client: $(READY)  ## opt-in: huggingface_hub against the same router
 	engines/tgi/client.sh
 
+.PHONY: engine-tgi-chat
+engine-tgi-chat: $(READY)  ## opt-in: the same router, asked as OpenAI's clients ask
+	OUT=reports/tgi-3.3.7-chat engines/tgi/run.sh --api chat --select tool_choice --select wrong_requests --select several_choices --select json_answer
+
 .PHONY: engine-transformers
 engine-transformers: $(READY)  ## opt-in: a real `transformers serve` on this machine, scripted through its prompt
 	engines/transformers/run.sh
