@@ -123,11 +123,12 @@ def _run_options(facts: JsonObject, engine: str, target: str, given: Sequence[st
         other = parse_target(target)
     except InvalidTargetError as problem:
         raise UsageError(str(problem)) from None
-    recorded = {name: facts.get(name) for name in ("model", "script", "seed", "extra-body") if f"--{name}" not in given}
+    replaced = {word.partition("=")[0] for word in given}
+    names = [name for name in ("model", "script", "seed", "extra-body") if f"--{name}" not in replaced]
     is_other = bool(engine) and not other.is_engine_unknown and other.engine.name != engine
     used, dropped = list[str](), list[str]()
-    for name, value in recorded.items():
-        if value not in (None, {}, "auto"):
+    for name in names:
+        if (value := facts.get(name)) not in (None, {}, "auto"):
             words = dropped if is_other and name != "seed" else used
             words += (f"--{name}", value if isinstance(value, str) else dumps(value))
     _note("options of the recording, which --run-options can replace", used)

@@ -160,9 +160,9 @@ def test_an_option_that_the_user_gives_replaces_that_of_the_recording(run, tmp_p
     folder = changed(run, tmp_path, model="none")
     assert main(["reproduce", str(folder), "stream-without-done"]) == Exit.USAGE
     assert "invalid model or path" in capsys.readouterr().err
-    options = "--run-options=--model gpt-oss-reference"
-    assert main(["reproduce", str(folder), "stream-without-done", options]) == Exit.DIVERGES
-    assert "--model" not in capsys.readouterr().err
+    for option in ("--model gpt-oss-reference", "--model=gpt-oss-reference"):
+        assert main(["reproduce", str(folder), "stream-without-done", f"--run-options={option}"]) == Exit.DIVERGES
+        assert "--model" not in capsys.readouterr().err
 
 
 def test_options_of_one_engine_are_not_used_for_another(run, tmp_path, capsys):
