@@ -20,6 +20,7 @@ _ENDINGS: Mapping[tuple[str, str], str] = MappingProxyType(
         ("", "completions"): registry.COMPLETIONS.name,
         ("v1", "responses"): registry.RESPONSES.name,
         ("", "responses"): registry.RESPONSES.name,
+        ("v1", "messages"): registry.MESSAGES.name,
         ("api", "chat"): registry.OLLAMA.name,
         ("api", "generate"): registry.OLLAMA_GENERATE.name,
         ("", "generate"): registry.TGI_GENERATE.name,
@@ -40,7 +41,7 @@ HARMLESS_PATHS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "POST": frozenset(
             {
-                *("/tokenize", "/detokenize", "/apply-template", "/api/show"),
+                *("/tokenize", "/detokenize", "/apply-template", "/api/show", "/v1/messages/count_tokens"),
                 *("/v1/embeddings", "/embeddings", "/embedding", "/embed", "/api/embed", "/api/embeddings"),
                 *("/v1/rerank", "/v2/rerank", "/rerank", "/v1/score", "/score", "/classify", "/pooling"),
             }

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from harmony_conformance.apis.api import Framing
-from harmony_conformance.apis.registry import CHAT_COMPLETIONS, COMPLETIONS, RESPONSES, find_api
+from harmony_conformance.apis.registry import CHAT_COMPLETIONS, COMPLETIONS, MESSAGES, RESPONSES, find_api
 from harmony_conformance.json_value import Json, dumps
 from harmony_proxy.guard.response_head import Closing, ResponseHead, with_request_id
 
@@ -59,6 +59,8 @@ def error_body(api: str, code: str, message: str) -> bytes:
     """Return the body of an error response."""
     if api in _OPENAI:
         return dumps({"error": {"message": message, "type": "server_error", "param": None, "code": code}}).encode()
+    if api == MESSAGES.name:
+        return dumps({"type": "error", "error": {"type": "api_error", "message": message, "code": code}}).encode()
     return dumps({"error": message, "error_type": code}).encode()
 
 
@@ -81,5 +83,7 @@ def error_event(api: str, code: str, message: str, *, number: int = 0) -> bytes:
     if api == RESPONSES.name:
         event = dumps({"type": "error", "code": code, "message": message, "param": None, "sequence_number": number})
         return b"event: error\ndata: " + event.encode() + b"\n\n"
+    if api == MESSAGES.name:
+        return b"event: error\ndata: " + error_body(api, code, message) + b"\n\n"
     done = b"data: [DONE]\n\n" if api in _OPENAI else b""
     return b"data: " + error_body(api, code, message) + b"\n\n" + done

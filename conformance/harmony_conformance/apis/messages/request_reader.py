@@ -95,8 +95,12 @@ def _assistant_messages(blocks: list[Json]) -> Iterator[Json]:
 
 
 def read_call(block: Json) -> JsonObject:
-    """Return a `tool_use` block as an element of `tool_calls`."""
-    function: JsonObject = {"name": value_at(block, "name"), "arguments": dumps(value_at(block, "input"))}
+    """Return a `tool_use` block as an element of `tool_calls`. Input that is a text, which is wrong, is taken as it is."""
+    written = value_at(block, "input")
+    function: JsonObject = {
+        "name": value_at(block, "name"),
+        "arguments": written if isinstance(written, str) else dumps(written),
+    }
     return {"id": value_at(block, "id"), "type": "function", "function": function}
 
 

@@ -28,7 +28,7 @@ def read_response(body: Json) -> Json:
     if not isinstance(body, dict) or not isinstance(body.get("content"), list):
         return body
     blocks = items(body["content"])
-    choice: JsonObject = {"index": 0, "message": _message(blocks), "finish_reason": finish_reason(body)}
+    choice: JsonObject = {"index": 0, "message": read_content(blocks), "finish_reason": finish_reason(body)}
     if "token_ids" in body:
         choice["token_ids"] = body["token_ids"]
     usage = members(body.get("usage"))
@@ -60,7 +60,8 @@ def translate_usage(usage: JsonObject) -> JsonObject:
     return {**counts, **details}
 
 
-def _message(blocks: list[Json]) -> JsonObject:
+def read_content(blocks: list[Json]) -> JsonObject:
+    """Return the assistant message of content blocks."""
     texts = [text(value_at(block, "text")) for block in blocks if value_at(block, "type") == "text"]
     thoughts = [text(value_at(block, "thinking")) for block in blocks if value_at(block, "type") == "thinking"]
     calls: list[Json] = [read_call(block) for block in blocks if value_at(block, "type") == "tool_use"]

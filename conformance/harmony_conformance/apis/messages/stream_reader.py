@@ -9,10 +9,11 @@ from harmony_conformance.apis.messages.request_reader import read_call
 from harmony_conformance.apis.messages.response_reader import (
     finish_reason,
     identity,
+    read_content,
     translate_usage,
     untranslated_members,
 )
-from harmony_conformance.json_value import Json, JsonObject, integer, members, text, value_at
+from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
 
 
 def read_events(events: Iterable[Json]) -> Iterator[Json]:
@@ -64,7 +65,13 @@ class _Stream:
     def _start(self, message: JsonObject, event: JsonObject) -> JsonObject:
         self.identity = identity(message, "chat.completion.chunk")
         self.usage = {**members(message.get("usage"))}
-        return self._choice({"role": message.get("role", "assistant")}, event)
+        content = items(message.get("content"))  # it has to be empty, but clients show what is there
+        early = {name: value for name, value in read_content(content).items() if value} if content else {}
+        calls = items(early.get("tool_calls"))
+        indexed: list[Json] = [{**members(call), "index": self.calls + place} for place, call in enumerate(calls)]
+        self.calls += len(calls)
+        role: JsonObject = {"role": message.get("role", "assistant")}
+        return self._choice({**early, **role, **({"tool_calls": indexed} if indexed else {})}, event)
 
     def _choice(self, delta: JsonObject, event: JsonObject, finish: Json = None) -> JsonObject:
         """Return a chunk with this delta; without choices if the event adds nothing."""

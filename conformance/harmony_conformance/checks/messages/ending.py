@@ -29,7 +29,7 @@ def stop_reason_fits_the_content(x: Exchange) -> Iterator[Finding]:
     has_call = any(block.get("type") == "tool_use" for block in views.blocks(x))
     if reason not in _REASONS:
         message = "`stop_reason` is unknown to the API"
-        yield mismatch(message, "/stop_reason", " or ".join(_REASONS), shorten(dumps(reason)))
+        yield mismatch(message, "/stop_reason", quote(" or ".join(_REASONS)), shorten(dumps(reason)))
     elif reason == "end_turn" and has_call:
         yield mismatch("an answer with a call ends with another stop_reason", "/stop_reason", "tool_use", quote(reason))
     elif reason == "tool_use" and not has_call:
@@ -77,7 +77,8 @@ def message_delta_has_the_usage(x: Exchange) -> Iterator[Finding]:
     That of `message_start` is a count before the output: clients that read only it bill nothing.
     """
     deltas = [event for event in views.json_events(x) if event.get("type") == "message_delta"]
-    last = next((event for event in reversed(deltas) if value_at(event, "delta", "stop_reason") is not None), {})
+    ends = [event for event in deltas if value_at(event, "delta", "stop_reason") is not None]
+    last = ends[-1] if ends else members(None)
     if deltas and integer(value_at(last, "usage", "output_tokens")) is None:
         message = "the last message_delta has no number of output tokens"
         yield mismatch(message, "/usage/output_tokens", "a whole number", shorten(dumps(last.get("usage"))))

@@ -142,7 +142,7 @@ def deltas_fit_their_block(x: Exchange) -> Iterator[Finding]:
             if _DELTAS.get(name) != fits:
                 expected = " or ".join(one for one, type_ in _DELTAS.items() if type_ == fits) or "no delta"
                 where = f"event {place}/delta/type"
-                yield mismatch("a delta does not fit its block", where, RedactableText(expected), shorten(name))
+                yield mismatch("a delta does not fit its block", where, quote(expected), shorten(name))
                 return
             if is_signed:
                 yield mismatch("a delta comes after the signature", f"event {place}", _STOP, shorten(name))

@@ -53,7 +53,7 @@ def _is(block: Json, kind: str) -> bool:
 
 
 def _drop_thinking_blocks(stream: Iterator[Json]) -> Iterator[Json]:
-    """Drop the events of thinking blocks, and number the others anew."""
+    """Drop the events of thinking blocks, and number the others without a gap."""
     dropped, is_hidden = 0, False
     for event in stream:
         index = integer(value_at(event, "index"))

@@ -60,7 +60,7 @@ class MessagesAnswer:
                 _extend(blocks[-1], members(event["delta"]))
         content: list[Json] = [*map(_finished, blocks)]
         ids: JsonObject = {"token_ids": [*self.output.generation.emitted_tokens]} if self._shows_ids else {}
-        body = {**self._message(content), **self._ending(), "usage": self._usage(), **ids}
+        body: JsonObject = {**self._message(content), **self._ending(), "usage": self._usage(), **ids}
         return self.changes.json(body, ApiFamily.MESSAGES)
 
     def stream(self) -> Iterator[Json]:

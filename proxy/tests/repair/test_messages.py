@@ -1,0 +1,150 @@
+"""Messages behind the guard: leaks are blocked in the words of the API, a right answer passes byte for byte, and the official client reads both."""
+
+import asyncio
+import json
+
+import anthropic
+import httpx
+import httpx2
+import pytest
+
+from harmony_conformance.reference_server.server.app import create_app
+from harmony_conformance.transport.messages import Request, Response
+from harmony_proxy.asgi.guard import HarmonyGuard
+from harmony_proxy.capture.memory_budget import MemoryBudget
+from harmony_proxy.configuration import load_rules
+from harmony_proxy.policy.policy import Action
+from harmony_proxy.repair import StreamRepairer
+from harmony_ref import encode_with_special_tokens
+
+ANSWER = "<|channel|>analysis<|message|>We need to greet.<|end|><|start|>assistant<|channel|>final<|message|>Hello there!<|return|>"
+SCRIPT = list(encode_with_special_tokens(ANSWER))
+ASK = {"model": "gpt-oss-reference", "max_tokens": 512, "messages": [{"role": "user", "content": "Hi"}]}
+LEAK = "channels.no_marker_leak"
+WORDS = "channels.no_channel_words"
+
+
+class Nobody:
+    """Takes what is handed on, and judges nothing."""
+
+    memory = MemoryBudget()
+
+    def start(self):
+        return
+
+    def enqueue(self, recorder, *_):
+        self.acted = recorder
+
+    def __init__(self):
+        self.finished_exchanges = []
+
+    def pack(self):
+        return float("inf")
+
+    def __getattr__(self, name):
+        return lambda *_, **__: None
+
+
+def guarded(*defects, **rules):
+    return HarmonyGuard(create_app(defects=defects, now=lambda: 0.0), policy=load_rules(**rules), queue=Nobody())
+
+
+def send(app, path="/v1/messages", **members):
+    async def sent():
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            return await client.post(path, json={**ASK, "harmony_script": SCRIPT, **members})
+
+    return asyncio.run(sent())
+
+
+def ask(app, **members):
+    async def asked():
+        async with (
+            httpx2.AsyncClient(transport=httpx2.ASGITransport(app)) as http,
+            anthropic.AsyncAnthropic(base_url="http://test", api_key="k", http_client=http, max_retries=0) as client,
+            client.messages.stream(**ASK, extra_body={"harmony_script": SCRIPT}, **members) as events,
+        ):
+            return await events.get_final_message()
+
+    return asyncio.run(asked())
+
+
+BLOCKING = {"block": [LEAK, WORDS]}
+
+
+@pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("rules", [BLOCKING, {}], ids=["blocking", "observing"])
+def test_a_right_answer_passes_as_it_came(rules, is_streamed):
+    bare = send(create_app(now=lambda: 0.0), stream=is_streamed)
+    passed = send(guarded(**rules), stream=is_streamed)
+    assert (passed.status_code, passed.content) == (200, bare.content)
+
+
+def test_a_leak_in_a_whole_answer_is_blocked_in_the_envelope():
+    assert "analysis" in send(create_app(defects=["output-unparsed"])).json()["content"][0]["text"]
+    response = send(guarded("output-unparsed", **BLOCKING))
+    body = response.json()
+    assert response.status_code == 502
+    assert (body["type"], body["error"]["type"], body["error"]["code"]) == ("error", "api_error", "blocked_by_policy")
+    assert "greet" not in response.text
+
+
+def test_a_leak_in_a_stream_ends_with_an_error_event():
+    assert "analysis" in send(create_app(defects=["output-unparsed"]), stream=True).text
+    text = send(guarded("output-unparsed", **BLOCKING), stream=True).text
+    assert "greet" not in text
+    *_, name, data = text.strip().splitlines()
+    assert name == "event: error"
+    assert json.loads(data.removeprefix("data: "))["error"]["code"] == "blocked_by_policy"
+
+
+@pytest.mark.parametrize("pace", [1, 7, 1000])
+def test_no_split_of_the_stream_lets_a_leak_out(pace):
+    """The bytes of a stream may come in any pieces."""
+    data = send(create_app(defects=["output-unparsed"]), stream=True).content
+    request = Request(path="/v1/messages", body=json.dumps({**ASK, "stream": True}).encode())
+    response = Response(status=200, chunks=(), headers={"content-type": "text/event-stream"})
+    one = StreamRepairer(
+        request,
+        response,
+        "messages",
+        dict.fromkeys((LEAK, WORDS), Action.BLOCK),
+        fallback=Action.OBSERVE,
+        request_id="r-1",
+        limit=1 << 24,
+    )
+    out = b"".join(piece for at in range(0, len(data), pace) for piece in one.feed(data[at : at + pace]))
+    out += b"".join(one.close())
+    assert b"greet" not in out
+    assert out.endswith(b'"code":"blocked_by_policy"}}\n\n')
+
+
+def test_a_wrong_stop_reason_is_repaired_and_a_leak_is_not_rewritten():
+    call = list(
+        encode_with_special_tokens('<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>')
+    )
+    tools = [{"name": "f", "input_schema": {"type": "object"}}]
+    app = guarded("messages-end-turn-with-calls", repair=["tool_calls.finish_reason_agrees"])
+    text = send(app, stream=True, tools=tools, harmony_script=call).text
+    assert '"stop_reason":"tool_use"' in text
+    leaking = send(guarded("output-unparsed", repair=[WORDS]), stream=True)
+    assert leaking.text.count("analysis") == 1  # no destination in blocks: it passes, and is reported
+
+
+def test_a_leak_passes_without_a_policy():
+    app = create_app(defects=["output-unparsed"], now=lambda: 0.0)
+    assert send(guarded("output-unparsed")).content == send(app).content
+
+
+def test_the_official_client_reads_the_answer_and_the_block():
+    assert [block.type for block in ask(guarded(**BLOCKING)).content] == ["thinking", "text"]
+    with pytest.raises(anthropic.APIStatusError) as caught:
+        ask(guarded("output-unparsed", **BLOCKING))
+    assert caught.value.body["error"]["type"] == "api_error"
+
+
+def test_the_count_of_tokens_shows_no_text_and_passes_where_unknown_paths_are_refused():
+    app = guarded(**BLOCKING, fail="closed")
+    assert send(app, "/v1/messages/count_tokens").json()["input_tokens"] > 0
+    assert send(app, "/v1/messages/batches").status_code == 403
