@@ -10,6 +10,7 @@ from harmony_conformance.audit.readers.json_elements import read_elements
 from harmony_conformance.audit.readers.record import LoggedExchange
 from harmony_conformance.audit.readers.shapes import find_shape, parse_record, read_line
 from harmony_conformance.audit.scopes import Scope
+from harmony_conformance.evidence.exchange_json import write_exchange
 from harmony_conformance.evidence.file_lines import Line, UnreadableLine
 
 LOGS = Path(__file__).parent / "logs"
@@ -238,7 +239,9 @@ def test_an_entry_without_content_says_why(content, told):
     assert problem.kind == told
 
 
+OUTCOME_LINE = {"kind": "exchange", "id": "1", "method": "POST", "request_bytes": 3, "judged": True, "outcomes": {}}
 TOLD = [
+    pytest.param(OUTCOME_LINE, "the line of the proxy has no sample", id="a line of the proxy"),
     pytest.param(
         {**SPEND_LOG, "messages": "{}", "response": "{}"},
         "store_prompts_in_spend_logs: true",
@@ -272,6 +275,12 @@ def test_a_record_that_is_no_exchange_says_why(value, told):
     (problem,) = records(value)
     assert isinstance(problem, UnreadableLine)
     assert told in problem.kind
+
+
+def test_a_sample_of_the_proxy_is_a_recorded_exchange():
+    (found,) = records(HAR_ENTRY)
+    (again,) = records({**OUTCOME_LINE, "sample": write_exchange(found.exchange)})
+    assert again.exchange == found.exchange
 
 
 def test_columns_are_read_under_other_names():

@@ -32,7 +32,7 @@ def detect_api(path: str, request: Json, response: Json, events: Sequence[Json] 
         answered = [api for api in possible if has_answer(api, response)]
     else:
         tried = ([api for api in possible if _has_streamed(api, events[:count])] for count in _EVENTS_EXAMINED)
-        answered = next(filter(None, tried), [])
+        answered = next(filter(None, tried), list[Api]())
     return _by_request(answered or (possible if _may_be_request(path, request, possible) else []), request)
 
 

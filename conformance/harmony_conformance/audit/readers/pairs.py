@@ -45,6 +45,24 @@ def _read_recorded(value: Json, name: str) -> LoggedExchange | DiscoveryLine:
 EXCHANGES = Shape(name="exchanges", title="exchanges.jsonl of a run", matches=_is_recorded, read=_read_recorded)
 
 
+def _is_outcome_line(value: JsonObject) -> bool:
+    return "judged" in value and "request_bytes" in value
+
+
+def _read_outcome_line(value: Json, name: str) -> LoggedExchange | DiscoveryLine:
+    sample = value_at(value, "sample")
+    if sample is None:
+        raise NotAnExchangeError(
+            "no exchange: the line of the proxy has no sample (`--capture full` keeps failing exchanges)"
+        )
+    return _read_recorded(sample, name)
+
+
+PROXY_LOG = Shape(
+    name="proxy", title="samples in the log of the proxy", matches=_is_outcome_line, read=_read_outcome_line
+)
+
+
 def _names(value: JsonObject) -> tuple[str, str] | None:
     return next(((sent, received) for sent, received in _PAIRS if sent in value), None)
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from harmony_conformance.audit.readers.gateways import LITELLM, OBSERVATION, OPENROUTER
 from harmony_conformance.audit.readers.http_pair import parse_text
-from harmony_conformance.audit.readers.pairs import BATCH, EXCHANGES, HAR_ENTRY, PAIR
+from harmony_conformance.audit.readers.pairs import BATCH, EXCHANGES, HAR_ENTRY, PAIR, PROXY_LOG
 from harmony_conformance.audit.readers.partial import ANSWER, CONVERSATION, TEXT, VLLM_RECORD
 from harmony_conformance.audit.readers.record import DiscoveryLine, LoggedExchange, Shape
 from harmony_conformance.audit.readers.spans import SPAN, split_otlp
@@ -17,6 +17,7 @@ from harmony_conformance.json_value import InvalidJsonError, Json, JsonObject, i
 
 AUTO = "auto"
 ALL_SHAPES = (
+    PROXY_LOG,
     EXCHANGES,
     HAR_ENTRY,
     BATCH,
@@ -40,7 +41,7 @@ _SPLITTERS: Sequence[tuple[str, Callable[[JsonObject], list[Json]]]] = (
     ("data", lambda value: items(value["data"])),
 )
 """Members of records that contain several exchanges, and the function that returns their parts."""
-COLUMNS = ("request", "response", "status", "path", "messages", "output", "model", "input", "tools", "started")
+COLUMNS = ("request", "response", "status", "path", "messages", "input", "output", "model", "started")
 """The names that `--map` can give to members or columns."""
 _WHOLE = frozenset({"request", "messages", "choices", "custom_id"})
 """Members of records that are one exchange, whatever other members they have."""

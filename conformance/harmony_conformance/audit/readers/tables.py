@@ -119,9 +119,7 @@ def _sqlite_tables(name: str) -> Iterator[InputFile]:
         return
     try:
         database.text_factory = _decode
-        tables = (
-            "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%' ORDER BY name"
-        )
+        tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
         for (table,) in database.execute(tables).fetchall():
             yield InputFile(
                 name=f"{name}:{table}", format="sqlite", records=_read_table(database.cursor(), str(table)), mark="#"
@@ -151,7 +149,7 @@ def _duckdb_tables(name: str) -> Iterator[InputFile]:
         database = library.connect(name, read_only=True, config={"enable_external_access": "false"})
         try:
             rows = database.execute(
-                "SELECT table_schema, table_name FROM information_schema.tables ORDER BY 1, 2"
+                "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE' ORDER BY 1, 2"
             ).fetchall()
             for schema, table in rows:
                 yield InputFile(
