@@ -58,7 +58,7 @@ RULINGS: Mapping[str, Ruling] = MappingProxyType(
             checks=("reasoning.unknown_effort_is_not_swallowed",),
         ),
         MALFORMED_OUTPUT: Ruling(
-            subject="malformed output is read in another way, or a part of it is lost",
+            subject="output that is malformed, or that no source describes, is read in another way, or a part of it is lost",
             source="The guide describes well-formed messages, and no recovery from others. The official library tolerates some of them.",
             severity=SHOULD,
             checks=(

@@ -69,6 +69,7 @@ RULED = {
     "channels.nothing_is_lost/fail-vllm-no-channel": SHOULD,
     "channels.nothing_is_lost/fail-call-swallowed": MUST,
     "channels.nothing_is_lost/fail-text-then-an-answer": SHOULD,
+    "channels.nothing_is_lost/fail-answer-behind-a-built-in-call": SHOULD,
     "channels.content_is_the_answer/fail-white-space-in-the-header": SHOULD,
     "channels.content_is_the_answer/fail-vllm-final-json": SHOULD,
     "channels.content_is_the_answer/fail-empty": MUST,

@@ -21,10 +21,13 @@ def ruled_if_malformed(finding: Finding, x: Exchange) -> Finding:
 def lenient_on_malformed_output(
     body: Callable[[Exchange], Iterator[Finding]],
 ) -> Callable[[Exchange], Iterator[Finding]]:
-    """Give the failures of a check the ruling on malformed output where the model wrote such output."""
+    """Give the failures of a check the ruling on malformed output where the model wrote such output, or golden data has a row for it as broken output."""
 
     @wraps(body)
     def run(x: Exchange) -> Iterator[Finding]:
-        return (ruled_if_malformed(finding, x) for finding in body(x))
+        is_broken = x.expectation is not None and not x.expectation.is_well_formed
+        for finding in body(x):
+            is_ruled = is_broken and finding.verdict is Verdict.FAIL
+            yield ruled(finding, MALFORMED_OUTPUT) if is_ruled else ruled_if_malformed(finding, x)
 
     return run
