@@ -137,7 +137,8 @@ class ScriptedEngine:
             self.running[request] = Generation(request, output_of(prompt, limit), sampling)
         elif kind == ABORT:
             aborted = [request for request in message if self.running.pop(request, None)]
-            self.send([[request, [], None, None, None, ABORTED] for request in aborted])
+            if aborted:
+                self.send([[request, [], None, None, None, ABORTED] for request in aborted])
         elif kind == UTILITY:
             _, call, method, _ = message
             sys.stderr.write(f"call of {method}\n")
