@@ -12,7 +12,7 @@ _NEUTRAL = neutral_values(
     *("n", "parallel_tool_calls", "logit_bias", "logprobs", "top_logprobs", "ignore_eos", "skip_special_tokens"),
     *("reasoning_format", "chat_template_kwargs", "functions", "function_call"),
 )
-"""Members that the API lacks or ignores, with the values without effect."""
+"""Members that the API lacks or ignores, and log probabilities, which are not judged here, with the values without effect."""
 
 _FINISH_REASONS: Mapping[Json, str] = {"eos_token": "stop", "stop_sequence": "stop"}
 """TGI's finish reasons with those of Chat Completions."""
