@@ -36,8 +36,10 @@ TITLES = {
     "transformers": "transformers",
     "tgi": "TGI",
 }
-LONGEST_COMMAND = 1500
+LONGEST_COMMAND = 5000
 """Longest command in characters that is shown."""
+SHORT_COMMAND = 1500
+"""Length in characters up to which a command of the newest version is preferred."""
 LONGEST_VALUE = 300
 """Longest value in characters that is shown."""
 MOST_SCENARIOS = 8
@@ -147,11 +149,11 @@ def shortened(value: str) -> str:
 
 
 def example_lane(cause: KnownCause, lanes: Iterable[Report]) -> Report | None:
-    """Return the recording whose example is shown: one with a plain command, of the newest version. None if none names the cause."""
+    """Return the recording whose example is shown: one with a short plain command, of the newest version. None if none names the cause."""
 
-    def rank(report: Report) -> tuple[bool, tuple[int, ...]]:
+    def rank(report: Report) -> tuple[bool, bool, tuple[int, ...]]:
         command = text(value_at(report.named[cause.id], "example", "reproduce"))
-        return command.startswith("curl"), version_numbers(report.version)
+        return command.startswith("curl"), len(command) < SHORT_COMMAND, version_numbers(report.version)
 
     return max((report for report in lanes if cause.id in report.named), key=rank, default=None)
 
