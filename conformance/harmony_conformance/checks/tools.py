@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harmony_conformance.checks.helpers.counted_pairs import counted_pair
+from harmony_conformance.checks.helpers.counted_pairs import STEP_WITH_TOOLS, STEP_WITHOUT_TOOLS, counted_pair
 from harmony_conformance.checks.rendering.tool_schemas import find_missing_defaults, find_missing_types
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, items, members, pointer, text, value_at
@@ -162,9 +162,6 @@ def _section(tool: ToolNamespaceConfig) -> str:
 def _bare(line: str) -> str:
     """Return the text of a line without white space and comment marks."""
     return "".join(line.split()).replace("//", "")
-
-
-STEP_WITHOUT_TOOLS, STEP_WITH_TOOLS = "without tools", "with tools"
 
 
 @series_only

@@ -12,6 +12,7 @@ from shlex import quote as quote_visible
 from types import MappingProxyType
 
 from harmony_conformance.checks import CHECKS
+from harmony_conformance.checks.accounting import REPEATED_BASE_STEP
 from harmony_conformance.checks.helpers.counted_pairs import shorter_step
 from harmony_conformance.engines.profiles import DERENDER_PATH
 from harmony_conformance.engines.render_derender import render_request, split_event_requests, whole_request
@@ -28,9 +29,10 @@ from harmony_ref import decode
 
 _REPRODUCED = frozenset((Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE))
 _COMPARISONS = frozenset(one.id for one in CHECKS if one.subject is Series)
+_ACCOUNTING = frozenset(one.id for one in CHECKS if one.family == "accounting")
 _RUN = "harmony-conformance run"
 _MAX_BODY = 6000  # bytes of the bodies in curl commands
-_MAX_STREAM = 20_000  # bytes of the commands for a derendered stream
+_MAX_COMMANDS = 20_000  # characters of several commands
 _CURL_OPTIONS: Mapping[str, str] = MappingProxyType(
     {
         "--proxy": "--proxy",
@@ -48,7 +50,7 @@ def reproduce_result(
 ) -> str:
     """Return commands that reproduce the first failing finding of a result; empty if nothing went wrong.
 
-    If two exchanges were compared, the command of the other one comes first.
+    If several exchanges were compared, the commands of the others come first.
 
     `options`: Arguments of the run that a run of the scenario has to repeat.
     """
@@ -56,8 +58,10 @@ def reproduce_result(
         return ""
     x = shown_exchange(result, exchanges)
     command = reproduce(target, x, result.scenario, key_env, options)
-    other = _counterpart(x, result, exchanges) if x is not None and not command.startswith(_RUN) else None
-    return f"{reproduce(target, other, result.scenario, key_env, options)}; {command}" if other else command
+    others = _counterparts(x, result, exchanges) if x is not None and not command.startswith(_RUN) else ()
+    commands = [*(reproduce(target, other, result.scenario, key_env, options) for other in others), command]
+    joined = "; ".join(commands)
+    return joined if len(joined) <= _MAX_COMMANDS and not any(one.startswith(_RUN) for one in commands) else command
 
 
 def shown_exchange(result: Result, exchanges: Mapping[str, Exchange]) -> Exchange | None:
@@ -72,18 +76,23 @@ def script_text(x: Exchange | None) -> str:
     return decode(x.script) if x is not None and x.script else ""
 
 
-def _counterpart(x: Exchange, result: Result, exchanges: Mapping[str, Exchange]) -> Exchange | None:
-    """Return the exchange that a comparison compared with `x`: a whole answer, a prompt with a shorter text, or the only other one."""
+def _counterparts(x: Exchange, result: Result, exchanges: Mapping[str, Exchange]) -> list[Exchange]:
+    """Return the exchanges that a comparison compared with `x`.
+
+    These are a whole answer, a prompt with a shorter text, the only other one, or all counted prompts.
+    """
     if result.check not in _COMPARISONS:
-        return None
+        return []
     step, is_stream, suffixes = x.id.partition(STREAM_SUFFIX)
-    if is_stream:
-        return exchanges.get(f"{step}/{suffixes.rpartition('/')[2]}")
     shorter = x.id.replace(f"/{x.step}/", f"/{shorter_step(x.step)}/")
     others = [one for one in result.exchanges if one != x.id]
-    if shorter in others:
-        return exchanges.get(shorter)
-    return exchanges.get(others[0]) if len(others) == 1 else None
+    if is_stream:
+        others = [f"{step}/{suffixes.rpartition('/')[2]}"]
+    elif shorter in others:
+        others = [shorter]
+    elif len(others) > 1 and result.check not in _ACCOUNTING:
+        return []
+    return [exchanges[one] for one in others if one in exchanges and exchanges[one].step != REPEATED_BASE_STEP]
 
 
 def reproduce(
@@ -93,7 +102,7 @@ def reproduce(
     is_derendered_stream = x is not None and x.answered_by is AnsweredBy.DERENDER and x.wants_stream
     if x is not None and target.base_url is not None and is_derendered_stream and wants_one_choice.holds(x):
         command = _derendered_stream(target.base_url, x, key_env, options)
-        if len(command) <= _MAX_STREAM:
+        if len(command) <= _MAX_COMMANDS:
             return command
     requests = tuple(_requests(x)) if x is not None else ()
     if target.base_url is None or x is None or not requests or sum(len(one.body) for one in requests) > _MAX_BODY:

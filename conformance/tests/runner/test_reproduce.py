@@ -1,6 +1,7 @@
 import json
 import shlex
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -141,6 +142,7 @@ def test_a_comparison_shows_both_exchanges():
         ("short", "long", "robustness.long_message_is_whole"),
         ("one instruction", "two instructions", "prompt.text_costs_its_tokens"),
         ("open, short", "open, long", "multi_turn.reasoning_costs_what_it_must"),
+        ("without tools", "with tools", "tools.tools_cost_tokens"),
     ],
 )
 def test_a_comparison_of_prompt_counts_shows_both_requests(shorter, longer, check):
@@ -157,6 +159,25 @@ def test_a_comparison_of_prompt_counts_shows_both_requests(shorter, longer, chec
     compared = result(Outcome.FAIL, finding)._replace(check=check, exchanges=tuple(known))
     bodies = [shlex.split(one)[-1] for one in reproduce_result(VLLM, compared, known, None).split("; ")]
     assert bodies == [f'{{"n":"{shorter}"}}', f'{{"n":"{longer}"}}']
+
+
+def counted(names):
+    named = {name: exchange(f'{{"n":"{name}"}}', f"a/chat/{name}/0") for name in names}
+    return {x.id: replace(x, step=name) for name, x in named.items()}
+
+
+def test_the_accounting_of_prompts_shows_every_counted_request_once():
+    known = counted(("plainest", "two tools", "loop", "plainest, again"))
+    failure = Finding(message="…", exchange="a/chat/two tools/0")
+    compared = result(Outcome.FAIL, failure)._replace(check="accounting.counts_fit_a_form", exchanges=tuple(known))
+    bodies = [shlex.split(one)[-1] for one in reproduce_result(VLLM, compared, known, None).split("; ")]
+    assert bodies == ['{"n":"plainest"}', '{"n":"loop"}', '{"n":"two tools"}']
+
+
+def test_more_commands_than_a_terminal_takes_are_one():
+    known = counted(f"{number} {'long ' * 500}" for number in range(10))
+    compared = result(Outcome.FAIL)._replace(check="accounting.counts_fit_a_form", exchanges=tuple(known))
+    assert len(reproduce_result(VLLM, compared, known, None).split("; ")) == 1
 
 
 def test_a_failure_is_shown_before_a_variant():

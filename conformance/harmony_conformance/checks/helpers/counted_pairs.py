@@ -17,6 +17,7 @@ from harmony_ref import encode
 
 _FIRST_WORDS = {"plain": "marked", "tame": "odd", "short": "long"}
 _NAMED_PAIRS = (("one instruction", "two instructions"),)
+STEP_WITHOUT_TOOLS, STEP_WITH_TOOLS = "without tools", "with tools"
 _SHORT, _LONG = ", short", ", long"
 _HEADER_AND_SEPARATORS = 12  # maximum number of tokens around an additional message
 
@@ -57,7 +58,7 @@ def shorter_step(step: str) -> str:
     by_first_word = {second: first for first, second in _FIRST_WORDS.items()}
     if word in by_first_word:
         return f"{by_first_word[word]} {rest}".rstrip()
-    named = {second: first for first, second in _NAMED_PAIRS}
+    named = {second: first for first, second in (*_NAMED_PAIRS, (STEP_WITHOUT_TOOLS, STEP_WITH_TOOLS))}
     return named.get(step, step.removesuffix(_LONG) + _SHORT if step.endswith(_LONG) else "")
 
 
