@@ -233,6 +233,29 @@ def test_a_finding_has_what_a_maintainer_needs(tmp_path):
     assert page.endswith(f"| {report.lane} | 1 | 1 | 1 | 3 |\n")
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("curl a", "curl b", "0.33.0"),
+        ("curl a", f"curl {'b' * 2000}", "0.32.0"),
+        ("curl a", "harmony-conformance run b", "0.32.0"),
+        (f"curl {'a' * 2000}", "harmony-conformance run b", "0.32.0"),
+        ("curl a", None, "0.32.0"),
+        (None, None, None),
+    ],
+)
+def test_the_example_is_a_short_plain_command_of_the_newest_version(old, new, expected):
+    cause = engine_causes()["vllm"][0]
+    reports = [
+        FINDINGS["Report"](
+            version, "vllm", version, {cause.id: {"example": {"reproduce": command}}} if command else {}, ()
+        )
+        for version, command in (("0.32.0", old), ("0.33.0", new))
+    ]
+    shown = FINDINGS["example_lane"](cause, reports)
+    assert (shown and shown.version) == expected
+
+
 def test_rows_that_match_nothing_are_pruned(tmp_path):
     cause = engine_causes()["vllm"][0]
     finding = {"verdict": "fail", "message": "it differs", "exchange": "s/chat/a/0"}
