@@ -22,6 +22,7 @@ from pathlib import Path
 
 import cases_audit
 import cases_large_answers
+import cases_other_clients
 import cases_proxy
 import cases_reference
 import cases_run
@@ -34,6 +35,7 @@ CASES = (
     *cases_audit.CASES,
     *cases_large_answers.CASES,
     *cases_proxy.CASES,
+    *cases_other_clients.CASES,
     *cases_serve.CASES,
     *cases_reference.CASES,
     *cases_secrets.CASES,

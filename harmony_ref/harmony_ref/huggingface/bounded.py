@@ -16,6 +16,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 
@@ -180,4 +181,5 @@ def _limit_memory(limit: int) -> None:
         import resource  # noqa: PLC0415 - not on every system
     except ImportError:
         return
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    with suppress(ValueError, OSError):  # some systems have the limit, and refuse to set it
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

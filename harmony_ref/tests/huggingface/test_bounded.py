@@ -47,6 +47,16 @@ def test_a_template_that_needs_too_much_memory_is_stopped(template):
     assert getattr(caught.value, "limit", None) == "memory"
 
 
+def test_a_system_that_refuses_a_limit_of_memory_evaluates_without_one(monkeypatch):
+    resource = pytest.importorskip("resource")
+
+    def refuse(*_):
+        raise ValueError("current limit exceeds maximum limit")
+
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    bounded._limit_memory(1 << 20)
+
+
 def test_a_long_prompt_is_refused():
     with pytest.raises(EvaluationLimitError, match="within 1000 characters"):
         render_bounded("{{ 'x' * 1000 }}", MESSAGES, limits=EvaluationLimits(seconds=60, characters=1000))

@@ -14,6 +14,9 @@ from harmony_proxy.guard.guard import Guard
 from harmony_proxy.judging.counters import Gauges
 from harmony_proxy.policy.repair_interface import LARGE_BYTES
 
+MANY_LINES = 1024
+"""Lines of one chunk from which on it is examined in a thread: each may be an event."""
+
 _Value = TypeVar("_Value")
 _EXAMINERS = ThreadPoolExecutor(max_workers=1, thread_name_prefix="harmony-guard")  # more would only delay the traffic
 
@@ -133,7 +136,8 @@ class InterceptedExchange:
         return (End.CUT if self.recorder.has_status else End.RESET), ""
 
     async def _feed(self, data: bytes, begun: float, *, is_last: bool) -> list[bytes]:
-        if not (self._is_large(len(data)) and (is_last or self._guard.may_be_judged(data))):
+        is_large = self._is_large(len(data)) and (is_last or self._guard.may_be_judged(data))
+        if not (is_large or data.count(b"\n") >= MANY_LINES):
             return self._guard.feed(data, begun)
         return await _off_loop(lambda: self._guard.feed(data, begun))
 

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from harmony_proxy.asgi.acting_exchange import MANY_LINES
 from harmony_proxy.asgi.guard import HarmonyGuard
 from harmony_proxy.configuration import load_rules
 from harmony_proxy.guard.guard import Guard
@@ -82,3 +83,24 @@ def test_of_a_large_stream_only_events_that_may_need_a_check_go_to_the_thread(te
     assert b"".join(message.get("body", b"") for message in sent) == b"".join(pieces) + b"data: [DONE]\n\n"
     assert (sum(threads) > 100) is bool(in_thread)
     assert threads[-1]
+
+
+@pytest.mark.parametrize(("count", "is_apart"), [(10, False), (MANY_LINES, True)])
+def test_a_chunk_of_very_many_events_is_examined_in_a_thread(count, is_apart, monkeypatch):
+    threads, feed, sent = [], Guard.feed, []
+
+    def noted(self, data, at):
+        threads.append(threading.current_thread() is not threading.main_thread())
+        return feed(self, data, at)
+
+    monkeypatch.setattr(Guard, "feed", noted)
+
+    async def app(scope, receive, send):
+        await receive()
+        head = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]}
+        await send(head)
+        await send({"type": "http.response.body", "body": b":<\n\n" * count})
+
+    asyncio.run(guarded(app)(SCOPE, receive, collect(sent)))
+    assert b"".join(message.get("body", b"") for message in sent) == b":<\n\n" * count
+    assert threads == [is_apart]

@@ -81,6 +81,7 @@ _CLOSED_REASONING = re.compile(
 )
 _CALL = re.compile(r"\s*(?:assistant\s?)?(?:commentary\s?to=[\w.]+\s*(?:json|code)?|json|code)\s*(?P<text>\{[^\n]*)")
 _OK = 200
+_SHORTEST = len("<|end|>")
 _SIGN = re.compile(r"[<&\\]|assistant|analysis|commentary")
 _ENDS = ("<|end|>", "<|return|>", "<|call|>")
 _AROUND = 30
@@ -181,7 +182,7 @@ def find_text_leaks(x: Exchange, check: str, texts: Sequence[str], *, is_error: 
 
     An error may name a single marker, and an error of the chat template quotes its lines.
     """
-    likely = tuple(text for text in texts if _SIGN.search(text) is not None)
+    likely = tuple(text for text in dict.fromkeys(texts) if len(text) >= _SHORTEST and _SIGN.search(text) is not None)
     if check not in _RULES or not likely:
         return
     leaks, _ = _RULES[check]

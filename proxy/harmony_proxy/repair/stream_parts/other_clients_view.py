@@ -67,9 +67,11 @@ class OtherClientsView:
         if not self._checks:
             return frozenset()
         self.is_waiting = self.is_waiting or bool(piece.other_values)
-        texts = [*piece.unread_texts(), *_rare_texts(piece.value)]
-        if piece.is_error or self._is_error:
-            texts.append(("error", "\n".join((*strings(piece.value), ""))))
+        texts = [*piece.unread_texts()]
+        if piece.data is not None:
+            texts += _rare_texts(piece.value)
+            if piece.is_error or self._is_error:
+                texts.append(("error", "\n".join((*strings(piece.value), ""))))
         found = frozenset[str]()
         for field, one in texts:
             place = field if field in self._texts or len(self._texts) < _MOST_FIELDS else ""
