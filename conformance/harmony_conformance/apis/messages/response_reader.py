@@ -25,9 +25,9 @@ _SHOWN_ELSEWHERE = frozenset({"text", "thinking", "signature", "id", "name", "in
 
 def read_response(body: Json) -> Json:
     """Translate a message to a `chat.completion`. Return any other body unchanged."""
-    if not isinstance(body, dict) or not isinstance(body.get("content"), list):
+    if not isinstance(body, dict) or not (isinstance(body.get("content"), list) or body.get("type") == "message"):
         return body
-    blocks = items(body["content"])
+    blocks = items(body.get("content"))  # Ollama 0.34 has null for no block
     choice: JsonObject = {"index": 0, "message": read_content(blocks), "finish_reason": finish_reason(body)}
     if "token_ids" in body:
         choice["token_ids"] = body["token_ids"]

@@ -84,16 +84,19 @@ def message_delta_has_the_usage(x: Exchange) -> Iterator[Finding]:
         yield mismatch(message, "/usage/output_tokens", "a whole number", shorten(dumps(last.get("usage"))))
 
 
+_INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+
+
 @check(SHOULD, spec="messages#usage", when=views.STREAMED)
 def input_count_is_steady(x: Exchange) -> Iterator[Finding]:
-    """A stream has one number of input tokens: that of `message_start` is the one of `message_delta`.
+    """A stream has one number of input tokens, those of the cache included: that of `message_start` is the one of `message_delta`.
 
     Clients show the first and bill the last. Ollama estimates the first by the number of characters.
     """
     counts: dict[str, int] = {}
     for event in views.json_events(x):
         usage = members(value_at(event, "message", "usage")) or members(event.get("usage"))
-        count = integer(usage.get("input_tokens"))
+        count = sum(integer(usage.get(name)) or 0 for name in _INPUT)
         if count:
             counts[text(event.get("type"))] = count
     if len(set(counts.values())) > 1:
