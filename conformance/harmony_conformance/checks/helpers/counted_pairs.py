@@ -53,7 +53,7 @@ def counted_pairs(series: Series) -> Iterator[CountedPair]:
 
 
 def shorter_step(step: str) -> str:
-    """Return the step that a step with a longer text is compared with, empty if there is none."""
+    """Return the step that a step with a longer text is compared with. Empty: it is compared with none."""
     word, _, rest = step.partition(" ")
     by_first_word = {second: first for first, second in _FIRST_WORDS.items()}
     if word in by_first_word:
