@@ -9,6 +9,7 @@ from operator import add
 from pathlib import Path
 from zlib import crc32
 
+from harmony_conformance.audit.answer_source import source_of
 from harmony_conformance.audit.readers.container import InputFile
 from harmony_conformance.audit.readers.files import open_logs
 from harmony_conformance.audit.readers.record import DiscoveryLine, LoggedExchange
@@ -19,7 +20,7 @@ from harmony_conformance.audit.tallies import JudgedExchange, Tally, TallyBuilde
 from harmony_conformance.errors import error_place
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.file_lines import Line, LinePosition, UnreadableLine
-from harmony_conformance.json_value import Json, JsonObject, dumps
+from harmony_conformance.json_value import Json, JsonObject, dumps, text
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import Result, judge_split
 from harmony_conformance.report.model import finding_json
@@ -180,9 +181,11 @@ def _judge_record(
     """Return a judged exchange, and its rows of `failures.jsonl`."""
     aside, results = judge_split(record.exchange, checks_of(record.scope))
     redacted = _redact(record.exchange, results, reading.excerpts)
-    rows = [dumps(_failure_row(place, one)) for one in redacted if one.outcome in _FAILED_OUTCOMES]
+    source = source_of(record)
+    rows = [dumps({**_failure_row(place, one), **source}) for one in redacted if one.outcome in _FAILED_OUTCOMES]
     everything = (*redacted, *left_out(record.exchange, record.scope))
-    return JudgedExchange(place=place, results=everything, shared_results=aside), rows
+    judged = JudgedExchange(place=place, results=everything, shared_results=aside, model=text(source.get("model")))
+    return judged, rows
 
 
 def _redact(x: Exchange, results: Iterable[Result], excerpts: Excerpts) -> list[Result]:

@@ -77,6 +77,10 @@ class Audit:
                 "unread": _problems_json(self.tally.unreadable_by_kind),
                 "errors": self.tally.errors,
                 "not_judged": _problems_json(self.tally.errors_by_kind),
+                "models": {
+                    name or "unknown": {"exchanges": model.exchanges, "failed": model.failed}
+                    for name, model in sorted(self.tally.models.items())
+                },
             }
         )
         yield from (dumps(line.to_json()) for line in self.lines)

@@ -22,6 +22,9 @@ Key = TypeVar("Key", bound=str)
 MAX_EXAMPLES = 10
 """Maximum examples of each check and outcome."""
 
+MAX_MODELS = 256
+"""Maximum models that are counted: the first ones by name, so that the order of the log makes no difference."""
+
 _FINDINGS = 5
 _MOST_ASIDES = 256
 _PLACE = attrgetter("place")
@@ -79,6 +82,18 @@ class LineProblems:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ModelTally:
+    """Exchanges of one model, and those of them in which a check failed."""
+
+    exchanges: int
+    failed: int
+
+    def __add__(self, other: ModelTally) -> ModelTally:
+        """Return the sum."""
+        return ModelTally(exchanges=self.exchanges + other.exchanges, failed=self.failed + other.failed)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Tally:
     """Results of a log, or of a part of it. `+` is associative and commutative, with `Tally()` as neutral element.
 
@@ -88,6 +103,7 @@ class Tally:
         checks: Results by check id.
         unreadable_by_kind: Unreadable lines by kind.
         errors_by_kind: Lines that were not judged because of an internal error, by kind.
+        models: Exchanges by model, at most `MAX_MODELS`.
     """
 
     exchanges: int = 0
@@ -95,6 +111,7 @@ class Tally:
     checks: Mapping[str, CheckTally] = field(default_factory=dict[str, CheckTally])
     unreadable_by_kind: Mapping[str, LineProblems] = field(default_factory=dict[str, LineProblems])
     errors_by_kind: Mapping[str, LineProblems] = field(default_factory=dict[str, LineProblems])
+    models: Mapping[str, ModelTally] = field(default_factory=dict[str, ModelTally])
 
     def __add__(self, other: Tally) -> Tally:
         """Return the sum."""
@@ -108,6 +125,12 @@ class Tally:
             },
             unreadable_by_kind=_add_problems(self.unreadable_by_kind, other.unreadable_by_kind),
             errors_by_kind=_add_problems(self.errors_by_kind, other.errors_by_kind),
+            models=_first_models(
+                {
+                    name: self.models.get(name, _NO_MODEL) + other.models.get(name, _NO_MODEL)
+                    for name in {*self.models, *other.models}
+                }
+            ),
         )
 
     @property
@@ -126,11 +149,13 @@ class JudgedExchange:
     """Position and results of an exchange of a log.
 
     `shared_results` has results of checks that do not apply, one tuple that many exchanges share. Other such results are in `results`.
+    `model` is empty if it is unknown.
     """
 
     place: LinePosition
     results: Sequence[Result]
     shared_results: tuple[Result, ...] = ()
+    model: str = ""
 
 
 def tally(judged: Iterable[JudgedExchange], problems: Iterable[tuple[LinePosition, UnreadableLine]] = ()) -> Tally:
@@ -156,6 +181,7 @@ class TallyBuilder:
         self._examples: dict[tuple[str, Outcome], list[FindingExample]] = {}
         self._unread: dict[str, LineProblems] = {}
         self._errors: dict[str, LineProblems] = {}
+        self._models: dict[str, ModelTally] = {}
 
     def add(self, judged: JudgedExchange) -> None:
         """Count an exchange."""
@@ -167,6 +193,9 @@ class TallyBuilder:
             self._asides[id(judged.shared_results)] = judged.shared_results, times + 1
             if len(self._asides) > _MOST_ASIDES:
                 self._count_asides()
+        has_failed = any(result.outcome is Outcome.FAIL for result in judged.results)
+        one = ModelTally(exchanges=1, failed=int(has_failed))
+        self._models[judged.model] = self._models.get(judged.model, _NO_MODEL) + one
         for result in judged.results:
             self._counts[result.check, result.outcome] += 1
             if result.outcome is Outcome.NOT_APPLICABLE:
@@ -215,6 +244,7 @@ class TallyBuilder:
             checks=checks,
             unreadable_by_kind=dict(self._unread),
             errors_by_kind=dict(self._errors),
+            models=_first_models(self._models),
         )
 
     def _add_example(self, judged: JudgedExchange, result: Result) -> None:
@@ -231,6 +261,13 @@ class TallyBuilder:
         )
         examples.sort(key=_PLACE)
         del examples[MAX_EXAMPLES:]
+
+
+_NO_MODEL = ModelTally(exchanges=0, failed=0)
+
+
+def _first_models(models: Mapping[str, ModelTally]) -> Mapping[str, ModelTally]:
+    return {name: models[name] for name in nsmallest(MAX_MODELS, models)}
 
 
 def _first_examples(examples: Iterable[FindingExample]) -> tuple[FindingExample, ...]:

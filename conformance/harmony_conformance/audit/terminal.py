@@ -18,6 +18,7 @@ from harmony_conformance.report.terminal import STYLE, visible
 
 _EXAMPLES_SHOWN = 3
 _UNREAD_SHOWN = 3
+_MODELS_SHOWN = 20
 
 
 def print_audit(audit: Audit, console: Console) -> None:
@@ -55,6 +56,7 @@ def _lines(audit: Audit) -> Iterator[str]:
             except Exception as error:  # noqa: BLE001 - the other checks are still shown
                 yield f"  {escape(line.result.check)} could not be shown: {error_place(error)}"
     yield from _variants(audit)
+    yield from _models(audit)
     yield ""
     yield from _unread(audit)
     failed = any(line.counts.get(outcome) for line in audit.lines for outcome in (Outcome.FAIL, Outcome.ERROR))
@@ -113,6 +115,20 @@ def _variants(audit: Audit) -> Iterator[str]:
     for check, (times, messages) in variants.items():
         first = messages.most_common(1)[0][0] if messages else ""
         yield f"  {escape(check)}: {escape(visible(first))} ({times} exchanges)"
+
+
+def _models(audit: Audit) -> Iterator[str]:
+    """Yield the share of exchanges with a failure by model, if the log has several models."""
+    models = audit.tally.models
+    if len(models) < 2:  # noqa: PLR2004 - several
+        return
+    yield ""
+    yield "exchanges with a failure, by model"
+    for name, model in sorted(models.items(), key=lambda one: (-one[1].exchanges, one[0]))[:_MODELS_SHOWN]:
+        share = 100 * model.failed / model.exchanges
+        yield f"  {escape(visible(name)) or 'unknown'}: {model.failed} of {model.exchanges} ({share:.1f} %)"
+    if len(models) > _MODELS_SHOWN:
+        yield f"  … and {len(models) - _MODELS_SHOWN} more models"
 
 
 def _unread(audit: Audit) -> Iterator[str]:

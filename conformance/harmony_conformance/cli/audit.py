@@ -10,7 +10,8 @@ from pathlib import Path
 
 from harmony_conformance.audit.batches import ReadOptions, batches
 from harmony_conformance.audit.explain_format import explain_format
-from harmony_conformance.audit.out_folder import open_folder
+from harmony_conformance.audit.failures_table import prepare_table, write_table
+from harmony_conformance.audit.out_folder import ROW_FILES, open_folder
 from harmony_conformance.audit.readers.files import CONTAINERS
 from harmony_conformance.audit.readers.shapes import AUTO, COLUMNS, SHAPES
 from harmony_conformance.audit.readers.sources import STDIN, expand
@@ -68,6 +69,9 @@ def configure(parser: ArgumentParser) -> None:
         "--out", type=Path, metavar="DIR", help="folder for audit.jsonl, failures.jsonl and unreadable.jsonl"
     )
     parser.add_argument(
+        "--parquet", action="store_true", help="also write failures.parquet into --out (needs the extra logs)"
+    )
+    parser.add_argument(
         "--resume", action="store_true", help="continue the audit that was killed while it wrote to --out"
     )
     parser.add_argument(
@@ -104,6 +108,8 @@ def execute(arguments: Namespace) -> int:
     out: Path | None = arguments.out
     if arguments.resume and out is None:
         raise UsageError("invalid --resume: expected --out with the folder of the killed audit, got none")
+    if arguments.parquet and out is None:
+        raise UsageError("invalid --parquet: expected --out with a folder for the table, got none")
     audit = _scan(paths, reading, arguments.workers) if out is None else _scan_into(out, paths, reading, arguments)
     total = audit.tally
     reason = unchecked_reason(audit)
@@ -141,6 +147,7 @@ def _scan_into(out: Path, paths: list[str], reading: ReadOptions, arguments: Nam
     }
     local = [path for name in paths if name != STDIN and (path := Path(name)).exists()]
     with open_folder(out, options, local, resume=arguments.resume) as folder:
+        prepare_table(out, is_wanted=arguments.parquet)
         try:
             remaining = folder.skip_finished(batches(paths, reading.form))
             if folder.total.exchanges:
@@ -150,6 +157,8 @@ def _scan_into(out: Path, paths: list[str], reading: ReadOptions, arguments: Nam
         except KeyboardInterrupt:
             raise KeyboardInterrupt("stopped; the same command with --resume continues") from None
         audit = make_audit(folder.total, tuple(paths), reading.excerpts, version(_PACKAGE))
+        if arguments.parquet:
+            write_table(out, out / ROW_FILES[0])
         folder.finish(audit)
     return audit
 

@@ -7,6 +7,7 @@ Langfuse's field reference of exports and its API (`/api/public/observations`). 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS, COMPLETIONS, RESPONSES
 from harmony_conformance.audit.readers.http_pair import HttpPair, build_exchange, parse_text
@@ -49,11 +50,15 @@ def _read_litellm(value: Json, name: str) -> LoggedExchange:
     if isinstance(response, str) or not sent.get(conversation):
         raise NotAnExchangeError(_NO_CONTENT)
     pair = HttpPair(request=sent, response=response, path=path, started=_iso_time(found.get("startTime")))
-    return LoggedExchange(exchange=build_exchange(pair, name=name))
+    return LoggedExchange(exchange=build_exchange(pair, name=name), provider=text(found.get("custom_llm_provider")))
 
 
 def _iso_time(value: Json) -> str | None:
-    return value if isinstance(value, str) else None
+    """Return a time in ISO 8601. Callbacks have seconds since 1970, the spend logs a text."""
+    try:
+        return datetime.fromtimestamp(value, UTC).isoformat() if isinstance(value, int | float) else text(value) or None
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 LITELLM = Shape(

@@ -104,7 +104,7 @@ def _read_pair(value: Json, name: str) -> LoggedExchange:
         is_wire=is_wire,
         started=_first_text(value, _TIMES) or None,
     )
-    return LoggedExchange(exchange=build_exchange(pair, name=name))
+    return LoggedExchange(exchange=build_exchange(pair, name=name), provider=text(value.get("provider")))
 
 
 def _parse_wrapper(received: Json) -> Json:

@@ -13,10 +13,14 @@ from harmony_conformance.json_value import Json, JsonObject
 
 @dataclass(frozen=True, kw_only=True)
 class LoggedExchange:
-    """An exchange of a log, and the part of it that the log has. The exchange's id is the place of the record."""
+    """An exchange of a log, and the part of it that the log has. The exchange's id is the place of the record.
+
+    `provider` is the name of the service that answered, empty if the log does not have it.
+    """
 
     exchange: Exchange
     scope: Scope = Scope.WHOLE
+    provider: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from harmony_conformance.audit.readers.http_pair import HttpPair, build_exchange, parse_text
@@ -23,6 +24,7 @@ _CHOICE = "gen_ai.choice"
 """The name of the log record of an answer, which older instrumentations write apart from its span."""
 _MESSAGE_EVENT = re.compile(r"gen_ai\.\w+\.message")
 _MODELS = ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name", "langfuse.observation.model.name")
+_PROVIDERS = ("gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system")
 _CALL_SIGNS = (*_MODELS, "gen_ai.operation.name", "gen_ai.system", "gen_ai.provider.name")
 
 
@@ -88,7 +90,7 @@ def _read_span(value: Json, name: str) -> LoggedExchange:
     attributes = dict(_flat({**members(found.get(_SPAN)), **columns}))
     started = text(found.get("start_time")) or None
     if raw := _raw_pair(attributes, started):
-        return LoggedExchange(exchange=build_exchange(raw, name=name))
+        return LoggedExchange(exchange=build_exchange(raw, name=name), provider=_provider(attributes))
     events = [(text(value_at(event, "name")), members(value_at(event, _SPAN))) for event in items(found.get("events"))]
     for _, detail in events:
         attributes |= {key: member for key, member in detail.items() if key.startswith("gen_ai.")}
@@ -101,7 +103,12 @@ def _read_span(value: Json, name: str) -> LoggedExchange:
         is_call = any(sign in attributes for sign in _CALL_SIGNS) or attributes.get("openinference.span.kind") == "LLM"
         raise NotAnExchangeError(_NO_CONTENT if is_call else _NO_CALL)
     model = next((attributes[key] for key in _MODELS if key in attributes), None)
-    return conversation_exchange(messages, answer, name=name, model=model, started=started)
+    logged = conversation_exchange(messages, answer, name=name, model=model, started=started)
+    return replace(logged, provider=_provider(attributes))
+
+
+def _provider(attributes: Mapping[str, Json]) -> str:
+    return next((found for name in _PROVIDERS if (found := text(attributes.get(name)))), "")
 
 
 SPAN = Shape(name="otel", title="spans of OpenTelemetry and OpenInference", matches=_is_span, read=_read_span)

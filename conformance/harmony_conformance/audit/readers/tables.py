@@ -73,7 +73,7 @@ def _read_parquet(stream: PeekableStream) -> Records:
         return
     stream.file.seek(0)
     try:
-        file = import_module("pyarrow.parquet").ParquetFile(stream.file)
+        file = import_module("pyarrow.parquet").ParquetFile(stream.file, pre_buffer=False)
     except Exception as error:  # noqa: BLE001 - see above
         yield problem("the file is damaged", _first_line(error))
         return
