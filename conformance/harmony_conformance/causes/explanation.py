@@ -82,7 +82,8 @@ def _cause(cause: KnownCause) -> Iterator[Section]:
     yield "timing", (TIMING,) if cause.timing else ()
     yield "remedy", (cause.remedy,)
     yield "threads", cause.threads
-    yield "recognized by failures of", tuple(dict.fromkeys(pattern.check for pattern in cause.patterns))
+    recognizing = dict.fromkeys(pattern.check for pattern in cause.patterns)
+    yield "recognized by failures of", tuple("any check" if check == "*" else check for check in recognizing)
     yield "in the catalogue", tuple(_line(catalogue()[entry]) for entry in cause.catalogue)
     checks = sorted({check for defect in cause.defects for check in _failing_checks()[defect]})
     yield "checks that fail", tuple(f"{check}: {_CHECKS[check].requirement}" for check in checks[:_LISTED])

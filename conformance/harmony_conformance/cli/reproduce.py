@@ -132,7 +132,9 @@ def _run_options(facts: JsonObject, engine: str, target: str, given: Sequence[st
             words = dropped if is_other and name != "seed" else used
             words += (f"--{name}", value if isinstance(value, str) else dumps(value))
     _note("options of the recording, which --run-options can replace", used)
-    _note(f"options of the recording that {target} cannot have, as it is not {engine}", dropped)
+    _note(
+        f"options of the recording that are not used, as {target} is not {engine} (--run-options gives them)", dropped
+    )
     for header in map(text, items(facts.get("header"))):
         if not any(word.lower().startswith(f"{header}:") for word in given):
             option = f"--run-options=\"--header '{header}: VALUE'\""

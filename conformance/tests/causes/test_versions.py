@@ -86,4 +86,5 @@ def test_an_explanation_has_the_versions_and_the_timing_of_a_cause():
     assert shown["fixed in"] == ("pull request 30437",)
     assert shown["named for"] == ("below 0.32.0",)
     assert shown["timing"] == (TIMING,)
+    assert "any check" in shown["recognized by failures of"]
     assert dict(explain("vllm-end-missing", {}))["timing"] == ()

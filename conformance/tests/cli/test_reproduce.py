@@ -170,7 +170,7 @@ def test_options_of_one_engine_are_not_used_for_another(run, tmp_path, capsys):
     folder = changed(run, tmp_path, **values)
     assert main(["reproduce", str(folder), "stream-without-done", "--against", "reference"]) == Exit.CONFORMS
     error = capsys.readouterr().err
-    assert "that reference cannot have, as it is not vllm: --model m --script vllm\n" in error
+    assert "not used, as reference is not vllm (--run-options gives them): --model m --script vllm\n" in error
     assert "can replace: --seed 7\n" in error
 
 
