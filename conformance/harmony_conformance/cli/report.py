@@ -10,11 +10,15 @@ from types import MappingProxyType
 
 from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import Exit, UsageError
+from harmony_conformance.evidence.recording_file import read_recorded
 from harmony_conformance.report.ci_formats import badge_json, badge_svg, ctrf, github_annotations, sarif
+from harmony_conformance.report.exchange_view import ExchangeView, exchange_views, shown_exchanges
 from harmony_conformance.report.files import RENDERERS, Renderer, read_report_file
+from harmony_conformance.report.html import html
 from harmony_conformance.report.junit import junit
 from harmony_conformance.report.model import InvalidReportError, Report
 from harmony_conformance.runner.options import FAIL_ON
+from harmony_conformance.runner.shared_run import EXCHANGES
 
 _FORMATS: Mapping[str, Renderer] = MappingProxyType(
     {
@@ -37,8 +41,22 @@ def configure(parser: ArgumentParser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Print the rendered report."""
-    print(_FORMATS[arguments.format](read_run(arguments.run_dir), FAIL_ON["must"]))
+    report = read_run(arguments.run_dir)
+    if arguments.format == "html":
+        print(html(report, FAIL_ON["must"], _views(report, arguments.run_dir)))
+    else:
+        print(_FORMATS[arguments.format](report, FAIL_ON["must"]))
     return Exit.CONFORMS
+
+
+def _views(report: Report, path: Path) -> Mapping[str, ExchangeView]:
+    """Return the exchanges that the page shows, if their recording is in the folder of the report."""
+    folder = path if path.is_dir() else path.parent
+    file = next(filter(Path.is_file, (folder / EXCHANGES, folder / f"{EXCHANGES}.gz")), None)
+    if file is None:
+        return {}
+    exchanges = (x for series in read_recorded(file) for x in series.exchanges.values())
+    return exchange_views(shown_exchanges(report), exchanges, str)
 
 
 def read_run(path: Path) -> Report:

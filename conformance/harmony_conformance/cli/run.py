@@ -29,6 +29,7 @@ from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.recording_file import Recording, read_recording
 from harmony_conformance.json_value import JsonObject, members, text, value_at
 from harmony_conformance.report.baseline import Expected, with_baseline, write_baseline
+from harmony_conformance.report.exchange_view import exchange_views, shown_exchanges
 from harmony_conformance.report.files import read_report_file, write_files
 from harmony_conformance.report.model import (
     InvalidReportError,
@@ -155,7 +156,9 @@ def _report_run(  # noqa: PLR0913, PLR0917 - the run and the command
     with report_write_errors(out):
         if arguments.baseline_write is not None:
             arguments.baseline_write.write_text(write_baseline(report), "utf-8")
-        write_files(report, out, failing_severities(arguments.fail_on))
+        exchanges = (x for series in finished.series for x in series.exchanges.values())
+        views = exchange_views(shown_exchanges(report), exchanges, mask.mask_text)
+        write_files(report, out, failing_severities(arguments.fail_on), views)
     return print_run(arguments, report, finished, out)
 
 

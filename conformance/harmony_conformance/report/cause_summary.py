@@ -25,6 +25,7 @@ class CauseSummary:
         threads: Addresses of issues and pull requests about it.
         facts: The heading and the sentence of each known fact: what users see, versions, timing, remedy.
         example: The check, the exchange and the place of the example.
+        exchange: The id of the exchange of the example.
         sides: The expected and the actual text of the example, by name.
         script: The scripted output of the model. Empty without a script.
     """
@@ -40,6 +41,7 @@ class CauseSummary:
     facts: tuple[tuple[str, str], ...]
     message: str
     example: str
+    exchange: str
     sides: tuple[tuple[str, Pieces], ...]
     script: str
     reproduce: str
@@ -69,6 +71,7 @@ def _cause_summary(cause: JsonObject) -> CauseSummary:
         threads=tuple(map(text, items(value_at(cause, "threads")))),
         facts=tuple(_facts(cause)),
         message=message,
+        exchange=exchange,
         example=" at ".join(filter(None, (f"{check} in {exchange or scenario}", at))),
         sides=tuple(sides(example if isinstance(example, dict) else {})),
         script=text(value_at(example, "script")),

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from harmony_conformance.evidence.file_lines import UnreadableLine, read_lines
 from harmony_conformance.judge.check import Severity
+from harmony_conformance.report.exchange_view import ExchangeView
 from harmony_conformance.report.html import html
 from harmony_conformance.report.junit import junit
 from harmony_conformance.report.markdown import markdown
@@ -51,8 +52,12 @@ def read_report_file(path: Path) -> Report:
         raise InvalidReportError(f"{file}: {problem}") from None
 
 
-def write_files(report: Report, out: Path, fails_on: frozenset[Severity]) -> None:
+def write_files(
+    report: Report, out: Path, fails_on: frozenset[Severity], exchanges: Mapping[str, ExchangeView] | None = None
+) -> None:
     """Write all files to `out`. For a long report, a second process renders two of them meanwhile.
+
+    `exchanges`: those that the page shows, by id.
 
     A file that cannot be rendered or written hides no other: the error is raised after the others are written.
     """
@@ -60,7 +65,7 @@ def write_files(report: Report, out: Path, fails_on: frozenset[Severity]) -> Non
     process = forked(_render_in_second_process, report, out, fails_on) if is_long and may_fork() else None
     lines = "".join(line + "\n" for line in report.lines())
     write_private(out / REPORT, lines.encode("utf-8", "backslashreplace"))
-    errors = _render(report, out, fails_on, [form for form in RENDERERS if form not in _IN_SECOND_PROCESS])
+    errors = _render(report, out, fails_on, [form for form in RENDERERS if form not in _IN_SECOND_PROCESS], exchanges)
     if process is not None:
         process.join()
     if process is None or process.exitcode != 0:  # after a failure, try again here, where the error is reported
@@ -69,12 +74,21 @@ def write_files(report: Report, out: Path, fails_on: frozenset[Severity]) -> Non
         raise errors[0]
 
 
-def _render(report: Report, out: Path, fails_on: frozenset[Severity], forms: Iterable[str]) -> list[Exception]:
+def _render(
+    report: Report,
+    out: Path,
+    fails_on: frozenset[Severity],
+    forms: Iterable[str],
+    exchanges: Mapping[str, ExchangeView] | None = None,
+) -> list[Exception]:
     """Write each form, and return the errors of those that could not be written."""
     errors: list[Exception] = []
     for form in forms:
         try:
-            write_private(out / _NAMES[form], RENDERERS[form](report, fails_on).encode("utf-8", "backslashreplace"))
+            page = (
+                html(report, fails_on, exchanges) if form == "html" and exchanges else RENDERERS[form](report, fails_on)
+            )
+            write_private(out / _NAMES[form], page.encode("utf-8", "backslashreplace"))
         except Exception as error:  # noqa: BLE001 - raised by the caller, after the other forms
             errors.append(error)
     return errors

@@ -1,20 +1,27 @@
-"""HTML report: one page without scripts and external resources, which its content security policy forbids.
+"""HTML report: one page without external resources. Its content security policy permits one script, by its hash, and no connection.
 
-`page.html.jinja` is the template; `markup.printed` escapes each value that it prints. Supports phones, dark mode and print.
+`page.html.jinja` is the template; `markup.to_markup` escapes each value that it prints. `page.js` adds search, filters, keys and copy buttons;
+without it the page has the same content. Supports phones, dark mode and print.
 """
 
 from __future__ import annotations
 
+from base64 import b64encode
+from collections.abc import Mapping
 from functools import cache
+from hashlib import sha256
+from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup, escape
 
 from harmony_conformance import json_value
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report import latency_table, markup, model, summary, text_excerpt
 from harmony_conformance.report.cause_summary import cause_summaries
+from harmony_conformance.report.exchange_view import ExchangeView
 from harmony_conformance.report.markup import to_markup
-from harmony_conformance.report.model import Report
+from harmony_conformance.report.model import Report, ResultLine
 from harmony_conformance.report.summary import DEFAULT_FAILS_ON, Standing, by_check, run_verdict
 
 _STANDING = {
@@ -35,9 +42,41 @@ _MEANING = {
 }
 
 
-def html(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> str:
-    """Return the page. Failures of the severities in `fails_on` decide the verdict."""
-    return _template().render(report=report, verdict=run_verdict(report, fails_on), checks=by_check(report))
+def html(
+    report: Report,
+    fails_on: frozenset[Severity] = DEFAULT_FAILS_ON,
+    exchanges: Mapping[str, ExchangeView] | None = None,
+) -> str:
+    """Return the page. Failures of the severities in `fails_on` decide the verdict. `exchanges`: those that the page shows, by id."""
+    causes_of: dict[str, list[str]] = {}
+    for cause in report.causes:
+        for name in json_value.items(json_value.value_at(cause, "failed")):
+            causes_of.setdefault(json_value.text(name), []).append(json_value.text(json_value.value_at(cause, "id")))
+    views = exchanges or {}
+    return _template().render(
+        report=report,
+        verdict=run_verdict(report, fails_on),
+        checks=by_check(report),
+        causes_of=causes_of,
+        exchanges=views,
+        number_of={name: number for number, name in enumerate(views, start=1)},
+    )
+
+
+def _streamed(result: ResultLine) -> str:
+    """Return `yes`, `no`, or both: whether the failing exchanges of a result are streams, by the names of their steps."""
+    names = [json_value.text(json_value.value_at(found, "exchange")) for found in summary.failures(result)]
+    return "|".join(sorted({"yes" if "+stream" in name else "no" for name in names}))
+
+
+def _attribute(value: str) -> Markup:
+    """Return a text as the value of an attribute."""
+    return escape(text_excerpt.visible(value))
+
+
+@cache
+def _script() -> str:
+    return (files("harmony_conformance.report") / "page.js").read_text("utf-8")
 
 
 @cache
@@ -57,5 +96,9 @@ def _template() -> Template:
         "STANDING": _STANDING,
         "overview": summary,
         "cause_summaries": cause_summaries,
+        "SCRIPT": Markup(_script()),  # noqa: S704 - a file of this package
+        "SCRIPT_HASH": b64encode(sha256(_script().encode()).digest()).decode(),
+        "attribute": _attribute,
+        "streamed": _streamed,
     }
     return environment.get_template("page.html.jinja", globals={**modules, **names})

@@ -15,6 +15,7 @@ _PIECES = {
     StretchKind.DIFFERS: Markup("<mark>{}</mark>"),
     StretchKind.LEFT_OUT: Markup('<span class="cut">… {} left out …</span>'),
 }
+_SPECIAL = re.compile(r"(<\|[a-z_]{1,20}\|>)")
 
 
 def escape_text(value: str, keep: str = "") -> Markup:
@@ -29,8 +30,18 @@ def escape_text(value: str, keep: str = "") -> Markup:
 
 
 def pieces(parts: Iterable[TextStretch], keep: str = "\n") -> Markup:
-    """Return a cut or compared text as HTML, with differences marked and the length of each gap."""
-    return Markup().join(_PIECES[piece.kind].format(escape_text(piece.text, keep)) for piece in parts)
+    """Return a cut or compared text as HTML, with differences, special tokens and the length of each gap marked."""
+    return Markup().join(_PIECES[piece.kind].format(_with_chips(piece.text, keep)) for piece in parts)
+
+
+def _with_chips(value: str, keep: str) -> Markup:
+    if "<|" not in value:  # the usual case
+        return escape_text(value, keep)
+    chip = Markup('<span class="chip">{}</span>')
+    parts = _SPECIAL.split(value)
+    return Markup().join(
+        chip.format(escape_text(part)) if place % 2 else escape_text(part, keep) for place, part in enumerate(parts)
+    )
 
 
 def to_markup(value: object) -> Markup:

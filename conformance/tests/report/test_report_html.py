@@ -2,7 +2,11 @@ import os
 import re
 import shutil
 import subprocess
+from base64 import b64encode
+from dataclasses import replace
+from hashlib import sha256
 from html.parser import HTMLParser
+from importlib.resources import files
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,11 +22,12 @@ ELEMENTS = frozenset(
     {
         "html", "head", "meta", "title", "style", "body", "header", "nav", "main", "section", "footer", "article", "div", "span", "p", "a",
         "h1", "h2", "h3", "ul", "li", "dl", "dt", "dd", "strong", "table", "thead", "tbody", "tr", "th", "td", "details", "summary", "code",
-        "pre", "mark", "blockquote", "cite", "i", "b"
+        "pre", "mark", "blockquote", "cite", "i", "b", "script"
     }
 )  # fmt: skip
 ATTRIBUTES = frozenset(
-    {"lang", "charset", "http-equiv", "content", "name", "class", "id", "href", "style", "open", "tabindex", "colspan", "scope", "aria-hidden", "aria-label"}
+    {"lang", "charset", "http-equiv", "content", "name", "class", "id", "href", "style", "open", "tabindex", "colspan", "scope", "aria-hidden", "aria-label",
+     "data-severity", "data-family", "data-api", "data-streamed", "data-cause"}
 )  # fmt: skip
 STYLE = re.compile(r"(flex:\d+|(left|width):\d+\.\d+%)(;(left|width):\d+\.\d+%)?")
 CLASS = re.compile(r"[a-z0-9_ ]+")
@@ -53,7 +58,7 @@ class Page(HTMLParser):
     def handle_data(self, data):
         if self.open and self.open[-1] == "title":
             self.titles.append(data)
-        elif self.open and self.open[-1] != "style":
+        elif self.open and self.open[-1] not in {"style", "script"}:
             self.words.append(data)
 
     def handle_comment(self, data):
@@ -164,11 +169,17 @@ def test_a_name_that_the_template_does_not_know_is_an_error():
     )
 
 
-def test_the_page_loads_nothing_and_runs_nothing(real_report):
+def test_the_page_loads_nothing_and_runs_only_its_own_script(real_report):
     document = html(real_report)
     page = Page(document)
     (policy,) = [held["content"] for held in page.having("meta") if held.get("http-equiv") == "Content-Security-Policy"]
-    assert policy == "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+    (script,) = re.findall(r"<script>(.*?)</script>", document, re.DOTALL)
+    assert script == (files("harmony_conformance.report") / "page.js").read_text("utf-8")
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    assert (
+        policy
+        == f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+    )
     assert document.index("Content-Security-Policy") < document.index("<style>")
     assert "url(" not in document.partition("<style>")[2].partition("</style>")[0]
     assert "@import" not in document
@@ -275,17 +286,65 @@ def test_two_renderings_are_equal(real_report):
     assert html(real_report) == html(real_report)
 
 
+def open_in_browser(page, place, tmp_path):
+    """The page's elements after its script ran, at a place such as `#?q=word`."""
+    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+    command = [
+        BROWSER, "--headless=new", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=2000",
+        "--enable-logging=stderr", *sandbox,
+        "--dump-dom", f"{page.as_uri()}{place}",
+    ]  # fmt: skip
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
+@pytest.mark.parametrize(
+    ("place", "shown"),
+    [
+        ("", ["calls", "leaks", "leaks+stream"]),
+        ("#?q=LEAKED%20text", ["leaks", "leaks+stream"]),
+        ("#?severity=SHOULD", ["calls"]),
+        ("#?streamed=yes", ["leaks+stream"]),
+        ("#?cause=words-lost", ["leaks"]),
+        ("#?family=tool_calls&q=leaked", []),
+        ("#?q=%3Cimg%20src%3Dx%3E", []),
+    ],
+)
+def test_failures_are_filtered(samples, tmp_path, place, shown):
+    def failed(check, scenario, severity, message):
+        finding = {
+            **samples.finding(message),
+            "exchange": f"{scenario}/chat/answer{'+stream' * ('stream' in scenario)}/0",
+        }
+        return samples.result(Outcome.FAIL, check=check, scenario=scenario, severity=severity, findings=(finding,))
+
+    report = samples.report(
+        failed("channels.no_marker_leak", "leaks", Severity.MUST, "a leaked text"),
+        failed("channels.no_marker_leak", "leaks+stream", Severity.MUST, "a leaked text of a stream"),
+        failed("tool_calls.calls_arrive", "calls", Severity.SHOULD, "a call"),
+    )
+    cause = {
+        "id": "words-lost",
+        "severity": "must",
+        "sentence": "Words.",
+        "results": 1,
+        "failed": ["channels.no_marker_leak@leaks"],
+    }
+    page = tmp_path / "report.html"
+    page.write_text(html(replace(report, causes=(cause,))), encoding="utf-8")
+    document = open_in_browser(page, place, tmp_path).stdout
+    visible = re.findall(r'<details class="result"(?![^>]*hidden)[^>]*>\s*<summary>in <strong>([^<]*)', document)
+    assert sorted(visible) == shown
+    assert f"<output>{len(shown)} of 3 failed results</output>" in document
+    assert document.count('class="copy"') == document.count("<pre")
+
+
 @pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
 def test_a_browser_shows_the_page_and_runs_nothing_of_it(samples, tmp_path):
     attack = "<script>document.title='owned'</script><img src=https://127.0.0.1:9/x onerror=\"document.title='owned'\">"
     page = tmp_path / "report.html"
     page.write_text(html(samples.all_outcomes(attack)), encoding="utf-8")
-    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
-    command = [
-        BROWSER, "--headless=new", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", *sandbox,
-        "--dump-dom", page.as_uri(),
-    ]  # fmt: skip
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    shown = open_in_browser(page, "", tmp_path)
     assert "<title>m&lt;script&gt;" in shown.stdout
     assert "<img" not in shown.stdout
     assert "does not conform" in shown.stdout
