@@ -22,12 +22,16 @@ OVERLOADED = "the memory limit of all exchanges was reached"
 _BAD_GATEWAY = 502
 _UNAVAILABLE = 503
 _FORBIDDEN = 403
+_NO_RETRY = (b"x-should-retry", b"false")
+"""The official clients of OpenAI and Anthropic obey it. Without it they retry after each status from 500 on."""
 _OPENAI = frozenset({CHAT_COMPLETIONS.name, RESPONSES.name, COMPLETIONS.name, ""})
 
 
 def bad_gateway_response(api: str, code: str, message: str, request_id: str, verdict: str = "blocked") -> Closing:
-    """Return a 502 response in the format of the API."""
+    """Return a 502 response in the format of the API. Its headers ask clients not to retry after a block."""
     head, body = _json_response(_BAD_GATEWAY, error_body(api, code, message))
+    if verdict == "blocked":
+        head = replace(head, headers=(*head.headers, _NO_RETRY))
     return Closing(head=with_request_id(head, request_id, verdict), body=[body])
 
 
