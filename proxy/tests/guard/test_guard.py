@@ -397,7 +397,7 @@ def test_an_event_that_may_be_judged_is_told_from_one_that_is_not(name):
     assert guard.may_be_judged(WORD % b" there"), "an event waits for a verdict"
 
 
-@pytest.mark.parametrize("rest", [b"", b"<|channel|>analysis<|message|>A secret.", gzip.compress(b" ")])
+@pytest.mark.parametrize("rest", [b"", b"<|channel|>analysis<|message|>A secret.", gzip.compress(b" ", mtime=0)])
 def test_of_a_compressed_answer_the_client_gets_what_was_examined(rest):
     rules = load_rules(block=["channels.*"], fail="closed")
     guard = Guard(rules.policy, request_id="run-1", handlers=rules.handlers)

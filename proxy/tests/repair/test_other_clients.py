@@ -282,6 +282,108 @@ def test_a_leak_in_a_refusal_of_the_responses_api_is_blocked_before_the_thought(
     assert b'"W"' not in out
 
 
+def response(**members):
+    return {"id": "r", "object": "response", "status": "in_progress", "model": "m", "output": [], **members}
+
+
+def item(text):
+    return {"id": "m", "type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+
+
+TYPED = {
+    "an item of the first event": (
+        "responses",
+        lambda text: {"type": "response.created", "response": response(output=[item(text)])},
+    ),
+    "a text of the first event": (
+        "responses",
+        lambda text: {"type": "response.created", "response": response(output_text=text)},
+    ),
+    "a new item": (
+        "responses",
+        lambda text: {"type": "response.output_item.added", "output_index": 0, "item": item(text)},
+    ),
+    "a new part": (
+        "responses",
+        lambda text: {
+            "type": "response.content_part.added",
+            "item_id": "m",
+            "part": {"type": "output_text", "text": text},
+        },
+    ),
+    "the end of a refusal": (
+        "responses",
+        lambda text: {"type": "response.refusal.done", "item_id": "m", "refusal": text},
+    ),
+    "a delta with a text": (
+        "responses",
+        lambda text: {"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "delta": {"text": text}},
+    ),
+    "an unknown event": ("responses", lambda text: {"type": "x", "text": text}),
+    "an event without a type": ("responses", lambda text: {"delta": text}),
+    "an unknown delta": (
+        "messages",
+        lambda text: {"type": "content_block_delta", "delta": {"type": "x", "text": text}},
+    ),
+    "a citation": (
+        "messages",
+        lambda text: {"type": "content_block_delta", "delta": {"type": "citations_delta", "citation": {"text": text}}},
+    ),
+    "a ping": ("messages", lambda text: {"type": "ping", "text": text}),
+}
+
+
+@OPEN
+@pytest.mark.parametrize("name", TYPED)
+def test_a_leak_in_an_event_whose_text_is_not_tracked_is_blocked(name, fail):
+    api, make = TYPED[name]
+    ends = {"responses": {"type": "response.completed", "response": response(status="completed")}}
+    for text, is_leak in ((LEAK, True), (PLAIN, False)):
+        events = [make(text), ends.get(api, {"type": "message_stop"})]
+        data = "".join(f"data: {json.dumps(one)}\n\n" for one in events).encode()
+        one, out = stream(data, path=f"/v1/{api}", fail=fail)
+        assert bool(one.recorder.blocked_checks) is is_leak
+        assert b"secret" not in out
+        assert is_leak or b"blue" in out
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("/api/chat", {"message": {"role": "assistant", "content": ""}, "response": LEAK}),
+        ("/api/generate", {"response": "", "message": {"content": LEAK, "text": LEAK}}),
+        ("/api/chat", {"message": {"role": "assistant", "content": "", "refusal": LEAK}}),
+    ],
+)
+def test_a_leak_in_a_member_of_another_api_is_blocked(path, line):
+    end = {"done": True, "message": {"role": "assistant", "content": ""}, "response": ""}
+    data = "".join(f"{json.dumps(one)}\n" for one in ({**line, "done": False}, end)).encode()
+    one, out = stream(data, path=path, kind=b"application/x-ndjson")
+    assert (one.recorder.blocked_checks, b"secret" in out) == (("channels.no_marker_leak",), False)
+
+
+@pytest.mark.parametrize("where", ["choice", "answer"])
+def test_a_complete_answer_beside_its_message(where):
+    choice = {"index": 0, "message": {"role": "assistant", "content": "Hello!"}, "finish_reason": "stop"}
+    for text, is_leak in ((LEAK, True), ("<|return|>", False), (PLAIN, False)):
+        body = {"choices": [{**choice, **({"text": text} if where == "choice" else {})}], "id": "c"}
+        body |= {"output_text": text} if where == "answer" else {}
+        one, out = guarded(json.dumps(body).encode())
+        assert bool(one.recorder.blocked_checks) is is_leak
+        assert is_leak or json.loads(out) == body
+
+
+def test_arguments_are_read_by_the_checks_alone():
+    def call(text):
+        return event(f'{{"tool_calls": [{{"index": 0, "function": {{"arguments": {json.dumps(text)}}}}}]}}')
+
+    quoted = json.dumps({"text": "It is <|channel|>analysis<|message|>."})
+    data = "".join(map(call, quoted)) + END
+    assert stream(data.encode())[1] == data.encode()
+    one, out = stream(("".join(map(call, LEAK)) + END).encode())
+    assert (bool(one.recorder.blocked_checks), b'"W"' in out) == (True, False)
+
+
 UNUSUAL = {
     "another case": ("data:", "DATA:"),
     "a blank before": ("data:", " data:"),

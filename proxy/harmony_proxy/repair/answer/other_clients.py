@@ -4,6 +4,7 @@ The checks read one value of a JSON document, as UTF-8. For blocking, these are 
 
 - the other values of members that occur twice, or whose names differ from those of the API by case or underscores;
 - a document in UTF-16 or UTF-32, or after a byte order mark, which many clients detect;
+- members of other APIs, and of a choice outside of its message;
 - the texts of JSON that has no answer: of an error, or of another API;
 - events and lines of JSON under another content type, which some clients read nevertheless;
 - a body that is no JSON, as one text, with and without the tags of HTML, and each of its strings.
@@ -26,6 +27,7 @@ from harmony_conformance.transport.messages import Chunk
 from harmony_proxy.repair.answer.check_verdicts import find_failures
 from harmony_proxy.repair.answer.strict_leaks import LEAK_CHECKS, as_success, find_text_leaks
 from harmony_proxy.repair.text.other_readings import JsonReadings, TooManyReadingsError, read_json
+from harmony_proxy.repair.text.rare_texts import rare_texts_of_answer
 
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,1000}>|<!--[^>]{0,1000}-->")
 _EVENT = re.compile(r"(?:\A|[\r\n])data:")
@@ -53,7 +55,8 @@ def find_other_leaks(x: Exchange, checks: Collection[str]) -> frozenset[str]:
     else:
         for other in _others(x, readings):
             found |= find_failures(other, checks, checks).keys()
-        texts = list(_texts_without_answer(x, readings.value))
+        texts = [*_texts_without_answer(x, readings.value)]
+        texts += (one for _, one in rare_texts_of_answer(readings.value, x.api))
     is_error = not x.response.is_success or x.error is not None
     return frozenset(found).union(check for check in checks if any(find_text_leaks(x, check, texts, is_error=is_error)))
 

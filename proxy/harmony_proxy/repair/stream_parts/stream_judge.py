@@ -63,6 +63,11 @@ class StreamJudge:
         self._has_large_request = caller_for(x, call_apart) is not call_here
         self._read = 0
 
+    @property
+    def api(self) -> str:
+        """Return the name of the API."""
+        return self._x.api
+
     def frame_event(self, value: JsonObject) -> bytes:
         """Return the bytes of an event in the format of the stream."""
         data = dumps(value).encode("utf-8", "backslashreplace")
