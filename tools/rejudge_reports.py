@@ -23,6 +23,7 @@ from harmony_conformance.report.files import REPORT
 from harmony_conformance.runner.shared_run import EXCHANGES
 
 REPORTS = Path(__file__).parents[1] / "reports"
+_PAGE = "report.html"
 _VLLM = ("--model", "gpt-oss-tiny", "--script", "vllm")
 _TELEPROMPTER = ("--model", "gpt-oss-teleprompter", "--script", "teleprompter")
 _LLAMA = (*_TELEPROMPTER, "--extra-body", '{"top_k": 1}')
@@ -43,7 +44,13 @@ _OLLAMA = (
 _TGI_SKIPPED = ("rows_*", "broken_*", "call_*", "json_to_the_letter", "arguments_as_written")
 _TGI = (*_TELEPROMPTER, *(word for name in _TGI_SKIPPED for word in ("--skip", name)))
 _TGI_CHAT = ("tool_choice", "wrong_requests", "several_choices", "json_answer")
+_CHOSEN = """rows_[abcnot]* answer_about_harmony content_forms forbidden_call instructions json_beyond_parsers json_to_the_letter
+markers_in_the_request odd_function_names parallel_results preamble_and_call preamble_in_history prompt_accounting results results_without_a_call
+several_choices stop_strings tool_choice tool_round_trip tool_schemas two_calls_in_one_turn unknown_effort reasoning_by_*"""
+_PARSERS = (*_TELEPROMPTER, *(word for name in _CHOSEN.split() for word in ("--select", name)))
+_DYNAMO = (*_PARSERS, "--skip", "several_choices", "--select", "*_by_count")
 LANES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
+    "dynamo-parsers-1.6.1": ("dynamo 1.6.1", "openai:http://127.0.0.1:18570/v1", _DYNAMO),
     "gpt-oss-0.0.9-responses": (
         "gpt-oss 0.0.9",
         "openai:http://127.0.0.1:18440/v1",
@@ -54,6 +61,7 @@ LANES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "llama.cpp-b7551": ("llamacpp b7551", "llamacpp:http://127.0.0.1:18420/v1", _LLAMA),
     "ollama-0.12.11": ("ollama 0.12.11", "ollama:http://127.0.0.1:18450/v1", _TELEPROMPTER),
     "ollama-0.34.4": ("ollama 0.34.4", "ollama:http://127.0.0.1:18450/v1", _OLLAMA),
+    "sglang-parsers-0.5.23": ("sglang 0.5.23", "sglang:http://127.0.0.1:18560/v1", _PARSERS),
     "tgi-3.3.7": ("tgi 3.3.7", "tgi:http://127.0.0.1:18480/v1", (*_TGI, "--api", "tgi")),
     "tgi-3.3.7-chat": (
         "tgi 3.3.7",
@@ -67,8 +75,16 @@ LANES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "vllm-0.32.0-responses": ("vllm 0.32.0", "vllm:http://127.0.0.1:18400/v1", (*_VLLM, *_RESPONSES)),
     "vllm-0.33.0-render": ("vllm 0.33.0", "vllm:http://127.0.0.1:18402/v1", _RENDER),
     "vllm-0.33.0-render-responses": ("vllm 0.33.0", "vllm:http://127.0.0.1:18402/v1", (*_RENDER, *_RESPONSES)),
+    "vllm-rs-parsers-0.33.0": ("vllm-rs 0.33.0", "vllm:http://127.0.0.1:18580/v1", _PARSERS),
 }
 """Engine with version, target and options of each lane's run, by folder."""
+WITHOUT_PAGE = frozenset(lane for lane in LANES if "-parsers-" in lane) | {
+    "llama.cpp-b7551",
+    "ollama-0.12.11",
+    "vllm-0.11.0",
+    "vllm-0.11.0-responses",
+}
+"""Lanes whose `report.html` is not stored, for size: old releases, and scripted engines. `harmony-conformance report FOLDER` writes it."""
 _MATRIX_HEAD = """# Engines side by side
 
 `harmony-conformance matrix RUN…` over the stored runs: of the checks that could judge a server, those that fail. What a server does
@@ -91,7 +107,8 @@ def rejudge(lane: str, reports: Path = REPORTS) -> int:
         )
         if code not in (Exit.CONFORMS, Exit.DIVERGES):
             return code
-        for name in ("report.md", "report.html", REPORT):
+        (folder / _PAGE).unlink(missing_ok=True)
+        for name in ("report.md", REPORT, *(() if lane in WITHOUT_PAGE else (_PAGE,))):
             (folder / name).write_bytes((Path(out) / name).read_bytes())
         _pack(folder / REPORT)
     return Exit.CONFORMS

@@ -35,6 +35,9 @@ TITLES = {
     "gpt-oss": "gpt-oss: its Responses server",
     "transformers": "transformers",
     "tgi": "TGI",
+    "sglang": "SGLang",
+    "dynamo": "NVIDIA Dynamo",
+    "vllm-rs": "vLLM: its Rust front end",
 }
 LONGEST_COMMAND = 5000
 """Longest command in characters that is shown."""

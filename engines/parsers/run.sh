@@ -16,6 +16,7 @@ case $1 in
   vllm-rs) ENGINE=vllm RELEASE='vllm-rs 0.33.0' PORT=${PORT:-18580} ;;
   lmdeploy) ENGINE=openai RELEASE='lmdeploy 0.18.0' PORT=${PORT:-18590} ;;
 esac
+ENGINE_NAME=$1
 shift
 export PORT
 # shellcheck source=engines/run_lane.sh
@@ -25,8 +26,10 @@ source "$ROOT/engines/run_lane.sh"
 # answers. More scenarios may follow as arguments.
 chosen=()
 for scenario in 'rows_[abcnot]*' answer_about_harmony content_forms forbidden_call instructions json_beyond_parsers json_to_the_letter markers_in_the_request \
-  odd_function_names parallel_results preamble_and_call preamble_in_history prompt_accounting reasoning_by_name results results_without_a_call \
-  several_choices stop_strings tool_choice tool_round_trip tool_schemas two_calls_in_one_turn unknown_effort; do
+  odd_function_names parallel_results preamble_and_call preamble_in_history prompt_accounting results results_without_a_call \
+  several_choices stop_strings tool_choice tool_round_trip tool_schemas two_calls_in_one_turn unknown_effort 'reasoning_by_*'; do
   chosen+=(--select "$scenario")
 done
+# The script is the whole output of Dynamo's worker: it makes one choice.
+[[ $ENGINE_NAME == dynamo ]] && chosen+=(--skip several_choices --select '*_by_count')
 run_lane "${OUT:-reports/${RELEASE/ /-parsers-}}" --engine "$RELEASE" --script teleprompter --latency 0 "${chosen[@]}" "$@"

@@ -63,13 +63,12 @@ class ScriptedEngine(LLMEngine):
         limit = (request.get("stop_conditions") or {}).get("max_tokens") or CONTEXT - len(prompt)
         logprobs = (request.get("output_options") or {}).get("logprobs")
         script = output_of(prompt, max(limit, 1))
-        choices = range((request.get("sampling_options") or {}).get("n") or 1)
         for place in range(0, len(script), TOKENS_PER_STEP):
             if context.is_stopped():
                 yield {"token_ids": [], "index": 0, "finish_reason": "cancelled"}
                 return
             tokens = script[place : place + TOKENS_PER_STEP]
-            chunk: dict[str, Any] = {"token_ids": tokens}
+            chunk: dict[str, Any] = {"token_ids": tokens, "index": 0}
             if logprobs is not None:
                 ranks = range(max(logprobs, 1))
                 chunk["log_probs"] = [LOGPROB for _ in tokens]
@@ -79,10 +78,9 @@ class ScriptedEngine(LLMEngine):
                 ]
             if place + TOKENS_PER_STEP >= len(script):
                 chunk["finish_reason"] = "stop" if script[-1] in STOPS else "length"
-                counts = {"prompt_tokens": len(prompt), "completion_tokens": len(script) * len(choices)}
+                counts = {"prompt_tokens": len(prompt), "completion_tokens": len(script)}
                 chunk["completion_usage"] = {**counts, "total_tokens": sum(counts.values())}
-            for index in choices:
-                yield {**chunk, "index": index}
+            yield chunk
             await asyncio.sleep(PAUSE)
 
     async def cleanup(self) -> None:
