@@ -14,7 +14,7 @@ from harmony_conformance.audit.failures_table import prepare_table, write_table
 from harmony_conformance.audit.out_folder import ROW_FILES, open_folder
 from harmony_conformance.audit.readers.files import CONTAINERS
 from harmony_conformance.audit.readers.shapes import AUTO, COLUMNS, SHAPES
-from harmony_conformance.audit.readers.sources import STDIN, expand
+from harmony_conformance.audit.readers.sources import STDIN, expand, is_url
 from harmony_conformance.audit.redaction import Excerpts
 from harmony_conformance.audit.report import (
     Audit,
@@ -90,6 +90,11 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--fail-on", choices=list(FAIL_ON), default="must", help="lowest severity for exit code 1")
 
 
+def _is_output(path: str, out: Path | None) -> bool:
+    """Return True for a file of the output folder, which may be in the folder of the log."""
+    return out is not None and not is_url(path) and Path(path).resolve().is_relative_to(out.resolve())
+
+
 def _column(value: str) -> tuple[str, str]:
     name, _, path = value.partition("=")
     if name not in COLUMNS or not path:
@@ -100,7 +105,8 @@ def _column(value: str) -> tuple[str, str]:
 def execute(arguments: Namespace) -> int:
     """Scan the logs, write the files, print the report and return the exit code."""
     reading = ReadOptions(form=arguments.format, columns=dict(arguments.map), excerpts=Excerpts(arguments.excerpts))
-    paths = list(expand(iter(arguments.paths)))
+    found = expand(iter(arguments.paths))
+    paths = [path for path in found if path in arguments.paths or not _is_output(path, arguments.out)]
     if arguments.explain_format:
         lines, code = explain_format(paths, reading)
         print("\n".join(lines))

@@ -10,6 +10,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import duckdb
@@ -192,6 +193,24 @@ def test_folders_and_globs_are_their_files_in_order(tmp_path):
     assert list(expand(iter([str(tmp_path)]))) == expected
     assert list(expand(iter([str(tmp_path / "**" / "*.jsonl")]))) == expected
     assert judged(*expected)[0].exchanges == 6
+
+
+def test_the_output_in_the_folder_of_the_log_is_no_log(tmp_path, capsys):
+    (tmp_path / "log.jsonl").write_bytes(LINES)
+    for _ in range(2):
+        assert cli.main(["audit", str(tmp_path), "--out", str(tmp_path / "out")]) == Exit.DIVERGES
+        assert "3 exchanges judged" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pipes of this kind")
+def test_a_named_pipe_is_read_once(tmp_path):
+    os.mkfifo(path := tmp_path / "pipe")
+    (other := tmp_path / "other").write_bytes(LINES)
+    writer = threading.Thread(target=path.write_bytes, args=(gzip.compress(LINES),))
+    writer.start()
+    total, failing, unread = judged(path, other)
+    writer.join()
+    assert (total.exchanges, len(failing), unread) == (6, 2, [])
 
 
 def test_a_store_is_read_by_its_url():

@@ -184,6 +184,8 @@ DOCUMENTED = [
         {"messages": MESSAGES, "completion": LEAK}, "messages", Scope.CONVERSATION, id="messages and a separate answer"
     ),
     pytest.param({"completion": LEAK}, "text", Scope.TEXT, id="a text alone"),
+    pytest.param({"prompt": "Hi", "response": LEAK}, "text", Scope.CONVERSATION, id="a text and its question"),
+    pytest.param({"prompt": "<|start|>user", "response": LEAK}, "text", Scope.TEXT, id="a text and a rendered prompt"),
     pytest.param(LEAK, "text", Scope.TEXT, id="a JSON string"),
 ]
 

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import groupby
+from pathlib import Path
 from types import MappingProxyType
 
 from harmony_conformance.audit.readers.container import HEAD_BYTES, Container, InputFile, Records, problem
 from harmony_conformance.audit.readers.disk_index import DiskIndex
 from harmony_conformance.audit.readers.mitmproxy_flows import FLOWS
 from harmony_conformance.audit.readers.pairs import BATCH_INPUT_MEMBERS, BATCH_REQUEST
-from harmony_conformance.audit.readers.sources import STDIN, MissingLibraryError, open_source
+from harmony_conformance.audit.readers.sources import MissingLibraryError, is_url, open_source
 from harmony_conformance.audit.readers.tables import ARROW, DUCKDB, PARQUET, SQLITE
 from harmony_conformance.audit.readers.texts import CAPTURE, CSV, DOCUMENTS, LINES, VLLM_LOG
 from harmony_conformance.evidence.file_lines import Line, UnreadableLine
@@ -77,7 +78,7 @@ def _unopened(name: str, kind: str, detail: str = "") -> InputFile:
 
 def _is_batch_input(name: str) -> bool:
     """Return True for the input file of OpenAI's Batch API, by its first line."""
-    if name == STDIN:
+    if not is_url(name) and not Path(name).is_file():  # what is read from a pipe cannot be read again
         return False
     try:
         with open_source(name) as stream:

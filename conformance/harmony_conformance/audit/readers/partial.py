@@ -21,6 +21,9 @@ from harmony_ref import encode_with_special_tokens
 _JSON = {"content-type": "application/json"}
 _TEXTS = ("answer", "completion", "output_text", "generated_text", "output", "response")
 """Names of an answer's text. `text` and `content` are too common in other logs."""
+_QUESTIONS = ("prompt", "question", "instruction", "query")
+"""Names of a text that a user wrote. One with markers is a rendered prompt, which is not read."""
+_MARKER = "<|"
 _CONVERSATIONS = ("messages", "conversation", "conversations")
 _ANSWER_OF_A_CONVERSATION = "assistant"
 
@@ -59,7 +62,9 @@ def _encode(value: Json) -> bytes:
 
 
 def _is_answer(value: JsonObject) -> bool:
-    return find_api_of(_answer_pair(value)) is not None
+    inner = value.get("response")
+    is_plain_text = isinstance(inner, str) and not is_event_text(inner) and "done" not in value  # Ollama's has `done`
+    return not is_plain_text and find_api_of(_answer_pair(value)) is not None
 
 
 def _read_answer(value: Json, name: str) -> LoggedExchange:
@@ -172,12 +177,15 @@ def _is_text(value: JsonObject) -> bool:
 
 def _read_text(value: Json, name: str) -> LoggedExchange:
     found = members(value)
-    answer = (
-        value
-        if isinstance(value, str)
-        else next((found[key] for key in _TEXTS if isinstance(found.get(key), str)), None)
-    )
-    return conversation_exchange([], answer, name=name, model=found.get("model"))
+    answer = value if isinstance(value, str) else _first_text(found, _TEXTS)
+    asked = _first_text(found, _QUESTIONS)
+    question: JsonObject = {"role": "user", "content": asked}
+    messages: list[Json] = [question] if asked and _MARKER not in asked else []
+    return conversation_exchange(messages, answer, name=name, model=found.get("model"))
+
+
+def _first_text(value: JsonObject, names: Iterable[str]) -> str:
+    return next((found for name in names if (found := text(value.get(name)))), "")
 
 
 TEXT = Shape(name="text", title="the text of an answer", matches=_is_text, read=_read_text)
