@@ -38,7 +38,7 @@ print(json.dumps({**json.loads(config), "chat_template": template}))' model/toke
 # TGI has one dependency that is no crate. OUTLINES_CORE is a clone of it, for machines that cannot reach its repository.
 build_router() {
   [[ -z ${TGI_ROUTER:-} && ! -x router && -n ${TGI_SOURCE:-} ]] || return 0
-  say "router (compiled, a quarter of an hour on two cores, 2 GB until it is done)"
+  say "router (compiled, ten minutes of processor time, 1.5 GB until it is done)"
   rm -rf source
   cp -r "$TGI_SOURCE" source
   printf '#!/bin/sh\nexec "%s/venv/bin/python" -m grpc_tools.protoc "$@"\n' "$PWD" > protoc
