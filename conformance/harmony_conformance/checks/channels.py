@@ -12,10 +12,12 @@ from harmony_conformance.checks.helpers.added_end import with_added_end
 from harmony_conformance.checks.helpers.empty_answers import (
     calls_forbidden_function,
     foreign_arguments,
+    goes_beyond_limit,
     has_refusal,
     may_be_cut,
     owes_nothing,
     shows_all_as_reasoning,
+    stopped_by_itself,
     wrote_only_forbidden_calls,
 )
 from harmony_conformance.checks.helpers.malformed_output import lenient_on_malformed_output
@@ -208,19 +210,6 @@ def no_suspected_broken_character(x: Exchange) -> Iterator[Finding]:
 
 
 @condition
-def stopped_by_itself(x: Exchange) -> bool:
-    """answers with finish reason stop that spent less than their limit, contain no refusal, and call no tool of the API itself"""
-    fields = [field for answer in x.answers for field in answer.fields]
-    return (
-        x.turn is not None
-        and x.turn.finish_reason == "stop"
-        and not may_be_cut(x)
-        and not has_refusal(x)
-        and not any(field.where.startswith("output/") and field.text.endswith("_call") for field in fields)
-    )
-
-
-@condition
 def no_stop_string_ended_it(x: Exchange) -> bool:
     """requests without stop strings, or answers that are known to contain none: servers look for them in the reasoning too"""
     return not x.stop_strings or (x.output.ids is not None and not x.has_stop_string)
@@ -325,6 +314,8 @@ def content_is_the_answer(x: Exchange) -> Iterator[Finding]:
     expected, actual = text_difference("".join(output.user_texts), content)
     differs = "the content differs from what the model wrote for the user"
     problem = differs if content else "the content is empty although the model wrote an answer"
+    if goes_beyond_limit(x, "".join(output.user_texts), content):
+        problem = "the content goes on beyond the limit"
     yield Finding(message=problem, location="content", expected=expected, actual=actual)
 
 

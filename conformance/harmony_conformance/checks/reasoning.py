@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance.apis.text_fields import FieldKind
+from harmony_conformance.checks.helpers.empty_answers import goes_beyond_limit
 from harmony_conformance.checks.helpers.malformed_output import lenient_on_malformed_output
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.evidence.exchange import Exchange, Series
@@ -60,7 +61,10 @@ def analysis_is_reasoning(x: Exchange) -> Iterator[Finding]:
     accepted = (output.reasoning, (*output.reasoning, *output.preambles))
     if not any(has_texts_in_order(texts, turn.reasoning) for texts in accepted):
         expected, actual = text_difference("\n".join(output.reasoning), turn.reasoning)
-        message = RedactableText("{} contains more than the analysis channel", Location(turn.reasoning_field))
+        template = "{} contains more than the analysis channel"
+        if goes_beyond_limit(x, "\n".join(output.reasoning), turn.reasoning):
+            template = "{} goes on beyond the limit"
+        message = RedactableText(template, Location(turn.reasoning_field))
         yield mismatch(message, turn.reasoning_field or "reasoning", expected, actual)
 
 

@@ -79,6 +79,20 @@ RULES = {rule.id: rule for rule in CHECKS}
             id="the lines of an effort, and not the identity",
         ),
         pytest.param(
+            "channels.content_is_the_answer/fail-beyond-the-limit",
+            "the content goes on beyond the limit",
+            "one, two,",
+            "one, two, three",
+            id="what the script says behind the limit, in the content",
+        ),
+        pytest.param(
+            "reasoning.analysis_is_reasoning/fail-beyond-the-limit",
+            "reasoning goes on beyond the limit",
+            "one, two,",
+            "one, two, three",
+            id="what the script says behind the limit, in the reasoning",
+        ),
+        pytest.param(
             "usage.counts_the_prompt/fail-another-tokenizer",
             "prompt_tokens is not the number of tokens that the model's vocabulary gives the prompt text of /apply-template",
             "68",

@@ -8,7 +8,9 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import ExpectedOutput, OutputTokenCounts
 from harmony_conformance.evidence.leaks.by_token_ids import parse_completion
 from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.condition import condition
 from harmony_conformance.prompts.request_members import can_be_called
+from harmony_ref import decode
 
 
 def calls_forbidden_function(x: Exchange) -> bool:
@@ -39,6 +41,13 @@ def may_be_cut(x: Exchange) -> bool:
     return x.output.ids is None and limit is not None and spent is not None and spent >= limit
 
 
+def goes_beyond_limit(x: Exchange, written: str, shown: str) -> bool:
+    """Return True if a text goes on as the script does behind the token limit."""
+    more = shown.removeprefix(written).strip()
+    is_longer = bool(written) and shown.startswith(written) and bool(more)
+    return is_longer and x.hit_token_limit and more in decode(x.script or ())
+
+
 def has_refusal(x: Exchange) -> bool:
     """Return True if an answer has a refusal."""
     return any(field.where == "refusal" for answer in x.answers for field in answer.fields)
@@ -56,3 +65,16 @@ _FOREIGN_ARGUMENTS = re.compile(r"output/\d+/arguments")
 def owes_nothing(output: ExpectedOutput | None) -> bool:
     """Return True if the model is known to have written neither a text for the user nor a call."""
     return output is not None and not "".join(output.user_texts).strip() and not output.calls
+
+
+@condition
+def stopped_by_itself(x: Exchange) -> bool:
+    """answers with finish reason stop that spent less than their limit, contain no refusal, and call no tool of the API itself"""
+    fields = [field for answer in x.answers for field in answer.fields]
+    return (
+        x.turn is not None
+        and x.turn.finish_reason == "stop"
+        and not may_be_cut(x)
+        and not has_refusal(x)
+        and not any(field.where.startswith("output/") and field.text.endswith("_call") for field in fields)
+    )
