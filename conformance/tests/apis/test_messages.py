@@ -283,6 +283,29 @@ def test_a_failure_stays_a_failure():
     assert told["error"] == error["error"] == MESSAGES.read_response(error)["error"]
 
 
+def test_an_error_without_its_envelope_is_an_error():
+    bare = {"code": 500, "message": "No such format", "type": "server_error"}
+    (told,) = MESSAGES.read_events([bare])
+    assert told["error"] == bare
+
+
+def test_content_of_the_first_event_is_not_lost():
+    blocks = [
+        {"type": "thinking", "thinking": "Hm."},
+        {"type": "text", "text": "Hello"},
+        {"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}},
+    ]
+    turn = read_stream(MESSAGES.read_events([{"type": "message_start", "message": message(content=blocks)}]))
+    assert (turn.reasoning, turn.content) == ("Hm.", "Hello")
+    assert [(call.name, call.arguments) for call in turn.tool_calls] == [("f", '{"a":1}')]
+
+
+@pytest.mark.parametrize("content", [None, []])
+def test_a_message_without_blocks_is_an_answer_without_text(content):
+    turn = read_completion(MESSAGES.read_response(message(content=content)))
+    assert (turn.role, turn.content, turn.finish_reason) == ("assistant", None, "stop")
+
+
 # garbage
 
 NAMES = [

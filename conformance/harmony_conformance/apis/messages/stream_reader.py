@@ -15,6 +15,22 @@ from harmony_conformance.apis.messages.response_reader import (
 )
 from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
 
+_KINDS = frozenset(
+    {
+        *("message_start", "message_delta", "message_stop", "ping", "error"),
+        *("content_block_start", "content_block_delta", "content_block_stop"),
+    }
+)
+
+
+def error_of(event: Json) -> Json:
+    """Return the error that an event has, or is: llama.cpp sends it without its envelope. None without an error."""
+    error, kind = value_at(event, "error"), text(value_at(event, "type"))
+    if error is not None:
+        return error
+    is_bare = kind not in _KINDS and kind.endswith("error") and isinstance(value_at(event, "message"), str)
+    return members(event) if kind == "error" or is_bare else None
+
 
 def read_events(events: Iterable[Json]) -> Iterator[Json]:
     """Return an iterator of one `chat.completion.chunk`, or `{"error": …}`, for each event."""
@@ -42,9 +58,9 @@ class _Stream:
     def chunk(self, event: Json) -> Json:
         """Return the chunk for an event."""
         value = members(event)
-        kind, error = text(value.get("type")), value.get("error")
-        if kind == "error" or (not kind and error is not None):
-            return {**self.identity, "choices": [], "error": members(event) if error is None else error}
+        kind = text(value.get("type"))
+        if kind not in _KINDS - {"error"} and (error := error_of(event)) is not None:
+            return {**self.identity, "choices": [], "error": error}
         match kind:
             case "message_start":
                 return self._start(members(value.get("message")), value)

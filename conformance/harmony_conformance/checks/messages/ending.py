@@ -27,7 +27,7 @@ def stop_reason_fits_the_content(x: Exchange) -> Iterator[Finding]:
     """
     reason = views.message(x).get("stop_reason")
     has_call = any(block.get("type") == "tool_use" for block in views.blocks(x))
-    if reason not in _REASONS:
+    if reason is not None and reason not in _REASONS:
         message = "`stop_reason` is unknown to the API"
         yield mismatch(message, "/stop_reason", quote(" or ".join(_REASONS)), shorten(dumps(reason)))
     elif reason == "end_turn" and has_call:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from http import HTTPStatus
 
+from harmony_conformance.apis.messages.stream_reader import error_of
 from harmony_conformance.apis.registry import MESSAGES
 from harmony_conformance.checks.messages.views import COUNT_TOKENS, json_events
 from harmony_conformance.evidence.exchange import Exchange, Series
@@ -34,11 +36,18 @@ _TYPES: dict[int, tuple[str, ...]] = {
 @condition
 def has_messages_error(x: Exchange) -> bool:
     """requests to Messages that were refused, and streams with an error"""
-    return x.api == MESSAGES.name and on.was_sent.holds(x) and (on.was_refused.holds(x) or _error_event(x) is not None)
+    has_failed = on.was_refused.holds(x) or _error_event(x) is not None
+    return x.api == MESSAGES.name and on.was_sent.holds(x) and has_failed and not _lacks_endpoint(x)
+
+
+def _lacks_endpoint(x: Exchange) -> bool:
+    """Return True if the server does not count tokens at all: then the API does not answer."""
+    is_unknown = x.response is not None and x.response.status == HTTPStatus.NOT_FOUND and x.response_json is None
+    return x.request.path.endswith(COUNT_TOKENS) and is_unknown
 
 
 def _error_event(x: Exchange) -> JsonObject | None:
-    return next((event for event in json_events(x) if "error" in event or event.get("type") == "error"), None)
+    return next((event for event in json_events(x) if error_of(event) is not None), None)
 
 
 @check(SHOULD, spec="messages#errors", when=has_messages_error)

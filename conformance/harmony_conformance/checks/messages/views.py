@@ -45,7 +45,7 @@ def message(x: Exchange) -> JsonObject:
             case "message_start":
                 joined = {**members(event.get("message"))}
             case "content_block_start":
-                content.append({**members(event.get("content_block"))})
+                content.append(_begun(members(event.get("content_block"))))
             case "content_block_delta":
                 delta = members(event.get("delta"))
                 if delta.get("type") == "input_json_delta":
@@ -62,6 +62,11 @@ def message(x: Exchange) -> JsonObject:
             content[index]["input"] = _parsed(written)
     blocks: list[Json] = [*content]
     return {**joined, "content": blocks}
+
+
+def _begun(block: JsonObject) -> JsonObject:
+    """Return a block at its start. An empty signature there is a placeholder."""
+    return {name: value for name, value in block.items() if name != "signature" or value}
 
 
 def _known(counts: JsonObject) -> JsonObject:
