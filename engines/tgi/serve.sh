@@ -26,7 +26,10 @@ until [[ -S $SOCKETS/shard ]]; do
   sleep 0.1
 done
 
-[[ -f libraries ]] && export LD_LIBRARY_PATH=$(<libraries)
+if [[ -f libraries ]]; then
+  LD_LIBRARY_PATH=$(<libraries)
+  export LD_LIBRARY_PATH
+fi
 export HF_HUB_OFFLINE=1 RUST_LOG=${RUST_LOG:-warn} NO_COLOR=1
 "${TGI_ROUTER:-./router}" --hostname 127.0.0.1 --port "$PORT" --prometheus-port "$((PORT + 1))" --usage-stats off \
   --tokenizer-name gpt-oss-teleprompter --master-shard-uds-path "$SOCKETS/shard" --max-batch-prefill-tokens 131072 &
