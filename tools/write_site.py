@@ -51,6 +51,7 @@ SECTIONS: Mapping[str, Sequence[tuple[str, str]]] = {
         ("Tutorial", "docs/tutorial.md"),
         ("Testing an endpoint", "docs/run.md"),
         ("Rates", "docs/rates.md"),
+        ("Latency under load", "docs/load.md"),
         ("In CI", "docs/ci.md"),
         ("Auditing logs", "docs/audit.md"),
         ("The proxy", "docs/proxy.md"),

@@ -16,6 +16,7 @@ NAMES = (
     "golden",
     "checks",
     "rates",
+    "load",
     "compare",
     "explain",
     "matrix",

@@ -1,0 +1,237 @@
+"""`harmony-conformance load TARGET`: latency under load, with objectives as a gate."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from importlib.metadata import version
+from itertools import product
+from pathlib import Path
+
+from harmony_conformance.cli.command import Command
+from harmony_conformance.cli.run_folder import open_run_folder, report_write_errors
+from harmony_conformance.cli.run_recording import RunRecording
+from harmony_conformance.engines.diagnosis import EndpointUnusableError
+from harmony_conformance.engines.target import Target
+from harmony_conformance.errors import Exit, UsageError
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.json_value import Json, JsonObject, dumps, text, value_at
+from harmony_conformance.load.arrivals import Arrivals
+from harmony_conformance.load.load import LoadedRequest, LoadSender, OfferedLoad
+from harmony_conformance.load.objectives import (
+    InvalidObjectiveError,
+    Objective,
+    good_requests,
+    judge_objectives,
+    read_objectives,
+)
+from harmony_conformance.load.report import load_json, metric_table
+from harmony_conformance.report.terminal import report_console, visible
+from harmony_conformance.runner.options import add_connection_options, add_options, read_options, whole_number
+from harmony_conformance.runner.run import Options, connect_client, discover_target, mask_requests
+from harmony_conformance.runtime.private_files import write_private
+from harmony_conformance.transport.client import run_async
+
+LOAD = "load.json"
+"""File name of the figures in the folder of a run."""
+_LENGTH_MEMBERS: dict[str, JsonObject] = {"vllm": {"ignore_eos": True}, "sglang": {"ignore_eos": True}}
+"""Members that make every answer as long as its limit, by engine."""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Add the options of `load`."""
+    add_connection_options(parser)
+    add = parser.add_argument
+    add(
+        "--rate",
+        type=partial(_numbers, float),
+        metavar="R,…",
+        help="open loop: requests per second, at times that do not depend on the answers; several are measured one after the other",
+    )
+    add("--clients", type=partial(_numbers, int), metavar="N,…", help="closed loop: clients that wait for each answer")
+    add(
+        "--arrivals",
+        choices=[*Arrivals],
+        default=Arrivals.POISSON.value,
+        help="law of the open loop (default: poisson)",
+    )
+    add("--requests", type=whole_number(1), default=100, metavar="N", help="requests of each load (default: 100)")
+    add("--warm-up", type=int, default=2, metavar="N", help="requests before each load, not counted (default: 2)")
+    add(
+        "--input-tokens",
+        type=partial(_numbers, int),
+        default=(128,),
+        metavar="N,…",
+        help="length of the prompts (default: 128)",
+    )
+    add(
+        "--output-tokens",
+        type=partial(_numbers, int),
+        default=(128,),
+        metavar="N,…",
+        help="limit of the answers (default: 128)",
+    )
+    add(
+        "--slo",
+        type=_objectives,
+        default=(),
+        metavar="OBJECTIVE,…",
+        help="such as ttft_p95=500ms,itl_p99=80ms: exit code 1 if one is certainly missed by a load; the goodput counts requests that keep all",
+    )
+    add("--out", type=Path, metavar="DIR", help="output folder (default: a new folder below runs/)")
+    add("--format", choices=("text", "json"), default="text", help="output format (default: text)")
+
+
+def execute(arguments: Namespace) -> int:
+    """Send the loads, write the files, print the figures and return the exit code."""
+    loads = _loads(arguments)
+    target, options = _read(arguments)
+    objectives: Sequence[Objective] = arguments.slo
+    with ExitStack() as stack:
+        out = stack.enter_context(open_run_folder(arguments.out, target))
+        recording = RunRecording(out, {"version": version("harmony-conformance"), "load": True}, None)
+        stack.callback(recording.close)
+
+        def record(x: Exchange) -> None:
+            recording.add(x)
+
+        try:
+            measured = run_async(_send(target, options, loads, arguments.warm_up, record))
+        except EndpointUnusableError as problem:
+            raise UsageError(f"{target}: {problem}") from None
+        recording.end()
+        figures: list[JsonObject] = [load_json(load, requests, objectives) for load, requests in measured]
+        document: JsonObject = {"target": str(target), "seed": options.seed or 0, "loads": [*figures]}
+        with report_write_errors(out):
+            write_private(out / LOAD, f"{dumps(document)}\n".encode())
+        if arguments.format == "json":
+            print(dumps(document))
+        else:
+            for (load, requests), figure in zip(measured, figures, strict=True):
+                _print(load, requests, figure, objectives)
+            report_console().print(f"figures: {visible(str(out / LOAD))}", markup=False)
+        return _exit_code([requests for _, requests in measured], objectives)
+
+
+def _loads(arguments: Namespace) -> list[OfferedLoad]:
+    if (arguments.rate is None) == (arguments.clients is None):
+        raise UsageError(
+            "invalid options: expected one of --rate and --clients, got " + ("both" if arguments.rate else "none")
+        )
+    paces: list[tuple[float | None, int | None]] = [(rate, None) for rate in arguments.rate or ()]
+    paces += [(None, clients) for clients in arguments.clients or ()]
+    return [
+        OfferedLoad(
+            requests=arguments.requests,
+            rate=rate,
+            clients=clients,
+            input_tokens=read,
+            output_tokens=written,
+            law=Arrivals(arguments.arrivals),
+            seed=arguments.seed or 0,
+        )
+        for read, written, (rate, clients) in product(arguments.input_tokens, arguments.output_tokens, paces)
+    ]
+
+
+async def _send(
+    target: Target, options: Options, loads: Sequence[OfferedLoad], warm_up: int, keep: Callable[[Exchange], None]
+) -> list[tuple[OfferedLoad, tuple[LoadedRequest, ...]]]:
+    found = await discover_target(target, options)
+    async with connect_client(target, options) as client:
+        sender = LoadSender(
+            send=client.send,
+            members={"model": found.model, **_LENGTH_MEMBERS.get(found.engine.name, {}), **options.extra_body},
+            engine=found.engine.name,
+            keep=mask_requests(options, keep),
+        )
+        measured: list[tuple[OfferedLoad, tuple[LoadedRequest, ...]]] = []
+        for load in loads:
+            await sender.warm_up(load, warm_up)
+            measured.append((load, await sender.run(load)))
+        return measured
+
+
+def _print(
+    load: OfferedLoad, requests: Sequence[LoadedRequest], figure: JsonObject, objectives: Sequence[Objective]
+) -> None:
+    console = report_console()
+    failed = value_at(figure, "failed")
+    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(_items(figure, "failures")))
+    console.print(
+        f"[bold]{load.name}[/]: {len(requests)} requests, {failed} failed{f' ({reasons})' if reasons else ''}"
+    )
+    console.print(metric_table(requests))
+    share = value_at(figure, "reasoning_share")
+    late = value_at(figure, "client_late_p99")
+    parts = [
+        f"{_number(figure, 'requests_per_second')} answers/s",
+        f"{_number(figure, 'tokens_per_second')} tokens/s",
+        f"reasoning {share:.0%} of the text" if isinstance(share, float) else "",
+        f"this client sent at most {late * 1000:.1f} ms late (p99)" if isinstance(late, float) else "",
+    ]
+    console.print("; ".join(filter(None, parts)))
+    for one in judge_objectives(requests, objectives):
+        word = "missed" if one.is_missed else "met" if one.is_met else "not certain with so few requests"
+        console.print(f"  {one.objective}: {word}")
+    if objectives:
+        good = good_requests(requests, objectives)
+        console.print(
+            f"  goodput {_number(figure, 'goodput')} requests/s: {good} of {len(requests)} requests kept every limit"
+        )
+    console.print()
+
+
+def _items(figure: JsonObject, name: str) -> list[tuple[str, Json]]:
+    value = value_at(figure, name)
+    return [(visible(text(key)), count) for key, count in value.items()] if isinstance(value, dict) else []
+
+
+def _number(figure: JsonObject, name: str) -> str:
+    value = value_at(figure, name)
+    return f"{value:,.1f}" if isinstance(value, int | float) else "unknown"
+
+
+def _exit_code(measured: Sequence[Sequence[LoadedRequest]], objectives: Sequence[Objective]) -> int:
+    if any(one.is_missed for requests in measured for one in judge_objectives(requests, objectives)):
+        return Exit.DIVERGES
+    has_answers = any(good_requests(requests, ()) for requests in measured)
+    if not has_answers:
+        print("no request had a complete answer: nothing was measured", file=sys.stderr)
+    return Exit.CONFORMS if has_answers else Exit.USAGE
+
+
+def _read(arguments: Namespace) -> tuple[Target, Options]:
+    defaults = ArgumentParser()
+    add_options(defaults)
+    every = {**vars(defaults.parse_args([arguments.target])), **vars(arguments)}
+    target, options = read_options(Namespace(**every))
+    if target.replay is not None:
+        raise UsageError(f"invalid target: expected an endpoint, got {arguments.target}")
+    return target, replace(options, script="none")
+
+
+def _numbers(kind: Callable[[str], float], words: str) -> tuple[float, ...]:
+    try:
+        values = tuple(kind(word) for word in words.split(","))
+    except ValueError:
+        values = ()
+    if not values or not all(0 < value < float("inf") for value in values):
+        raise ArgumentTypeError(f"expected numbers above 0, separated by commas, got {words!r}")
+    return values
+
+
+def _objectives(words: str) -> tuple[Objective, ...]:
+    try:
+        return read_objectives(words)
+    except InvalidObjectiveError as problem:
+        raise ArgumentTypeError(str(problem)) from None
+
+
+COMMAND = Command(
+    name="load", help="measure latency under load, with objectives as a gate", configure=configure, run=execute
+)

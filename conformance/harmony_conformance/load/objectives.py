@@ -1,0 +1,145 @@
+"""Objectives such as `ttft_p95=500ms`, and the figures that they are compared with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, lgamma, log
+from types import MappingProxyType
+
+from harmony_conformance.load.load import LoadedRequest, timings
+from harmony_conformance.runner.latency import Timing
+from harmony_conformance.runner.statistics import percentile
+
+_CERTAINTY = 0.95
+_OBJECTIVE = re.compile(r"([a-z0-9]+)_p(\d{1,2})=(\d+(?:\.\d+)?)(ms|s)")
+_SECONDS = {"ms": 0.001, "s": 1.0}
+
+METRICS: Mapping[str, tuple[str, Callable[[Timing], Iterable[float | None]]]] = MappingProxyType(
+    {
+        "ttft": ("first token of any channel", lambda timing: [timing.first_token]),
+        "answer": ("first token of the answer", lambda timing: [timing.first_answer]),
+        "itl": (
+            "between two tokens, or two events if tokens are not known",
+            lambda timing: timing.token_gaps or timing.gaps,
+        ),
+        "tpot": ("per output token after the first", lambda timing: [timing.time_per_output_token]),
+        "e2e": ("end of the answer", lambda timing: [timing.end]),
+    }
+)
+"""Meaning and values of each metric of one answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective:
+    """A percentile of a metric that must not be above a limit in seconds."""
+
+    metric: str
+    percent: int
+    limit: float
+
+    def __str__(self) -> str:
+        """Return the objective in words."""
+        return f"{self.metric} p{self.percent} at most {self.limit:g} s"
+
+
+class InvalidObjectiveError(ValueError):
+    """An objective that cannot be read."""
+
+
+def read_objectives(words: str) -> tuple[Objective, ...]:
+    """Read objectives, separated by commas.
+
+    Raises:
+        InvalidObjectiveError: One is not of the form METRIC_pN=TIME.
+    """
+    objectives: list[Objective] = []
+    for word in words.split(","):
+        found = _OBJECTIVE.fullmatch(word.strip())
+        if found is None or found[1] not in METRICS or int(found[2]) == 0:
+            raise InvalidObjectiveError(
+                f"expected METRIC_pN=TIME like ttft_p95=500ms with one of {', '.join(METRICS)}, got {word!r}"
+            )
+        limit = float(found[3]) * _SECONDS[found[4]]
+        objectives.append(Objective(metric=found[1], percent=int(found[2]), limit=limit))
+    return tuple(objectives)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Percentile:
+    """A percentile of a sample with its 95 % interval, whose ends are infinite where the sample is too small."""
+
+    value: float
+    low: float
+    high: float
+
+
+def percentile_interval(ascending: Sequence[float], percent: int) -> Percentile:
+    """Return a percentile of an ascending sample, with an interval of order statistics that assumes no distribution."""
+    n, share = len(ascending), percent / 100
+    logs = (
+        lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1) + k * log(share) + (n - k) * log(1 - share)
+        for k in range(n + 1)
+    )
+    chances = [exp(one) for one in logs]
+    tail = (1 - _CERTAINTY) / 2
+    low, total = 0, chances[0]
+    while total <= tail and low < n:  # the chance that at most `low` values are below the percentile
+        low += 1
+        total += chances[low]
+    high, total = n, chances[n]
+    while total <= tail and high > 0:
+        high -= 1
+        total += chances[high]
+    return Percentile(
+        value=percentile(ascending, percent),
+        low=ascending[low - 1] if low > 0 else float("-inf"),
+        high=ascending[high] if high < n else float("inf"),
+    )
+
+
+def values_of(requests: Sequence[LoadedRequest], metric: str) -> list[float]:
+    """Return the values of a metric in ascending order."""
+    _, read = METRICS[metric]
+    return sorted(value for timing in timings(requests) for value in read(timing) if value is not None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """An objective and its percentile. `is_missed`: the whole interval is above the limit; `is_met`: below it."""
+
+    objective: Objective
+    found: Percentile | None
+
+    @property
+    def is_missed(self) -> bool:
+        """True if the objective is certainly missed, also without any value."""
+        return self.found is None or self.found.low > self.objective.limit
+
+    @property
+    def is_met(self) -> bool:
+        """True if the objective is certainly met."""
+        return self.found is not None and self.found.high <= self.objective.limit
+
+
+def judge_objectives(requests: Sequence[LoadedRequest], objectives: Sequence[Objective]) -> tuple[Judged, ...]:
+    """Return each objective with its percentile."""
+    found = ((one, values_of(requests, one.metric)) for one in objectives)
+    return tuple(
+        Judged(objective=one, found=percentile_interval(values, one.percent) if values else None)
+        for one, values in found
+    )
+
+
+def good_requests(requests: Sequence[LoadedRequest], objectives: Sequence[Objective]) -> int:
+    """Return the number of requests that kept every limit by themselves; of several gaps, their mean counts. A failed request keeps no limit."""
+    return sum(all(_keeps(timing, one) for one in objectives) for timing in timings(requests))
+
+
+def _keeps(timing: Timing, objective: Objective) -> bool:
+    _, read = METRICS[objective.metric]
+    values = [value for value in read(timing) if value is not None]
+    if not values:  # an answer that never began is none; an answer of one token has no gap
+        return objective.metric != "answer"
+    return sum(values) / len(values) <= objective.limit
