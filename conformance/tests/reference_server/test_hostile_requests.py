@@ -61,7 +61,19 @@ TOOL = {"type": "function", "function": {"name": "f", "parameters": {"required":
 LONG_STOP = "x" * 1001
 LIKELY = {"logprobs": True, "top_logprobs": 20, "harmony_script": [1] * 50_000}
 
+LIMITED = {**ASK, "max_tokens": 9}
+SCHEMA_OF_TOOL = {"required": ["a"], "properties": {"a": SCHEMA}}
+
 REFUSED = [
+    ("/v1/messages", {**LIMITED, "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}}, 400),
+    (
+        "/v1/messages",
+        {**LIMITED, "tools": [{"name": "f", "input_schema": SCHEMA_OF_TOOL}], "tool_choice": {"type": "any"}},
+        400,
+    ),
+    ("/v1/messages", {**LIMITED, "stop_sequences": ["x"] * 17}, 400),
+    ("/v1/messages", {**LIMITED, "stop_sequences": [LONG_STOP]}, 400),
+    ("/v1/messages", {**LIMITED, "harmony_script": [1] * 1_000_001}, 400),
     ("/v1/chat/completions", {**ASK, "response_format": FORMAT}, 400),
     ("/v1/chat/completions", {**ASK, "tools": [TOOL], "tool_choice": "required"}, 400),
     (
@@ -152,7 +164,7 @@ def test_its_own_names_are_answered(http, host):
     ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "", "application/json-x"],
 )
 @pytest.mark.parametrize(
-    "path", ["/v1/chat/completions", "/v1/responses", "/api/chat", "/generate", "/sglang/generate"]
+    "path", ["/v1/chat/completions", "/v1/responses", "/v1/messages", "/api/chat", "/generate", "/sglang/generate"]
 )
 def test_a_body_that_a_web_page_can_send_is_refused(http, kind, path):
     response = http.post(path, content=b"{}", headers={"content-type": kind})
