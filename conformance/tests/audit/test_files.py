@@ -19,6 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from google.protobuf import json_format
+from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
+from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from harmony_conformance.audit.batches import ReadOptions, batches, scan_batch
 from harmony_conformance.audit.readers import sources
@@ -240,11 +243,12 @@ def test_standard_input_is_a_file(capsys):
     assert f"- -@{len(json.dumps(ROWS[0])) + 1}\n".encode() in done.stdout
 
 
-@pytest.mark.parametrize("library", ["pyarrow", "duckdb", "zstandard"])
+@pytest.mark.parametrize("library", ["pyarrow", "duckdb", "zstandard", "opentelemetry.proto"])
 def test_a_missing_library_is_one_line_and_hides_no_other_file(tmp_path, monkeypatch, library):
     name = {"pyarrow": "parquet", "duckdb": "duckdb"}.get(library)
     path = tmp_path / "log"
-    FORMATS[name](path) if name else path.write_bytes(PACKINGS["zstd"](LINES))
+    others = {"zstandard": PACKINGS["zstd"](LINES), "opentelemetry.proto": b"\0\0\0\2\x0a\0"}
+    FORMATS[name](path) if name else path.write_bytes(others[library])
     (other := tmp_path / "other").write_bytes(LINES)
     found = sources.find_spec
     monkeypatch.setattr(sources, "find_spec", lambda one: None if one == library else found(one))
@@ -252,7 +256,7 @@ def test_a_missing_library_is_one_line_and_hides_no_other_file(tmp_path, monkeyp
     assert total.exchanges == 3
     ((place, kind),) = unread
     assert place.startswith(str(path))
-    assert kind.endswith(f"needs {library}: pip install 'harmony-conformance[logs]'")
+    assert kind.endswith(f"needs {library.replace('.', '-')}: pip install 'harmony-conformance[logs]'")
 
 
 INPUTS = [{"custom_id": f"r{n}", "method": "POST", "url": "/v1/chat/completions", "body": ASKED} for n in range(4)]
@@ -375,6 +379,21 @@ def test_a_prompt_of_the_log_of_vllm_is_judged(tmp_path, form, failed):
     assert "headers.form_is_known" not in {
         name for name, check in judged(path)[0].checks.items() if check.counts.get("pass")
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("otel_spans", TracesData), ("openinference", TracesData), ("otel_events", LogsData)]
+)
+def test_binary_messages_of_the_collector_are_those_in_json(tmp_path, name, kind):
+    written = Path(__file__).parent / "logs" / f"{name}.otlp.jsonl"
+    messages = [json_format.Parse(line, kind()).SerializeToString() for line in written.read_text("utf-8").splitlines()]
+    data = b"".join(len(one).to_bytes(4) + one for one in messages * 2)
+    (path := tmp_path / "log").write_bytes(data)
+    (in_json, failing, _), (binary, places, _) = judged(written), judged(path)
+    assert (binary.exchanges, len(places)) == (2 * in_json.exchanges, 2 * len(failing))
+    assert places[0].startswith(f"{path}#0")
+    path.write_bytes(data[:-9])
+    assert judged(path)[2][-1] == (f"{path}#1", "the last message is truncated")
 
 
 def test_each_format_is_found_by_its_first_bytes(tmp_path):

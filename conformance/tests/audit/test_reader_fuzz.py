@@ -39,6 +39,7 @@ TEXTS = {
     "vllm": f"{LEFT}'Hi', output_token_ids: [1], finish_reason: stop\n{LEFT}'".encode(),
     "csv": b'request,response\n"a ""b""",c\nd,e\n',
     "batch": b'{"custom_id": "1", "url": "/v1/chat/completions", "body": {}}\n{"custom_id": "1", "response": {"body": {}}}\n',
+    "otlp": b"\x00\x00\x00\x1a\x0a\x18\x12\x16\x12\x14\x0a\x10" + b"0123456789abcdef" + b"\x2a\x00",
     "flows": b"1234:7:version;2:21#4:type;4:http;",
     **{
         name: pack(LINES)

@@ -14,6 +14,7 @@ from harmony_conformance.json_value import Json, JsonObject, items, members, val
 
 _EVENTS_EXAMINED = (16, 256)
 """Numbers of first events in which output is looked for: most streams have some at once."""
+_ALL_MEMBERS = (1.0, False)
 _TEXTS = ("content", "reasoning", "reasoning_content", "refusal", "tool_calls")
 _NO_EVIDENCE = frozenset({"model", "stream"})
 
@@ -28,12 +29,17 @@ def detect_api(path: str, request: Json, response: Json, events: Sequence[Json] 
         events: The values of a stream, None for a complete response.
     """
     possible = _by_path(path) or list(APIS.values())
-    if events is None:
-        answered = [api for api in possible if has_answer(api, response)]
-    else:
-        tried = ([api for api in possible if _has_streamed(api, events[:count])] for count in _EVENTS_EXAMINED)
-        answered = next(filter(None, tried), list[Api]())
-    return _by_request(answered or (possible if _may_be_request(path, request, possible) else []), request)
+    for count in _EVENTS_EXAMINED if events is not None else (0,):
+
+        def is_answered(api: Api, first: int = count) -> bool:
+            return has_answer(api, response) if events is None else _has_streamed(api, events[:first])
+
+        certain = (api for api in possible if _matching_members(api, request) == _ALL_MEMBERS and is_answered(api))
+        if not _has_flag(request) and (found := next(certain, None)) is not None:
+            return found
+        if answered := [api for api in possible if is_answered(api)]:
+            return _by_request(answered, request)
+    return _by_request(possible if _may_be_request(path, request, possible) else [], request)
 
 
 def has_answer(api: Api, response: Json) -> bool:
@@ -74,6 +80,16 @@ def _has_text(message: Json) -> bool:
 def _by_request(possible: Sequence[Api], request: Json) -> Api | None:
     """Return the API whose characteristic members a request has most completely. The first one of several in the registry."""
     return max(possible, key=lambda api: _matching_members(api, request), default=None)
+
+
+def _has_flag(request: Json) -> bool:
+    """Return True if a request has a flag of an API, such as Ollama's `raw`. Another API may have the same members without it."""
+    body = members(request)
+    return any(
+        value is True and body.get(name) is True
+        for shape in _request_members().values()
+        for name, value in shape.items()
+    )
 
 
 def _matching_members(api: Api, request: Json) -> tuple[float, bool]:

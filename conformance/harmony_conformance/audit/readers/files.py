@@ -13,6 +13,7 @@ from types import MappingProxyType
 from harmony_conformance.audit.readers.container import HEAD_BYTES, Container, InputFile, Records, problem
 from harmony_conformance.audit.readers.disk_index import DiskIndex
 from harmony_conformance.audit.readers.mitmproxy_flows import FLOWS
+from harmony_conformance.audit.readers.otlp_binary import OTLP_BINARY
 from harmony_conformance.audit.readers.pairs import BATCH_INPUT_MEMBERS, BATCH_REQUEST
 from harmony_conformance.audit.readers.sources import MissingLibraryError, is_url, open_source
 from harmony_conformance.audit.readers.tables import ARROW, DUCKDB, PARQUET, SQLITE
@@ -20,7 +21,7 @@ from harmony_conformance.audit.readers.texts import CAPTURE, CSV, DOCUMENTS, LIN
 from harmony_conformance.evidence.file_lines import Line, UnreadableLine
 from harmony_conformance.json_value import Json, JsonObject, integer, members, text
 
-ALL_CONTAINERS = (PARQUET, ARROW, SQLITE, DUCKDB, FLOWS, CAPTURE, VLLM_LOG, DOCUMENTS, CSV, LINES)
+ALL_CONTAINERS = (PARQUET, ARROW, SQLITE, DUCKDB, OTLP_BINARY, FLOWS, CAPTURE, VLLM_LOG, DOCUMENTS, CSV, LINES)
 CONTAINERS: Mapping[str, Container] = MappingProxyType({container.name: container for container in ALL_CONTAINERS})
 """The file formats by name, in the order in which they are tried. The last one matches every file."""
 _CUSTOM_ID = b'"custom_id"'

@@ -45,8 +45,12 @@ def require(library: str, what: str, extra: str = EXTRA) -> None:
     Raises:
         MissingLibraryError: It is not.
     """
-    if find_spec(library.partition(".")[0]) is None:
-        raise MissingLibraryError(what, library.partition(".")[0], extra)
+    try:
+        is_installed = find_spec(library) is not None
+    except ModuleNotFoundError:  # its parent is missing
+        is_installed = False
+    if not is_installed:
+        raise MissingLibraryError(what, library.replace(".", "-"), extra)
 
 
 def is_url(name: str) -> bool:
