@@ -243,7 +243,7 @@ DEFECTS = (
         "messages-errors-of-chat",
         "An error has the form of Chat Completions.",
         OnReply(_error_of_chat, ApiFamily.MESSAGES),
-        ("V43",),
+        ("V43", "L16"),
     ),
     _defect(
         "messages-input-estimated",
