@@ -109,8 +109,8 @@ def _report(x: Exchange, leaks: Iterable[by_text.Leak]) -> Iterator[Finding]:
             message = RedactableText("{}, which the request is about or asks for", leak.message)
             yield variant(message, where=leak.where, actual=quote(leak.excerpt))
         else:
-            message = with_added_end(x, leak.message, leak.excerpt)
-            yield Finding(message=message, location=leak.where, excerpt=leak.excerpt)
+            told = with_added_end(x, leak.message, leak.excerpt)
+            yield Finding(message=told, location=leak.where, excerpt=leak.excerpt)
 
 
 @check(MUST, spec="harmony#final", when=(on.is_complete_answer, on.output_is_known, wrote_what_was_asked_for))
@@ -315,7 +315,7 @@ def content_is_the_answer(x: Exchange) -> Iterator[Finding]:
     differs = "the content differs from what the model wrote for the user"
     problem = differs if content else "the content is empty although the model wrote an answer"
     if goes_beyond_limit(x, "".join(output.user_texts), content):
-        problem = "the content goes on beyond the limit"
+        problem = "the content continues beyond the limit"
     yield Finding(message=problem, location="content", expected=expected, actual=actual)
 
 

@@ -71,8 +71,8 @@ def broken_output_loses_nothing(x: Exchange) -> Iterator[Finding]:
     """Broken output costs the client nothing that must arrive by its row in the golden data: reasoning, answer, calls.
 
     Models double a channel, forget a marker, or name a recipient twice. Parsers then raise, or end in a state that they do not flush. The answer next to
-    the broken header is lost, or a readable call (defects V01, V06, S01, S04, P12). A text without a defined place may arrive as content, as reasoning, or
-    as the arguments of a call, of a function or of another tool.
+    the broken header is lost, or a readable call (defects V01, V06, S01, S04, P12). A text without a defined place may arrive as content,
+    as reasoning, or as the arguments of a call of any tool.
     """
     turn, row = x.turn, x.expectation
     if turn is None or row is None:

@@ -63,7 +63,7 @@ def analysis_is_reasoning(x: Exchange) -> Iterator[Finding]:
         expected, actual = text_difference("\n".join(output.reasoning), turn.reasoning)
         template = "{} contains more than the analysis channel"
         if goes_beyond_limit(x, "\n".join(output.reasoning), turn.reasoning):
-            template = "{} goes on beyond the limit"
+            template = "{} continues beyond the limit"
         message = RedactableText(template, Location(turn.reasoning_field))
         yield mismatch(message, turn.reasoning_field or "reasoning", expected, actual)
 

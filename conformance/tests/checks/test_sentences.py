@@ -80,14 +80,14 @@ RULES = {rule.id: rule for rule in CHECKS}
         ),
         pytest.param(
             "channels.content_is_the_answer/fail-beyond-the-limit",
-            "the content goes on beyond the limit",
+            "the content continues beyond the limit",
             "one, two,",
             "one, two, three",
             id="what the script says behind the limit, in the content",
         ),
         pytest.param(
             "reasoning.analysis_is_reasoning/fail-beyond-the-limit",
-            "reasoning goes on beyond the limit",
+            "reasoning continues beyond the limit",
             "one, two,",
             "one, two, three",
             id="what the script says behind the limit, in the reasoning",

@@ -238,10 +238,10 @@ class _Stream:
         return {what: piece if before in (None, item) else ITEM_SEPARATOR + piece}
 
     def _last_item(self, output: list[Json], place: int) -> _Item:
-        """Return the item of the stream for one of the last response: of its id, else at its place, else the one of its type in the same order.
+        """Return the item of the stream for one of the last response: by id, else by place, else by the order of its type.
 
-        The last response may lack an item, which shifts the places of those after it. vLLM 0.11.0 counts places otherwise in its events, emits the texts of
-        two items under one id, and gives the items new ids.
+        The last response may lack an item, which shifts the places of those after it.
+        In vLLM 0.11.0 it has other places and ids than the events, and the texts of two items may have one id.
         """
         value = output[place]
         kinds = [what for what, whole in _texts(members(value)) if whole]

@@ -42,7 +42,7 @@ def may_be_cut(x: Exchange) -> bool:
 
 
 def goes_beyond_limit(x: Exchange, written: str, shown: str) -> bool:
-    """Return True if a text goes on as the script does behind the token limit."""
+    """Return True if a text continues as the script does behind the token limit."""
     more = shown.removeprefix(written).strip()
     is_longer = bool(written) and shown.startswith(written) and bool(more)
     return is_longer and x.hit_token_limit and more in decode(x.script or ())

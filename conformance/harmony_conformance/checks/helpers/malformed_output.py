@@ -21,7 +21,10 @@ def ruled_if_malformed(finding: Finding, x: Exchange) -> Finding:
 def lenient_on_malformed_output(
     body: Callable[[Exchange], Iterator[Finding]],
 ) -> Callable[[Exchange], Iterator[Finding]]:
-    """Give the failures of a check the ruling on malformed output where the model wrote such output, or golden data has a row for it as broken output."""
+    """Give the failures of a check the ruling on malformed output where the model wrote such output.
+
+    Broken output by its row in the golden data counts too.
+    """
 
     @wraps(body)
     def run(x: Exchange) -> Iterator[Finding]:

@@ -35,7 +35,10 @@ def find_changed_contents(parts: tuple[PromptPart, ...], messages: list[PromptMe
 def join_lines_as_in_prompt(
     request: Json, parts: Sequence[PromptPart], messages: Sequence[PromptMessage]
 ) -> tuple[PromptPart, ...]:
-    """Return the parts, with several texts of one part joined by line ends if a message has them in this form, as they are or as a JSON string."""
+    """Return the parts, with several texts of one part joined by line ends if a message has them in this form.
+
+    The message may have them as a JSON string.
+    """
     contents = {content for message in messages for content in (message.content, quoted_text(message.content))}
 
     def as_in_prompt(part: PromptPart) -> PromptPart:

@@ -1,8 +1,10 @@
 """Comparison of a joined stream with the whole answer to the same request.
 
-A difference is a failure, with one exception: where a check of single answers fails on that part of the whole answer, and on no such part of the stream,
-the stream is right, and the failure of the whole answer is enough. Where it is the other way round, the whole answer is the expected one.
-In all other cases a finding shows both, and neither is expected.
+The checks of single answers decide which of two different answers is right:
+
+- They fail on the whole answer alone: the stream is right, and there is no second failure.
+- They fail on the stream alone: the whole answer is the expected value.
+- In all other cases a finding shows both answers, and neither is expected.
 """
 
 from __future__ import annotations
