@@ -47,7 +47,12 @@ _TGI_CHAT = ("tool_choice", "wrong_requests", "several_choices", "json_answer")
 _CHOSEN = """rows_[abcnot]* answer_about_harmony content_forms forbidden_call instructions json_beyond_parsers json_to_the_letter
 markers_in_the_request odd_function_names parallel_results preamble_and_call preamble_in_history prompt_accounting results results_without_a_call
 several_choices stop_strings tool_choice tool_round_trip tool_schemas two_calls_in_one_turn unknown_effort reasoning_by_*"""
-_PARSERS = (*_TELEPROMPTER, *(word for name in _CHOSEN.split() for word in ("--select", name)))
+_PARSERS = (
+    *_TELEPROMPTER,
+    "--skip",
+    "structured.*",
+    *(word for name in _CHOSEN.split() for word in ("--select", name)),
+)
 _DYNAMO = (*_PARSERS, "--skip", "several_choices", "--select", "*_by_count")
 LANES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "dynamo-parsers-1.6.1": ("dynamo 1.6.1", "openai:http://127.0.0.1:18570/v1", _DYNAMO),
