@@ -61,7 +61,7 @@ def _lines(audit: Audit) -> Iterator[str]:
     yield from _unread(audit)
     failed = any(line.counts.get(outcome) for line in audit.lines for outcome in (Outcome.FAIL, Outcome.ERROR))
     if failed or audit.tally.unreadable_by_kind or audit.tally.errors_by_kind:
-        yield "FILE@N: the line at byte N of FILE (after decompression)"
+        yield "FILE@N: the record at byte N of FILE (after decompression); FILE#N: record N, from 0; /N: a part of it"
     yield f"{audit.tally.exchanges} exchanges judged; counts are exchanges times checks"
     yield audit.summary()
 

@@ -327,6 +327,8 @@ VLLM_LOG = [
     logged(INFO, f"Generated response chatcmpl-1 (streaming delta): {DELTA}"),
     logged(INFO, f"Generated response chatcmpl-1 (streaming complete): {COMPLETE}"),
     logged(INFO, f"Generated response chatcmpl-2: {QUOTES}"),
+    logged("DEBUG", f"Request chatcmpl-4 details: {PROMPT}"),
+    logged(INFO, "Generated response chatcmpl-5: output: '\\N{no}', output_token_ids: None, finish_reason: stop"),
     logged(INFO, "Generated response chatcmpl-3: output: 'torn"),
 ]
 
@@ -336,7 +338,12 @@ def test_the_log_of_vllm_is_joined_by_request(tmp_path):
     total, failing, unread = judged(path)
     assert total.exchanges == 2
     assert failing == [f"{path}@{len(''.join(VLLM_LOG[:4]))}"]
-    assert [kind for _, kind in unread] == ["a response of vLLM's log that cannot be read"]
+    starts = [len("".join(VLLM_LOG[:number])) for number in range(len(VLLM_LOG))]
+    assert unread == [
+        (f"{path}@{starts[7]}", "a response of vLLM's log that cannot be read"),
+        (f"{path}@{starts[8]}", "a response of vLLM's log that cannot be read"),
+        (f"{path}@{starts[6]}", "a request of vLLM's log without a response (log with --enable-log-outputs)"),
+    ]
     (log,) = (
         [json.loads(line.data) for line in log.records if isinstance(line, Line)]
         for log in open_logs([str(path)], "auto")

@@ -6,6 +6,7 @@ import io
 import json
 import lzma
 import sqlite3
+import tracemalloc
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -165,6 +166,16 @@ def test_the_elements_of_a_list_are_found_with_their_places(values, indent):
     found = list(read_elements(io.BytesIO(data)))
     assert [json.loads(line.data) for line in found] == values
     assert all(data[line.offset :].startswith(line.data) for line in found)
+
+
+def test_brackets_without_end_take_neither_time_nor_memory():
+    data = b"[" * 2_000_000 + b"]" * 1_999_999
+    tracemalloc.start()
+    found = list(read_elements(io.BytesIO(data)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [line.offset for line in found] == [1]
+    assert peak < 8 * len(data)
 
 
 MEMBERS = [

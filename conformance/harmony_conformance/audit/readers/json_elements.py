@@ -40,13 +40,14 @@ def read_elements(stream: Readable, *, limit: int = LINE_LIMIT) -> Iterator[Line
 class _Scanner:
     """Finds the records in a stream of JSON.
 
-    State: the names of the open containers, the depth of the list whose elements are records (-1 outside of one), and the current record.
+    State: the number of open containers, the names of the outer ones, the depth of the list of records (-1 outside of one), the current record.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._offset = 0
         self._number = 0
+        self._depth = 0
         self._names: list[bytes] = []
         self._list_depth = -1
         self._has_list = False
@@ -67,7 +68,7 @@ class _Scanner:
                 if self._in_string:
                     break
                 continue
-            pattern = _IN_RECORD if len(self._names) > max(self._list_depth, _DEEPEST_LIST) else _STRUCTURE
+            pattern = _IN_RECORD if self._depth > max(self._list_depth, _DEEPEST_LIST) else _STRUCTURE
             found = pattern.search(block, position)
             if found is None:
                 break
@@ -80,7 +81,7 @@ class _Scanner:
                         self._drop(position)
                         taken = position
                 case separator:
-                    if len(self._names) == self._list_depth:
+                    if self._depth == self._list_depth:
                         self._add(block[taken : position - 1])
                         taken = position
                         yield from self._take(position)
@@ -114,25 +115,27 @@ class _Scanner:
             else:
                 self._in_string = False
                 break
-        if len(self._names) <= _DEEPEST_LIST and len(self._string) < _NAME_LIMIT:
+        if self._depth <= _DEEPEST_LIST and len(self._string) < _NAME_LIMIT:
             self._string += block[begin : min(position - (not self._in_string), begin + _NAME_LIMIT)]
         return position
 
     def _open(self, opener: bytes) -> bool:
         """Open a container. Return True if its elements are the records."""
-        self._names.append(self._string)
-        path = tuple(self._names[1:])
-        if opener == b"[" and self._list_depth < 0 and len(self._names) <= _DEEPEST_LIST + 1 and path in LISTS:
-            self._list_depth, self._has_list = len(self._names), True
+        self._depth += 1
+        if self._depth > _DEEPEST_LIST + 1:
+            return False
+        self._names = [*self._names[: self._depth - 1], self._string]
+        if opener == b"[" and self._list_depth < 0 and tuple(self._names[1:]) in LISTS:
+            self._list_depth, self._has_list = self._depth, True
             return True
         return False
 
     def _close(self) -> bool:
         """Close a container. Return True if it was the last open one."""
-        if len(self._names) == self._list_depth:
+        if self._depth == self._list_depth:
             self._list_depth = -1
-        self._names = self._names[:-1]
-        return not self._names
+        self._depth = max(self._depth - 1, 0)
+        return not self._depth
 
     def _add(self, piece: bytes) -> None:
         if self._list_depth < 0 and self._has_list:

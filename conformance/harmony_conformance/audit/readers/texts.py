@@ -7,13 +7,13 @@ import csv
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from harmony_conformance.audit.readers.container import Container, Records, json_line, one_file, problem
 from harmony_conformance.audit.readers.disk_index import DiskIndex
 from harmony_conformance.audit.readers.json_elements import read_elements
 from harmony_conformance.audit.readers.sources import PeekableStream
 from harmony_conformance.evidence.file_lines import LINE_LIMIT, Line, UnreadableLine, read_blocks, split_lines
-from harmony_conformance.json_value import Json, JsonObject
 
 _UTF8_MARK = b"\xef\xbb\xbf"
 _HAR = re.compile(rb'\s*\{\s*"log"\s*:\s*\{')
@@ -147,6 +147,7 @@ _VLLM_OUTPUT = re.compile(
     r"(?:, output_token_ids: (?P<ids>None|[\[(][\d, ]*[\])]))?, finish_reason: (?P<reason>\w+)"
 )
 _DELTA = " (streaming delta)"
+_NO_OUTPUT = "a response of vLLM's log that cannot be read"
 
 
 def _read_vllm_log(stream: PeekableStream) -> Records:
@@ -161,29 +162,35 @@ def _read_vllm_log(stream: PeekableStream) -> Records:
                 continue
             text = line.data.decode("utf-8", "replace")
             if details := _VLLM_DETAILS.search(text):
-                prompts.put(details["id"] or details["old_id"], (details["ids"] or "").encode())
+                waiting = {"ids": _ids(details["ids"]), "offset": line.offset}
+                prompts.put(details["id"] or details["old_id"], json.dumps(waiting).encode())
             elif (output := _VLLM_OUTPUT.search(text)) and output["kind"] != _DELTA:
-                yield Line(offset=line.offset, number=line.number, data=_vllm_record(output, prompts.pop(output["id"])))
+                yield _vllm_record(line, output, prompts.pop(output["id"]))
             elif "Generated response " in text and _DELTA not in text:
-                yield UnreadableLine(
-                    offset=line.offset, number=line.number, kind="a response of vLLM's log that cannot be read"
-                )
-        for _ in prompts.values():
-            yield problem("a request of vLLM's log without a response (log with --enable-log-outputs)")
+                yield UnreadableLine(offset=line.offset, number=line.number, kind=_NO_OUTPUT)
+        for waiting in map(json.loads, prompts.values()):
+            yield problem(
+                "a request of vLLM's log without a response (log with --enable-log-outputs)", number=waiting["offset"]
+            )
 
 
-def _vllm_record(output: re.Match[str], prompt: bytes | None) -> bytes:
-    def ids(source: str | None) -> list[Json]:
-        return [int(one) for one in re.findall(r"\d{1,9}", source or "")]
-
-    record: JsonObject = {
+def _vllm_record(line: Line, output: re.Match[str], prompt: bytes | None) -> Line | UnreadableLine:
+    try:
+        text: object = ast.literal_eval(output["text"])
+    except (ValueError, SyntaxError):  # an escape that Python does not write
+        return UnreadableLine(offset=line.offset, number=line.number, kind=_NO_OUTPUT)
+    record = {
         "vllm_request": output["id"],
-        "output": ast.literal_eval(output["text"]),
-        "output_token_ids": ids(output["ids"]),
+        "output": text,
+        "output_token_ids": _ids(output["ids"]),
         "finish_reason": output["reason"],
-        "prompt_token_ids": ids((prompt or b"").decode()),
+        "prompt_token_ids": json.loads(prompt)["ids"] if prompt is not None else [],
     }
-    return json.dumps(record).encode()
+    return replace(line, data=json.dumps(record).encode())
+
+
+def _ids(source: str | None) -> list[int]:
+    return [int(one) for one in re.findall(r"\d{1,9}", source or "")]
 
 
 VLLM_LOG = Container(
