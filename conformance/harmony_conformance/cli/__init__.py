@@ -8,6 +8,7 @@ from harmony_conformance.cli.command import Command
 
 NAMES = (
     "run",
+    "run-all",
     "serve",
     "selftest",
     "audit",
@@ -27,6 +28,6 @@ NAMES = (
 
 def load(name: str) -> Command:
     """Import the command of this name."""
-    command: object = getattr(import_module(f"{__name__}.{name}"), "COMMAND")  # noqa: B009 - pyright knows of no attribute
+    command: object = getattr(import_module(f"{__name__}.{name.replace('-', '_')}"), "COMMAND")  # noqa: B009 - pyright knows of no attribute
     assert isinstance(command, Command)
     return command

@@ -11,6 +11,7 @@ from harmony_conformance.cli.command import Command
 from harmony_conformance.cli.report import read_run
 from harmony_conformance.errors import Exit
 from harmony_conformance.json_value import dumps
+from harmony_conformance.report.html import matrix_html
 from harmony_conformance.report.markdown import inline, prose, table
 from harmony_conformance.report.matrix import Matrix, MatrixRow, make_matrix
 
@@ -28,9 +29,10 @@ def execute(arguments: Namespace) -> int:
 
 
 def _markdown(matrix: Matrix) -> str:
+    summary = _table("", matrix.runs, matrix.summary)
     families = _table("checks", matrix.runs, matrix.families)
     causes = _table("cause", matrix.runs, matrix.causes) if matrix.causes else "No run has a failure."
-    return f"{families}\n\nFailed results by cause:\n\n{causes}"
+    return f"{summary}\n\n{families}\n\nFailed results by cause:\n\n{causes}"
 
 
 def _table(name: str, runs: Sequence[str], rows: Sequence[MatrixRow]) -> str:
@@ -42,6 +44,8 @@ def _json(matrix: Matrix) -> str:
     return dumps(matrix.to_json())
 
 
-_FORMATS: Mapping[str, Callable[[Matrix], str]] = MappingProxyType({"md": _markdown, "json": _json})
+_FORMATS: Mapping[str, Callable[[Matrix], str]] = MappingProxyType(
+    {"md": _markdown, "html": matrix_html, "json": _json}
+)
 
 COMMAND = Command(name="matrix", help="several runs side by side", configure=configure, run=execute)

@@ -21,6 +21,7 @@ from harmony_conformance.report import latency_table, markup, model, summary, te
 from harmony_conformance.report.cause_summary import cause_summaries
 from harmony_conformance.report.exchange_view import ExchangeView
 from harmony_conformance.report.markup import to_markup
+from harmony_conformance.report.matrix import Matrix
 from harmony_conformance.report.model import Report, ResultLine
 from harmony_conformance.report.summary import DEFAULT_FAILS_ON, Standing, by_check, run_verdict
 
@@ -79,9 +80,17 @@ def _script() -> str:
     return (files("harmony_conformance.report") / "page.js").read_text("utf-8")
 
 
+def matrix_html(matrix: Matrix) -> str:
+    """Return a page of several runs side by side."""
+    titles = ("", "Checks that failed", "Failed results by cause")
+    parts = zip(titles, (matrix.summary, matrix.families, matrix.causes), strict=True)
+    prose = {"prose": markup.prose}
+    return _environment().get_template("matrix.html.jinja", globals=prose).render(runs=matrix.runs, parts=parts)
+
+
 @cache
-def _template() -> Template:
-    environment = Environment(
+def _environment() -> Environment:
+    return Environment(
         loader=PackageLoader("harmony_conformance", "report"),
         autoescape=True,
         finalize=to_markup,
@@ -89,6 +98,10 @@ def _template() -> Template:
         trim_blocks=True,
         undefined=StrictUndefined,
     )
+
+
+@cache
+def _template() -> Template:
     modules = {"excerpt": text_excerpt, "figures": latency_table, "json": json_value, "markup": markup, "model": model}
     names = {
         "MEANING": _MEANING,
@@ -101,4 +114,4 @@ def _template() -> Template:
         "attribute": _attribute,
         "streamed": _streamed,
     }
-    return environment.get_template("page.html.jinja", globals={**modules, **names})
+    return _environment().get_template("page.html.jinja", globals={**modules, **names})

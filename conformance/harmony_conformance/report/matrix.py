@@ -7,8 +7,25 @@ from dataclasses import dataclass
 
 from harmony_conformance.json_value import Json, JsonObject, integer, items, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
+from harmony_conformance.report.evidence_grade import evidence_grade
 from harmony_conformance.report.model import Report
-from harmony_conformance.report.summary import CheckResults, by_check, by_family, family_about, title, with_outcome
+from harmony_conformance.report.summary import (
+    CheckResults,
+    by_check,
+    by_family,
+    family_about,
+    run_verdict,
+    title,
+    with_outcome,
+)
+
+_LATENCIES = {
+    "ttft": "Median time to the first token, one request at a time.",
+    "time_to_first_answer": "Median time to the first token of the answer.",
+    "inter_event_gap": "Median time between two events.",
+    "end_to_end": "Median time to the end of the answer.",
+}
+_MILLI = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,9 +44,10 @@ class MatrixRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Matrix:
-    """Runs by name, families of checks, and causes. Causes with a common id of the catalogue share a row."""
+    """Runs by name, their verdicts and latencies, families of checks, and causes. Causes with a common id of the catalogue share a row."""
 
     runs: tuple[str, ...]
+    summary: tuple[MatrixRow, ...]
     families: tuple[MatrixRow, ...]
     causes: tuple[MatrixRow, ...]
 
@@ -37,22 +55,47 @@ class Matrix:
         """Return the JSON form."""
         return {
             "runs": [*self.runs],
+            "summary": [row.to_json() for row in self.summary],
             "families": [row.to_json() for row in self.families],
             "causes": [row.to_json() for row in self.causes],
         }
 
 
-def make_matrix(reports: Sequence[Report]) -> Matrix:
-    """Return the matrix of several runs. Runs of equal names are numbered."""
-    titles = [title(report) for report in reports]
+def make_matrix(reports: Sequence[Report], names: Sequence[str] = ()) -> Matrix:
+    """Return the matrix of several runs. `names` replaces the names of the servers. Runs of equal names are numbered."""
+    titles = names or [title(report) for report in reports]
     return Matrix(
         runs=tuple(
             name if titles.count(name) == 1 else f"{name} ({titles[: place + 1].count(name)})"
             for place, name in enumerate(titles)
         ),
+        summary=tuple(_summary(reports)),
         families=tuple(_families(reports)),
         causes=tuple(_causes(reports)),
     )
+
+
+def _summary(reports: Sequence[Report]) -> Iterator[MatrixRow]:
+    """Yield verdict, share of the checks that could judge, and the medians of the latency probe with one request at a time."""
+    grades = [evidence_grade(report) for report in reports]
+    yield MatrixRow(
+        name="verdict", meaning="MUST failures decide.", cells=tuple(run_verdict(report).headline for report in reports)
+    )
+    yield MatrixRow(
+        name="judged",
+        meaning="Checks that could judge the server, of all.",
+        cells=tuple(f"{grade.judged} of {grade.checks}" for grade in grades),
+    )
+    for metric, meaning in _LATENCIES.items():
+        cells = tuple(_median(report, metric) for report in reports)
+        if any(cells):
+            yield MatrixRow(name=metric.replace("_", " "), meaning=meaning, cells=cells)
+
+
+def _median(report: Report, metric: str) -> str:
+    load = next(iter(report.latency), None)
+    median = value_at(load, "metrics", metric, "median")
+    return f"{_MILLI * median:,.1f} ms" if isinstance(median, int | float) else ""
 
 
 def _families(reports: Sequence[Report]) -> Iterator[MatrixRow]:

@@ -1,0 +1,137 @@
+"""`harmony-conformance run-all FILE`: the suite against every endpoint of a configuration file, and a page of all of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from harmony_conformance.cli.command import Command
+from harmony_conformance.cli.report import read_run
+from harmony_conformance.errors import Exit, UsageError
+from harmony_conformance.report.html import matrix_html
+from harmony_conformance.report.matrix import make_matrix
+from harmony_conformance.report.terminal import visible
+from harmony_conformance.runner.options import whole_number
+from harmony_conformance.runtime.private_files import write_private
+
+MATRIX = "matrix.html"
+"""File name of the page with all endpoints."""
+DEFAULT_FILE = Path("harmony-conformance.toml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfiguredEndpoint:
+    """An endpoint of the file: its name, its target, and further options of `run`."""
+
+    name: str
+    target: str
+    options: tuple[str, ...] = ()
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Add the options of `run-all`."""
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="?",
+        type=Path,
+        default=DEFAULT_FILE,
+        help=f"configuration (default: {DEFAULT_FILE})",
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", type=Path, default=Path("runs/all"), help="output folder (default: runs/all)"
+    )
+    parser.add_argument("--jobs", metavar="N", type=whole_number(1), default=2, help="endpoints at a time (default: 2)")
+    parser.epilog = (
+        "The file has a table [[endpoint]] for each: name, target, and options as a list of texts, for example"
+        ' name = "a", target = "https://a.example/v1", options = ["--model", "gpt-oss-20b", "--api-key-env", "A_KEY"].'
+        " Options for all endpoints: options = [...] above the first table."
+        " Exit code: 3 if one had an internal error, else 1 if one does not conform, else 2 if one could not be tested, else 0."
+    )
+
+
+def execute(arguments: Namespace) -> int:
+    """Run the suite against every endpoint, write the page and return the exit code."""
+    endpoints = read_endpoints(arguments.file)
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        codes = list(pool.map(_run, endpoints, [arguments.out / endpoint.name for endpoint in endpoints]))
+    tested = [
+        (one.name, arguments.out / one.name) for one, code in zip(endpoints, codes, strict=True) if code in {0, 1}
+    ]
+    if tested:
+        page = matrix_html(make_matrix([read_run(folder) for _, folder in tested], [name for name, _ in tested]))
+        write_private(arguments.out / MATRIX, page.encode("utf-8", "backslashreplace"))
+        print(f"side by side: {visible(str(arguments.out / MATRIX))}")
+    worst = (Exit.INTERNAL_ERROR, Exit.DIVERGES, Exit.USAGE, Exit.CONFORMS)
+    return next((code for code in worst if code in codes), Exit.INTERNAL_ERROR)
+
+
+def _run(endpoint: ConfiguredEndpoint, out: Path) -> int:
+    """Run the suite in a separate process and print its line."""
+    words = ("run", endpoint.target, *endpoint.options, "--quiet", "--out", str(out))
+    ran = subprocess.run(  # noqa: S603 - this program
+        [sys.executable, "-m", "harmony_conformance", *words], capture_output=True, text=True, check=False
+    )
+    printed = ran.stdout.strip() or ran.stderr.strip()
+    print(
+        f"{visible(endpoint.name)}: {visible(printed.splitlines()[0] if printed else 'nothing was printed')}",
+        flush=True,
+    )
+    return ran.returncode
+
+
+def read_endpoints(path: Path) -> tuple[ConfiguredEndpoint, ...]:
+    """Read the configuration file.
+
+    Raises:
+        UsageError: It cannot be read, or an entry is invalid.
+    """
+    try:
+        document: Mapping[str, object] = tomllib.loads(path.read_text("utf-8"))
+    except OSError as problem:
+        raise UsageError(f"{path}: {problem.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+        raise UsageError(f"{path}: invalid TOML: {problem}") from None
+    if unknown := sorted(document.keys() - {"endpoint", "options"}):
+        raise UsageError(f"{path}: expected tables [[endpoint]] and options, got {unknown[0]!r}")
+    listed = document.get("endpoint")
+    entries = cast("list[object]", listed) if isinstance(listed, list) else []
+    if not entries:
+        raise UsageError(f"{path}: expected a table [[endpoint]], got none")
+    common = _options(document.get("options", []), path)
+    read = tuple(_endpoint(entry, common, f"{path}: endpoint {n}") for n, entry in enumerate(entries, 1))
+    names = [one.name for one in read]
+    if doubled := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"{path}: expected a name for each endpoint, got {doubled!r} twice")
+    return read
+
+
+def _endpoint(entry: object, common: Sequence[str], place: object) -> ConfiguredEndpoint:
+    members: Mapping[str, object] = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
+    if unknown := sorted(members.keys() - {"name", "target", "options"}):
+        raise UsageError(f"{place}: expected name, target and options, got {unknown[0]!r}")
+    name, target = members.get("name"), members.get("target")
+    if not isinstance(target, str) or not target:
+        raise UsageError(f"{place}: expected a target, got {target!r}")
+    if not isinstance(name, str) or not name or Path(name).name != name or name.startswith("."):
+        raise UsageError(f"{place}: expected a name that can be a folder's, got {name!r}")
+    return ConfiguredEndpoint(name=name, target=target, options=(*common, *_options(members.get("options", []), place)))
+
+
+def _options(value: object, place: object) -> tuple[str, ...]:
+    listed = cast("list[object]", value) if isinstance(value, list) else [None]
+    if not all(isinstance(one, str) for one in listed):
+        raise UsageError(f'{place}: expected options as a list of texts like ["--model", "m"], got {value!r}')
+    return tuple(str(one) for one in listed)
+
+
+COMMAND = Command(
+    name="run-all", help="test every endpoint of a configuration file, side by side", configure=configure, run=execute
+)

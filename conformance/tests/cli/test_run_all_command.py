@@ -1,0 +1,79 @@
+"""`harmony-conformance run-all`: endpoints of a file side by side, each wrong file refused in one line."""
+
+import pytest
+
+from harmony_conformance.cli.main import main
+
+SMALL = '["--select", "simple_answer", "--latency", "2"]'
+
+
+def run_all(tmp_path, document):
+    file = tmp_path / "harmony-conformance.toml"
+    file.write_text(document, "utf-8")
+    return main(["run-all", str(file), "--out", str(tmp_path / "all")])
+
+
+def test_right_broken_and_dead_endpoints_are_told_apart_on_one_page(tmp_path, capsys):
+    code = run_all(
+        tmp_path,
+        f"""
+        options = {SMALL}
+        [[endpoint]]
+        name = "right"
+        target = "reference"
+        [[endpoint]]
+        name = "broken <b>"
+        target = "reference:defect=output-unparsed"
+        options = ["--seed", "1"]
+        [[endpoint]]
+        name = "dead"
+        target = "http://127.0.0.1:9/v1"
+        """,
+    )
+    assert code == 1
+    printed = capsys.readouterr().out
+    assert "right: gpt-oss-reference on reference 0.1.0: conforms;" in printed
+    assert "broken <b>: gpt-oss-reference on reference 0.1.0: does not conform; causes: 1;" in printed
+    assert "dead: harmony-conformance run: http://127.0.0.1:9" in printed
+    page = (tmp_path / "all" / "matrix.html").read_text("utf-8")
+    assert "<b>" not in page
+    assert "broken &lt;b&gt;" in page
+    assert "output-unparsed" in page or "M15" in page
+    assert "ttft" in page
+    assert "dead" not in page
+    assert (tmp_path / "all" / "right" / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        ("", "expected a table [[endpoint]], got none"),
+        ("endpoint = 3", "expected a table [[endpoint]], got none"),
+        ("x = ", "invalid TOML"),
+        ("retries = 3", "expected tables [[endpoint]] and options, got 'retries'"),
+        ('[[endpoint]]\nname = "a"', "endpoint 1: expected a target, got None"),
+        (
+            '[[endpoint]]\nname = "../a"\ntarget = "reference"',
+            "endpoint 1: expected a name that can be a folder's, got '../a'",
+        ),
+        (
+            '[[endpoint]]\nname = "a"\ntarget = "reference"\nmodel = "m"',
+            "endpoint 1: expected name, target and options, got 'model'",
+        ),
+        (
+            '[[endpoint]]\nname = "a"\ntarget = "reference"\noptions = "-q"',
+            "endpoint 1: expected options as a list of texts",
+        ),
+        ('[[endpoint]]\nname = "a"\ntarget = "x"\n' * 2, "expected a name for each endpoint, got 'a' twice"),
+    ],
+)
+def test_wrong_file_is_one_line(tmp_path, capsys, document, problem):
+    assert run_all(tmp_path, document) == 2
+    error = capsys.readouterr().err
+    assert problem in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_missing_file_is_one_line(tmp_path, capsys):
+    assert main(["run-all", str(tmp_path / "none.toml")]) == 2
+    assert "none.toml: No such file or directory" in capsys.readouterr().err
