@@ -14,7 +14,8 @@ from harmony_proxy.asgi.guard import HarmonyGuard
 from harmony_proxy.capture.memory_budget import MemoryBudget
 from harmony_proxy.configuration import load_rules
 from harmony_proxy.policy.policy import Action
-from harmony_proxy.repair import StreamRepairer
+from harmony_proxy.repair import REPAIRS, StreamRepairer
+from harmony_proxy.repair.text.responses_answer import ANSWER_DIALECTS
 from harmony_ref import encode_with_special_tokens
 
 ANSWER = "<|channel|>analysis<|message|>We need to greet.<|end|><|start|>assistant<|channel|>final<|message|>Hello there!<|return|>"
@@ -130,6 +131,49 @@ def test_a_wrong_stop_reason_is_repaired_and_a_leak_is_not_rewritten():
     assert '"stop_reason":"tool_use"' in text
     leaking = send(guarded("output-unparsed", repair=[WORDS]), stream=True)
     assert leaking.text.count("analysis") == 1  # no destination in blocks: it passes, and is reported
+
+
+CALL = (
+    "<|channel|>analysis<|message|>Need weather.<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather "
+    '<|constrain|>json<|message|>{"city":"Paris"}<|call|>'
+)
+GREETED = [("thinking", "We need to greet."), ("text", "Hello there!")]
+CALLED = [("thinking", "Need weather."), ("tool_use", "get_weather", {"city": "Paris"})]
+REPAIRED = [
+    ("output-unparsed", ANSWER, GREETED, "end_turn"),
+    ("output-unparsed", CALL, CALLED, "tool_use"),
+    ("reasoning-in-tags", ANSWER, GREETED, "end_turn"),
+    ("raw-call-in-content", CALL, CALLED, "tool_use"),
+    ("messages-end-turn-with-calls", CALL, CALLED, "tool_use"),
+]
+
+
+def blocks(body):
+    def one(block):
+        shown = (block["name"], block["input"]) if block["type"] == "tool_use" else (block[block["type"]],)
+        return (block["type"], *shown)
+
+    return [one(block) for block in body["content"]]
+
+
+@pytest.mark.parametrize(("defect", "script", "expected", "reason"), REPAIRED)
+def test_a_whole_answer_is_repaired_as_blocks(defect, script, expected, reason):
+    tool = {"name": "get_weather", "description": "Weather", "input_schema": {"type": "object"}}
+    members = {"harmony_script": list(encode_with_special_tokens(script)), "tools": [tool] if script is CALL else []}
+    broken = send(create_app(defects=[defect]), **members).json()
+    assert (blocks(broken), broken["stop_reason"]) != (expected, reason)
+    repaired = send(guarded(defect, repair=tuple(REPAIRS)), **members).json()
+    assert (blocks(repaired), repaired["stop_reason"]) == (expected, reason)
+    assert repaired["content"][0]["signature"]
+    assert repaired["usage"]["output_tokens_details"]["thinking_tokens"] > 0
+
+
+def test_an_answer_with_other_blocks_is_not_rewritten():
+    said = {"type": "text", "text": "analysisA secret.assistantfinalHello!"}
+    body = {"type": "message", "role": "assistant", "content": [said, {"type": "server_tool_use", "id": "s"}]}
+    assert ANSWER_DIALECTS["messages"].parts(body) == ()
+    (part,) = ANSWER_DIALECTS["messages"].parts({**body, "content": [said]})
+    assert part.message["content"] == said["text"]
 
 
 def test_a_leak_passes_without_a_policy():

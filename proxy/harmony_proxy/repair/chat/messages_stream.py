@@ -12,8 +12,7 @@ from harmony_proxy.repair.stream_parts.rewriter import TextKey
 from harmony_proxy.repair.stream_parts.text_tracker import Status
 from harmony_proxy.repair.text.api_dialects import DIALECTS, ChoiceContent, Dialect
 from harmony_proxy.repair.text.leaked_text_parser import NoDestinationError
-
-_STOP_REASONS: Mapping[str, str] = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
+from harmony_proxy.repair.text.messages_answer import STOP_REASONS
 
 
 def _parts(value: Json) -> tuple[ChoiceContent, ...]:
@@ -33,7 +32,7 @@ def _rewrite(value: Json, _parts: Mapping[int, Sequence[JsonObject]], finish: Ma
     delta = members(value_at(value, "delta"))
     if 0 not in finish or "stop_reason" not in delta:
         return [value]
-    return [{**members(value), "delta": {**delta, "stop_reason": _STOP_REASONS.get(finish[0], finish[0])}}]
+    return [{**members(value), "delta": {**delta, "stop_reason": STOP_REASONS.get(finish[0], finish[0])}}]
 
 
 def _delta(_choice: int, message: JsonObject, ids: Sequence[Json]) -> JsonObject:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from types import MappingProxyType
 
 from harmony_conformance.json_value import Json, JsonObject, integer, items, members, parse_object, text, value_at
@@ -175,15 +176,15 @@ def _with_chat_entries(value: Json, choice: int, entries: list[Json]) -> Json:
 
 
 def with_reasoning_tokens(value: Json, reasoning: str) -> Json:
-    """Return the value with `reasoning_tokens` counted from the reasoning, if its usage reports 0 because the server parsed none."""
+    """Return the value with its reasoning tokens counted from the reasoning, if its usage reports 0 because the server parsed none."""
     usage = value_at(value, "usage")
-    for name, details_name in _DETAILS.items():
+    for (name, details_name), counter in product(_DETAILS.items(), ("reasoning_tokens", "thinking_tokens")):
         details = value_at(usage, details_name)
-        if reasoning and integer(value_at(details, "reasoning_tokens")) == 0:
+        if reasoning and integer(value_at(details, counter)) == 0:
             total, tokens = integer(value_at(usage, name)), len(encode(reasoning))
             counted_details: JsonObject = {
                 **members(details),
-                "reasoning_tokens": tokens if total is None else min(tokens, total),
+                counter: tokens if total is None else min(tokens, total),
             }
             return {**members(value), "usage": {**members(usage), details_name: counted_details}}
     return value

@@ -11,6 +11,7 @@ from harmony_proxy.repair.text.annotations import move_annotations
 from harmony_proxy.repair.text.api_dialects import DIALECTS, ChoiceContent, Dialect
 from harmony_proxy.repair.text.leak_prefixes import MARKER
 from harmony_proxy.repair.text.logprobs import entries_for_text
+from harmony_proxy.repair.text.messages_answer import MESSAGES_ANSWER
 
 
 def _parts(value: Json) -> tuple[ChoiceContent, ...]:
@@ -150,5 +151,7 @@ _RESPONSES = Dialect(
     finishes_with_calls=False,
 )
 
-ANSWER_DIALECTS: Mapping[str, Dialect] = MappingProxyType({**DIALECTS, "responses": _RESPONSES})
+ANSWER_DIALECTS: Mapping[str, Dialect] = MappingProxyType(
+    {**DIALECTS, "responses": _RESPONSES, "messages": MESSAGES_ANSWER}
+)
 """Forms of the APIs whose whole answers are repaired, by API name."""
