@@ -3,7 +3,7 @@
     python tools/rejudge_reports.py [--out FOLDER] [LANE ...]
 
 With `--out`, the reports are written to another folder, and `reports/` stays as it is.
-Recordings and `report.jsonl` are packed by gzip. JUnit files are not stored: `harmony-conformance report FOLDER --format junit` writes one.
+Recordings and `report.jsonl` are packed by gzip. Pages and JUnit files are not stored: `harmony-conformance report FOLDER --format html|junit` writes one.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from tempfile import TemporaryDirectory
 
 from harmony_conformance.cli.main import main as run_command
 from harmony_conformance.errors import Exit
-from harmony_conformance.report.files import REPORT
+from harmony_conformance.report.files import HTML_REPORT, REPORT
 from harmony_conformance.runner.shared_run import EXCHANGES
 
 REPORTS = Path(__file__).parents[1] / "reports"
-_PAGE = "report.html"
 _VLLM = ("--model", "gpt-oss-tiny", "--script", "vllm")
 _TELEPROMPTER = ("--model", "gpt-oss-teleprompter", "--script", "teleprompter")
 _LLAMA = (*_TELEPROMPTER, "--extra-body", '{"top_k": 1}')
@@ -83,13 +82,6 @@ LANES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "vllm-rs-parsers-0.33.0": ("vllm-rs 0.33.0", "vllm:http://127.0.0.1:18580/v1", _PARSERS),
 }
 """Engine with version, target and options of each lane's run, by folder."""
-WITHOUT_PAGE = frozenset(lane for lane in LANES if "-parsers-" in lane) | {
-    "llama.cpp-b7551",
-    "ollama-0.12.11",
-    "vllm-0.11.0",
-    "vllm-0.11.0-responses",
-}
-"""Lanes whose `report.html` is not stored, for size: old releases, and scripted engines. `harmony-conformance report FOLDER` writes it."""
 _MATRIX_HEAD = """# Engines side by side
 
 `harmony-conformance matrix RUN…` over the stored runs: of the checks that could judge a server, those that fail. What a server does
@@ -112,8 +104,8 @@ def rejudge(lane: str, reports: Path = REPORTS) -> int:
         )
         if code not in (Exit.CONFORMS, Exit.DIVERGES):
             return code
-        (folder / _PAGE).unlink(missing_ok=True)
-        for name in ("report.md", REPORT, *(() if lane in WITHOUT_PAGE else (_PAGE,))):
+        (folder / HTML_REPORT).unlink(missing_ok=True)
+        for name in ("report.md", REPORT):
             (folder / name).write_bytes((Path(out) / name).read_bytes())
         _pack(folder / REPORT)
     return Exit.CONFORMS

@@ -13,11 +13,14 @@ import re
 import shutil
 from argparse import ArgumentParser
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path, PurePosixPath
 
 from harmony_conformance.causes.explanation import Section, explain
 from harmony_conformance.causes.known import catalogue, engine_causes
 from harmony_conformance.checks import CHECKS
+from harmony_conformance.cli.main import main as run_command
 from harmony_conformance.golden.scenario import Scenario
 from harmony_conformance.json_value import dumps
 from harmony_conformance.reference_server.defects import DEFECTS
@@ -74,6 +77,7 @@ SECTIONS: Mapping[str, Sequence[tuple[str, str]]] = {
     ),
     "Reports": (
         ("Published runs", "reports/README.md"),
+        ("Runs as pages", "reports/pages.md"),
         ("Engines side by side", "reports/MATRIX.md"),
         ("Findings", "reports/FINDINGS.md"),
     ),
@@ -154,6 +158,19 @@ def write_reference(out: Path) -> None:
         (folder / "index.md").write_text(f"# {kind.capitalize()}\n\n{about}\n\n{_lines(rows)}", encoding="utf-8")
         for name in names:
             (folder / f"{name}.md").write_text(_lines(_page(name, scenarios, kind_of)), encoding="utf-8")
+
+
+def write_runs(out: Path) -> None:
+    """Write the page of each published run, and a list of them."""
+    folder = out / "reports"
+    rows: list[str] = []
+    for file in sorted((ROOT / "reports").glob("*/report.jsonl.gz")):
+        with redirect_stdout(StringIO()) as page:
+            run_command(["report", str(file.parent), "--format", "html"])
+        (folder / file.parent.name / "report.html").write_text(page.getvalue(), encoding="utf-8")
+        rows.append(f"- [{file.parent.name}]({file.parent.name}/report.html)")
+    about = "Each page has filters by severity, cause, family and stream, and whole exchanges."
+    (folder / "pages.md").write_text(f"# Runs as pages\n\n{about}\n\n{_lines(rows)}", encoding="utf-8")
 
 
 def _page(name: str, scenarios: Mapping[str, Scenario], kind_of: Mapping[str, str]) -> Iterator[str]:
@@ -238,6 +255,7 @@ def main() -> None:
     (out / "pages").mkdir(parents=True)
     copy_pages(out / "pages", str(arguments.repository).rstrip("/"))
     write_reference(out / "pages")
+    write_runs(out / "pages")
     (out / "zensical.toml").write_text(configuration(out / "pages"), encoding="utf-8")
 
 
