@@ -411,6 +411,18 @@ def test_each_format_is_found_by_its_first_bytes(tmp_path):
     assert set(CONTAINERS) == {container.name for container in ALL_CONTAINERS}
 
 
+@pytest.mark.parametrize(
+    "text", ["Generated response abc: output: 'x'", "data: x", "request,response", "SQLite format 3"]
+)
+@pytest.mark.parametrize("name", ["log.jsonl", "log.csv"])
+def test_the_texts_of_a_log_do_not_change_its_format(text, name):
+    line = json.dumps({"request": ASKED, "response": answer(text)}).encode() + b"\n"
+    assert find_container(line * 2, name, "auto").name == "jsonl"
+    assert find_container(b"[" + line + b"]", name, "auto").name == "json"
+    assert find_container(b'{"abc":"DUCK"}\n', name, "auto").name == "jsonl"
+    assert find_container(b"10:15:error;", "log", "auto").name == "jsonl"
+
+
 def test_a_format_can_be_chosen(tmp_path):
     (path := tmp_path / "log").write_bytes(b"a,b\n1,2\n")
     assert judged(path)[2][0][1] == "no JSON"

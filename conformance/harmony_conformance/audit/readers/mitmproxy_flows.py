@@ -16,7 +16,7 @@ from harmony_conformance.transport.messages import Chunk
 
 _Flow: TypeAlias = Any
 """A value of mitmproxy, which Python 3.11 cannot install."""
-_FLOW = re.compile(rb"\d{1,12}:\d{1,4}:[a-z_]{1,30};")
+_FLOW = re.compile(rb"\d{1,12}:(\d{1,4}):([a-z_]{1,30});")
 
 
 def _read_flows(stream: PeekableStream) -> Records:
@@ -55,9 +55,15 @@ def _body(message: _Flow) -> str:
     return b"".join(chunk.data for chunk in chunks).decode("utf-8", "surrogateescape")
 
 
+def _begins_a_flow(head: bytes, _: str) -> bool:
+    """Return True for a netstring of a dictionary, whose first name has the announced length."""
+    found = _FLOW.match(head)
+    return found is not None and int(found[1]) == len(found[2])
+
+
 FLOWS = Container(
     name="mitmproxy",
     title="flows of mitmproxy",
-    matches=lambda head, _: _FLOW.match(head) is not None,
+    matches=_begins_a_flow,
     read=one_file("mitmproxy", _read_flows, "#"),
 )

@@ -204,5 +204,8 @@ SQLITE = Container(
     read=_read_sqlite,
 )
 DUCKDB = Container(
-    name="duckdb", title="tables of DuckDB", matches=lambda head, _: head[8:12] == b"DUCK", read=_read_duckdb
+    name="duckdb",
+    title="tables of DuckDB",
+    matches=lambda head, _: head[8:12] == b"DUCK" and head[:1] not in b"{[",
+    read=_read_duckdb,
 )

@@ -35,6 +35,10 @@ def _begins_a_document(head: bytes, _: str) -> bool:
     return bool(end) and not _is_json(first) and not rest.lstrip().startswith(b"{")
 
 
+def _is_like_json(head: bytes) -> bool:
+    return head.removeprefix(_UTF8_MARK).lstrip().startswith((b"{", b"["))
+
+
 def _is_json(line: bytes) -> bool:
     try:
         json.loads(line)
@@ -196,7 +200,7 @@ def _ids(source: str | None) -> list[int]:
 VLLM_LOG = Container(
     name="vllm-log",
     title="vLLM's log with --enable-log-requests",
-    matches=lambda head, _: _VLLM.search(head) is not None,
+    matches=lambda head, _: not _is_like_json(head) and _VLLM.search(head) is not None,
     read=one_file("vllm-log", _read_vllm_log),
 )
 
@@ -207,7 +211,8 @@ _COLUMN = re.compile(rb"\b(?:request|response|messages|prompt|completion|input|o
 
 def _is_csv(head: bytes, name: str) -> bool:
     header = _CSV_HEADER.match(head)
-    return _CSV_NAME.search(name) is not None or (header is not None and _COLUMN.search(header[0]) is not None)
+    is_named = _CSV_NAME.search(name) is not None and not _is_like_json(head)
+    return is_named or (header is not None and _COLUMN.search(header[0]) is not None)
 
 
 def _read_csv(stream: PeekableStream) -> Records:
