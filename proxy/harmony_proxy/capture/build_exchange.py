@@ -23,6 +23,8 @@ _RETAINED_HEADERS = frozenset(
         *("x-prompt-tokens", "x-generated-tokens"),
     }
 )
+STREAM_TYPES = frozenset({"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl"})
+"""Content types of streams: server-sent events, and lines of JSON."""
 _FINAL_EVENTS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 _ID_LENGTH = 128
 _MOST_SECRETS, _MOST_SECRET_TEXT = 64, 16 * 1024  # of one exchange: the time of masking grows with both
@@ -46,6 +48,8 @@ class BuiltExchange:
     request_id: str  # `x-request-id` of the server or the client
     exchange: Exchange | None
     unjudged_reason: str  # the reason if there is no exchange
+    model: str = ""  # as the request names it
+    is_stream: bool = False  # by the content type of the response
 
 
 def build_exchange(kept: RecordedExchange, *, engine: str = "openai", is_masked: bool = True) -> BuiltExchange:
@@ -75,7 +79,9 @@ def build_exchange(kept: RecordedExchange, *, engine: str = "openai", is_masked:
             end, exchange = End.COMPLETE, replace(exchange, failure=None)
         elif _is_judged(kept):
             exchange, unjudged = None, "the client left before the answer was complete"
-    request_id = ""
+    request_id = model = ""
+    if is_masked and isinstance(request, Request):
+        model = mask.mask_text(text(value_at(request.json, "model")))
     if is_masked and isinstance(request, Request) and (request.json is not None or not request.body.strip()):
         found = dict(response_headers).get("x-request-id") or dict(request_headers).get("x-request-id") or ""
         request_id = mask.mask_text(found)
@@ -85,6 +91,8 @@ def build_exchange(kept: RecordedExchange, *, engine: str = "openai", is_masked:
         request_id="".join(char for char in request_id if char.isprintable())[:_ID_LENGTH],
         exchange=exchange,
         unjudged_reason=unjudged,
+        model=model,
+        is_stream=dict(response_headers).get("content-type", "").partition(";")[0].strip().lower() in STREAM_TYPES,
     )
 
 

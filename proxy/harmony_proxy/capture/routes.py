@@ -48,7 +48,18 @@ HARMLESS_PATHS: Mapping[str, frozenset[str]] = MappingProxyType(
         ),
         "GET": frozenset(
             {
-                *("/", "/health", "/healthz", "/ping", "/version", "/info", "/metrics", "/load", "/server_info"),
+                *(
+                    "/",
+                    "/health",
+                    "/healthz",
+                    "/readyz",
+                    "/ping",
+                    "/version",
+                    "/info",
+                    "/metrics",
+                    "/load",
+                    "/server_info",
+                ),
                 *("/docs", "/redoc", "/openapi.json", "/favicon.ico", "/props", "/get_model_info", "/get_server_info"),
                 *("/models", "/v1/models", "/api/tags", "/api/ps", "/api/version"),
             }
@@ -102,6 +113,14 @@ def api_of(path: str) -> str:
     head, _, last = path.rpartition("/")
     name = _ENDINGS.get((head.rpartition("/")[2], last), "")
     return registry.TGI.name if name == registry.CHAT_COMPLETIONS.name and path.endswith(_TGI_CHAT) else name
+
+
+@lru_cache(maxsize=64)
+def route_of(path: str) -> str:
+    """Return the known end of a path, such as `/chat/completions`, as the label of a metric; empty for any other path."""
+    head, _, last = normalize_path(path).rpartition("/")
+    ending = head.rpartition("/")[2], last
+    return "/" + "/".join(filter(None, ending)) if ending in _ENDINGS else ""
 
 
 def refine_api(name: str, request: Json) -> str:

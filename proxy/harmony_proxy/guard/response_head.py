@@ -8,11 +8,11 @@ from enum import Enum, auto
 
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.judge.judge import Result
+from harmony_proxy.capture.build_exchange import STREAM_TYPES
 from harmony_proxy.policy.repair_interface import Actions
 
 REQUEST_ID = b"x-harmony-request-id"
 VERDICT = b"x-harmony-verdict"
-_STREAMS = frozenset({"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl"})
 _BODY_HEADERS = frozenset(
     {
         *(b"content-length", b"content-encoding", b"transfer-encoding", b"etag"),
@@ -55,7 +55,7 @@ def values_of(head: ResponseHead) -> dict[str, str]:
 
 def is_stream(headers: Mapping[str, str]) -> bool:
     """Return True if the content type is one of server-sent events or JSON lines."""
-    return headers.get("content-type", "").partition(";")[0].strip().lower() in _STREAMS
+    return headers.get("content-type", "").partition(";")[0].strip().lower() in STREAM_TYPES
 
 
 def with_request_id(head: ResponseHead, request_id: str, verdict: str = "") -> ResponseHead:

@@ -1,8 +1,10 @@
 """Counters of the traffic: additive, and sent as JSON. Keys are tuples of a name and labels.
 
-("exchanges", api, end) · ("unrecorded", limit) · ("judged",) · ("failing",) · ("outcomes", outcome) · ("verdicts", check, outcome) ·
-("acted", check, action) · ("dropped",) · ("lost",) · ("problems",) · ("restarts",) ·
-("<histogram>", bucket) · ("<histogram>_sum",), in microseconds
+- ("exchanges", api, end), ("unrecorded", limit), ("judged",), ("failing",)
+- ("outcomes", outcome), ("verdicts", check, outcome), ("acted", check, action)
+- ("answers", route, model, kind, verdict)
+- ("dropped",), ("lost",), ("problems",), ("restarts",)
+- ("<histogram>", bucket), ("<histogram>_sum",), in microseconds
 """
 
 from __future__ import annotations
@@ -18,21 +20,24 @@ from harmony_conformance.json_value import Json, integer, items, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.judge.judge import Result
 from harmony_proxy.capture.build_exchange import BuiltExchange
-from harmony_proxy.capture.recorder import OVER_MEMORY
-from harmony_proxy.capture.routes import api_of
+from harmony_proxy.capture.recorder import OVER_MEMORY, End
+from harmony_proxy.capture.routes import api_of, route_of
+from harmony_proxy.judging.model_names import ModelNames
 
 Tally = Counter[tuple[str, ...]]
 
 
 @dataclass(kw_only=True)
 class Gauges:
-    """Exchanges that have begun and that have ended, responses that are buffered until they are complete, unknown paths."""
+    """Exchanges that have begun and that have ended, responses that are buffered until they are complete, unknown paths, reloads."""
 
     exchanges_started: int = 0
     exchanges_ended: int = 0
     responses_buffered: int = 0
     unknown_passed: int = 0
     unknown_refused: int = 0
+    reloads_done: int = 0
+    reloads_failed: int = 0
 
     @property
     def exchanges_open(self) -> int:
@@ -46,10 +51,14 @@ BUCKETS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0
 TTFT, ANSWER_TTFT, GAP, ADDED_LATENCY = "ttft", "answer_ttft", "gap", "added"
 HISTOGRAMS = (TTFT, ANSWER_TTFT, GAP, ADDED_LATENCY)
 _MICROSECONDS = 1_000_000
+_SERVER_FAULTS = frozenset({End.NO_CONNECTION, End.TIMEOUT, End.RESET, End.CUT})
+_FIRST_ERROR, _FIRST_SERVER_ERROR = 400, 500
 _BUCKET_NAMES = tuple(str(index) for index in range(len(BUCKETS) + 1))
 
 
-def count_exchange(counts: Tally, built: BuiltExchange, applied: Sequence[Result], not_applicable: int) -> None:
+def count_exchange(
+    counts: Tally, built: BuiltExchange, applied: Sequence[Result], not_applicable: int, models: ModelNames
+) -> None:
     """Count one exchange: its times, the results of the checks that applied, and how many did not apply."""
     record = built.record
     if built.exchange is not None:
@@ -69,13 +78,32 @@ def count_exchange(counts: Tally, built: BuiltExchange, applied: Sequence[Result
     if len(others) < len(applied):
         counts["outcomes", Outcome.PASS] += len(applied) - len(others)
     counts.update([("outcomes", result.outcome) for result in others])
-    if any(result.outcome is Outcome.FAIL and result.severity is Severity.MUST for result in others):
+    is_failing = any(result.outcome is Outcome.FAIL and result.severity is Severity.MUST for result in others)
+    if is_failing:
         counts["failing",] += 1
+    if route := route_of(record.path):
+        model = models.label(built.model, is_served=record.status is not None and record.status < _FIRST_ERROR)
+        kind = "stream" if built.is_stream else "whole"
+        counts["answers", route, model, kind, _verdict(built, is_failing=is_failing)] += 1
     for check, times in record.repair_counts.items():
         counts["acted", check, "repaired"] += times
     for action, checks in (("blocked", record.blocked_checks), ("left", record.unrepaired_reasons)):
         for check in checks:
             counts["acted", check, action] += 1
+
+
+def _verdict(built: BuiltExchange, *, is_failing: bool) -> str:
+    """Return the one verdict of an answer: the first that applies."""
+    record, status = built.record, built.record.status or 0
+    verdicts = (
+        ("blocked", bool(record.blocked_checks)),
+        ("repaired", bool(record.repair_counts)),
+        ("error", status >= _FIRST_SERVER_ERROR or built.end in _SERVER_FAULTS),
+        ("failed", is_failing),
+        ("rejected", status >= _FIRST_ERROR),
+        ("passed", built.exchange is not None),
+    )
+    return next((name for name, applies in verdicts if applies), "unjudged")
 
 
 def to_json(counts: Tally) -> Json:

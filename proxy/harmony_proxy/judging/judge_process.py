@@ -35,6 +35,7 @@ from harmony_proxy.judging.counters import Tally, count_exchange, to_json
 from harmony_proxy.judging.cpu_throttle import cpu_throttle
 from harmony_proxy.judging.judge_settings import LENGTH_BYTES, LOW, TOTALS, JudgeSettings, read_settings
 from harmony_proxy.judging.log_file import LogFile
+from harmony_proxy.judging.model_names import ModelNames
 from harmony_proxy.judging.outcome_log import Samples, error_line, log_line
 from harmony_proxy.judging.queue_codec import decode_frame
 from harmony_ref import encode
@@ -51,7 +52,7 @@ class _TimeLimitError(BaseException):
 
 
 class ExchangeJudge:
-    """Judges exchanges one by one, and passes the line of each to `write`. State: the samples, and the start time."""
+    """Judges exchanges one by one, and passes the line of each to `write`. State: the samples, names of models, the start time."""
 
     def __init__(
         self, settings: JudgeSettings, write: Callable[[JsonObject], None], checks: Iterable[Check | Comparison]
@@ -61,6 +62,7 @@ class ExchangeJudge:
         self._checks = build_index(tuple(checks))
         self._excerpts = Excerpts(settings.excerpts)
         self._samples = Samples(Excerpts(settings.capture))
+        self._models = ModelNames()
         self._since: float | None = None
 
     def judge(self, record: RecordedExchange | None, counts: Tally) -> None:
@@ -72,7 +74,7 @@ class ExchangeJudge:
         self._since = time.monotonic()
         try:
             built, applied, not_applicable = self._judge(record)
-            count_exchange(counts, built, applied, not_applicable)
+            count_exchange(counts, built, applied, not_applicable, self._models)
             line = self._log_line(built, started, applied, not_applicable, counts)
         except (KeyboardInterrupt, SystemExit):
             raise
@@ -169,6 +171,8 @@ def main(argument: str) -> int:
     frames = _Frames(0, totals.report)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal: the parent decides
     signal.signal(signal.SIGTERM, frames.stop_soon)
+    if hasattr(signal, "SIGHUP"):  # for the parent; the log is found again at its path without it
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     log = LogFile(settings.log) if settings.log is not None else None
     reported: set[str] = set()
 

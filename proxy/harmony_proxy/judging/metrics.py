@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
@@ -11,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from harmony_proxy.judging.counters import ADDED_LATENCY, ANSWER_TTFT, BUCKETS, GAP, TTFT, Gauges, Tally
 from harmony_proxy.judging.judge_queue import JudgeQueue
+from harmony_proxy.judging.model_names import OTHER, ModelNames
 
 _MICROSECONDS = 1_000_000
 _COUNTERS: Mapping[str, tuple[str, str, tuple[str, ...]]] = MappingProxyType(
@@ -25,6 +27,11 @@ _COUNTERS: Mapping[str, tuple[str, str, tuple[str, ...]]] = MappingProxyType(
         "failing": ("harmony_guard_failing", "Exchanges that failed a MUST check.", ()),
         "verdicts": ("harmony_guard_verdicts", "Results of each check.", ("check", "outcome")),
         "acted": ("harmony_guard_acted", "Actions on responses: repaired, blocked, left.", ("check", "what")),
+        "answers": (
+            "harmony_guard_answers",
+            "Answers of known routes, each with one verdict. Further models are `other`.",
+            ("route", "model", "kind", "verdict"),
+        ),
         "dropped": ("harmony_guard_dropped", "Exchanges not judged because the queue was full.", ()),
         "lost": ("harmony_guard_lost", "Exchanges lost when the judge process ended.", ()),
         "restarts": ("harmony_guard_restarts", "Restarts of the judge process.", ()),
@@ -47,10 +54,11 @@ class GuardCollector(Collector):
     def __init__(self, queue: JudgeQueue, gauges: Gauges) -> None:
         self._queue = queue
         self._gauges = gauges
+        self._models = ModelNames()  # each judge process has names of its own
 
     def collect(self) -> Iterator[Metric]:
         """Yield the current value of every metric."""
-        counts = self._queue.tally
+        counts = self._bounded(self._queue.tally)
         for kind, (name, description, labels) in _COUNTERS.items():
             family = CounterMetricFamily(name, description, labels=labels)
             for key, times in sorted(counts.items()):
@@ -69,13 +77,29 @@ class GuardCollector(Collector):
         unknown.add_metric(["passed"], self._gauges.unknown_passed)
         unknown.add_metric(["refused"], self._gauges.unknown_refused)
         yield unknown
+        reloads = CounterMetricFamily("harmony_guard_reloads", "Reloads of the policy, by result.", labels=("result",))
+        reloads.add_metric(["done"], self._gauges.reloads_done)
+        reloads.add_metric(["failed"], self._gauges.reloads_failed)
+        yield reloads
         for name, description, value in (
             ("harmony_guard_open", "Open exchanges.", self._gauges.exchanges_open),
             ("harmony_guard_held", "Responses buffered until they are complete.", self._gauges.responses_buffered),
             ("harmony_guard_memory_bytes", "Memory that open exchanges have taken.", self._queue.memory.used_bytes),
             ("harmony_guard_queued", "Exchanges in the queue of the judge.", self._queue.queue_length),
+            ("harmony_guard_judge_up", "1 while the judge process runs, otherwise 0.", int(self._queue.is_judging)),
         ):
             yield GaugeMetricFamily(name, description, value=value)
+
+    def _bounded(self, counts: Tally) -> Tally:
+        """Return the counts with the names of models of all judge processes bounded together."""
+        bounded: Tally = Counter()
+        for key, times in counts.items():
+            if key[0] == "answers":
+                kind, route, model, *others = key
+                bounded[kind, route, self._models.label(model, is_served=model != OTHER), *others] += times
+            else:
+                bounded[key] += times
+        return bounded
 
 
 def serve_metrics(address: tuple[str, int], queue: JudgeQueue, gauges: Gauges) -> Callable[[], None]:

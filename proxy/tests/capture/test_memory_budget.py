@@ -14,6 +14,7 @@ from harmony_proxy.configuration import InvalidSettingError, Rules, from_environ
 from harmony_proxy.judging.counters import count_exchange
 from harmony_proxy.judging.judge_queue import JudgeQueue
 from harmony_proxy.judging.judge_settings import JudgeSettings
+from harmony_proxy.judging.model_names import ModelNames
 from harmony_proxy.judging.queue_codec import decode_frame
 
 EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n' % (b"word " * 800)
@@ -96,7 +97,7 @@ def test_exchanges_beyond_the_memory_are_not_recorded_and_the_memory_comes_back(
     for one in unrecorded[:1]:
         built, counts = build_exchange(one), Counter()
         assert built.unjudged_reason == "the memory limit of all exchanges was reached"
-        count_exchange(counts, built, (), 0)
+        count_exchange(counts, built, (), 0, ModelNames())
         assert counts["unrecorded", "memory"] == 1
 
 
