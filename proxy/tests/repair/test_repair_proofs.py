@@ -9,7 +9,7 @@ from harmony_conformance.checks import CHECKS
 from harmony_conformance.judge.check import Severity
 from harmony_proxy.policy.policy import Action
 from harmony_proxy.repair import REPAIRS, StreamRepairer, repair_answer
-from harmony_proxy.repair.answer.check_verdicts import find_failures
+from harmony_proxy.repair.answer.check_verdicts import find_failures, run_checks
 
 REPAIRING = dict.fromkeys(REPAIRS, Action.REPAIR)
 BLOCKING = {rule.id: Action.BLOCK for rule in CHECKS if rule.severity is Severity.MUST}
@@ -52,7 +52,14 @@ def lost(before, after):
 
 
 def examples(shown, check):
-    return [one for one in shown if one.check == check and one.outcome == "fail"]
+    """The failing examples, without those that a ruling makes a SHOULD: no policy acts on them."""
+    failing = [one for one in shown if one.check == check and one.outcome == "fail"]
+    return [one for one in failing if find_failures(one.x, (check,)) or not has_ruling(one)]
+
+
+def has_ruling(one):
+    results = run_checks(one.x, (one.check,))
+    return any(finding.ruling for result in results for finding in result.findings)
 
 
 WAYS = ("pieces", "ollama", "ollama, pieces", "generate", "response", "response, letters")

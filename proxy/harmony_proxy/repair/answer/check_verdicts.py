@@ -12,6 +12,7 @@ from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.judge.check import Check, Finding, Outcome, Severity, Verdict
 from harmony_conformance.judge.judge import Result, is_comparison, judge_exchange
+from harmony_conformance.judge.rulings import RULINGS
 from harmony_proxy.repair.answer.strict_leaks import find_unexplained_leaks
 
 _ALONE: Mapping[str, Check] = MappingProxyType({rule.id: rule for rule in CHECKS if not is_comparison(rule)})  # type: ignore[misc]
@@ -50,7 +51,11 @@ def find_failures(
     for check in blocked:
         if failures.get(check) == []:
             failures[check] = list(find_unexplained_leaks(x, check))
-    return {check: without_duplicates(check, findings) for check, findings in failures.items() if findings}
+    return {
+        check: without_duplicates(check, findings)
+        for check, findings in failures.items()
+        if any(not one.ruling or RULINGS[one.ruling].severity is Severity.MUST for one in findings)
+    }
 
 
 def without_duplicates(check: str, findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -31,6 +31,7 @@ _HOW_IT_ENDED = "the answer does not show whether the token limit or the model e
 _NO_FUNCTION = "the text does not name the function"
 _ANOTHER_NAME = "the server changed the name: calling a guessed function is worse than a failed call"
 _BY_IDS = "If the answer has its emitted token ids, it is rewritten to match them."
+_NO_IDS = "the answer has no token ids, so the output of the model is unknown"
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -123,6 +124,10 @@ _ALL = (
         check="channels.content_is_the_answer",
         description=_BY_IDS,
         fixes=(rewrite_from_ids,),
+        unrepairable_examples={
+            "fail-beyond-the-limit": _NO_IDS,
+            "fail-white-space-in-the-header": _NO_IDS,
+        },
     ),
     Repair(
         check="reasoning.reasoning_holds_no_answer",
