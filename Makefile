@@ -213,10 +213,10 @@ engine-tgi-chat: $(READY)  ## opt-in: the same router, asked as OpenAI's clients
 engine-transformers: $(READY)  ## opt-in: a real `transformers serve` on this machine, scripted through its prompt
 	engines/transformers/run.sh
 
-.PHONY: engine-parsers engine-parsers-sglang engine-parsers-dynamo engine-parsers-vllm-rs
-engine-parsers: engine-parsers-sglang engine-parsers-dynamo engine-parsers-vllm-rs
+.PHONY: engine-parsers engine-parsers-sglang engine-parsers-dynamo engine-parsers-lmdeploy engine-parsers-vllm-rs
+engine-parsers: engine-parsers-sglang engine-parsers-dynamo engine-parsers-lmdeploy engine-parsers-vllm-rs
 
-engine-parsers-sglang engine-parsers-dynamo engine-parsers-vllm-rs: $(READY)  ## opt-in: a real server before a scripted engine, without a GPU
+engine-parsers-sglang engine-parsers-dynamo engine-parsers-lmdeploy engine-parsers-vllm-rs: $(READY)  ## opt-in: a real server before a scripted engine, without a GPU
 	engines/parsers/run.sh $(@:engine-parsers-%=%)
 
 .PHONY: engine-proxied-vllm engine-proxied-llama-cpp

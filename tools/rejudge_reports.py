@@ -52,6 +52,7 @@ _PARSERS = (
     "structured.*",
     *(word for name in _CHOSEN.split() for word in ("--select", name)),
 )
+_LMDEPLOY = (*_PARSERS, "--skip", "stop_strings", "--select", "*_by_count")
 _DYNAMO = (*_PARSERS, "--skip", "several_choices", "--select", "*_by_count")
 LANES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "dynamo-parsers-1.6.1": ("dynamo 1.6.1", "openai:http://127.0.0.1:18570/v1", _DYNAMO),
@@ -63,6 +64,7 @@ LANES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "llama.cpp-b11549": ("llamacpp b11549", "llamacpp:http://127.0.0.1:18420/v1", _LLAMA),
     "llama.cpp-b11549-responses": ("llamacpp b11549", "llamacpp:http://127.0.0.1:18420/v1", (*_LLAMA, *_RESPONSES)),
     "llama.cpp-b7551": ("llamacpp b7551", "llamacpp:http://127.0.0.1:18420/v1", _LLAMA),
+    "lmdeploy-parsers-0.18.0": ("lmdeploy 0.18.0", "openai:http://127.0.0.1:18590/v1", _LMDEPLOY),
     "ollama-0.12.11": ("ollama 0.12.11", "ollama:http://127.0.0.1:18450/v1", _TELEPROMPTER),
     "ollama-0.34.4": ("ollama 0.34.4", "ollama:http://127.0.0.1:18450/v1", _OLLAMA),
     "sglang-parsers-0.5.23": ("sglang 0.5.23", "sglang:http://127.0.0.1:18560/v1", _PARSERS),

@@ -37,6 +37,7 @@ TITLES = {
     "tgi": "TGI",
     "sglang": "SGLang",
     "dynamo": "NVIDIA Dynamo",
+    "lmdeploy": "LMDeploy",
     "vllm-rs": "vLLM: its Rust front end",
 }
 LONGEST_COMMAND = 5000

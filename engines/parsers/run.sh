@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The suite against a real server whose engine is scripted: set it up, start it, run, stop it. Exits with the suite's code.
-# usage: run.sh sglang|dynamo|vllm-rs ARGUMENTS of `run`
+# usage: run.sh sglang|dynamo|vllm-rs|lmdeploy ARGUMENTS of `run`
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -13,6 +13,7 @@ HEALTH=v1/models
 case $1 in
   sglang) ENGINE=sglang RELEASE='sglang 0.5.23' PORT=${PORT:-18560} ;;
   dynamo) HEALTH=v1/models/$MODEL ENGINE=openai RELEASE='dynamo 1.6.1' PORT=${PORT:-18570} ;;
+  lmdeploy) ENGINE=openai RELEASE='lmdeploy 0.18.0' PORT=${PORT:-18590} ;;
   vllm-rs) ENGINE=vllm RELEASE='vllm-rs 0.33.0' PORT=${PORT:-18580} ;;
 esac
 ENGINE_NAME=$1
@@ -29,6 +30,9 @@ for scenario in 'rows_[abcnot]*' answer_about_harmony content_forms forbidden_ca
   several_choices stop_strings tool_choice tool_round_trip tool_schemas two_calls_in_one_turn unknown_effort 'reasoning_by_*'; do
   chosen+=(--select "$scenario")
 done
-# The script is the whole output of Dynamo's worker: it makes one choice.
-[[ $ENGINE_NAME == dynamo ]] && chosen+=(--skip several_choices --select '*_by_count')
+# Dynamo's scripted worker makes one choice. LMDeploy leaves stop strings to its engine.
+case $ENGINE_NAME in
+  dynamo) chosen+=(--skip several_choices --select '*_by_count') ;;
+  lmdeploy) chosen+=(--skip stop_strings --select '*_by_count') ;;
+esac
 run_lane "${OUT:-reports/${RELEASE/ /-parsers-}}" --engine "$RELEASE" --script teleprompter --latency 0 "${chosen[@]}" "$@"
