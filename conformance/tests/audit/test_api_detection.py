@@ -1,13 +1,17 @@
 """The API of a logged pair is found by the adapters of the registry, whatever the log says about the path."""
 
 import json
+from itertools import islice
+from pathlib import Path
 
 import pytest
 
 from harmony_conformance.apis.registry import APIS
 from harmony_conformance.audit.readers.record import LoggedExchange
 from harmony_conformance.audit.readers.shapes import read_line
-from harmony_conformance.evidence.file_lines import Line
+from harmony_conformance.evidence.exchange_json import read_exchange
+from harmony_conformance.evidence.file_lines import Line, parse_line, read_lines
+from harmony_conformance.evidence.levels import AnsweredBy
 from harmony_conformance.golden import data as golden
 
 ALIKE = {"tgi": "chat", "ollama-raw": "ollama-generate"}
@@ -36,7 +40,7 @@ def read(value):
 
 
 def logged(x):
-    response = {"status": x.response.status, "body": x.response.body.decode()}
+    response = {"status": x.response.status, "body": x.response.body.decode("utf-8", "replace")}
     return {"request": x.request.json, "response": response}
 
 
@@ -68,6 +72,25 @@ def test_parsed_bodies_are_enough(x):
 
 def test_every_api_has_an_example():
     assert {parameter.values[0].api for parameter in EXAMPLES} >= APIS.keys() - {"ollama-raw"}
+
+
+REPORTS = sorted((Path(__file__).parents[3] / "reports").glob("*/exchanges.jsonl.gz"))
+
+
+@pytest.mark.parametrize("path", REPORTS, ids=lambda path: path.parent.name)
+def test_the_answers_of_real_servers_are_read_as_they_were_recorded(path):
+    count = 0
+    for line in islice(read_lines(path), 0, 400, 5):
+        recorded = parse_line(line)
+        if recorded["kind"] != "exchange" or recorded["scenario"] == "discovery":
+            continue
+        x = read_exchange(recorded)
+        if x.turn is not None and x.answered_by is AnsweredBy.API and isinstance(x.request.json, dict):
+            count += 1
+            found = read({**logged(x), "path": x.request.path})
+            assert found.api in (x.api, ALIKE.get(x.api)), x.id
+            assert found.turn == x.turn or found.api != x.api, x.id
+    assert count or "parsers" in path.parent.name or "render" in path.parent.name
 
 
 MESSAGES = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
