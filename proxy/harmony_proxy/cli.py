@@ -6,6 +6,7 @@ import importlib.util
 import math
 import os
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from functools import partial
 from pathlib import Path
 
 from harmony_conformance.cli.command import Command
@@ -82,7 +83,14 @@ def execute(arguments: Namespace) -> int:
     from harmony_proxy.standalone.server import StandaloneSettings, serve  # noqa: PLC0415 - needs an extra
 
     standalone = StandaloneSettings(
-        upstream=base, host=host, port=port, judging=settings, rules=rules, metrics=metrics, drain=arguments.drain
+        upstream=base,
+        host=host,
+        port=port,
+        judging=settings,
+        rules=rules,
+        metrics=metrics,
+        drain=arguments.drain,
+        read_rules=partial(_rules, arguments) if arguments.policy is not None else None,
     )
     try:
         return serve(standalone)

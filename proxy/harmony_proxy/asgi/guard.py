@@ -113,6 +113,17 @@ class HarmonyGuard:
         """The queue for finished exchanges."""
         return self._queue
 
+    @property
+    def rules(self) -> Rules:
+        """The rules in force."""
+        return self._rules
+
+    def use_rules(self, rules: Rules) -> None:
+        """Apply other rules to requests from now on. Open exchanges keep theirs, and the memory limit stays."""
+        self._rules = replace(rules, memory_limit=self._rules.memory_limit)
+        self._observes = rules.policy.observes
+        self._starts.clear()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI scope."""
         try:

@@ -101,6 +101,18 @@ class Policy:
         """True if no route repairs or blocks."""
         return all(route.observes for route in self.routes)
 
+    def summary(self) -> str:
+        """Return a short description: the largest number of checks that a route repairs and blocks, and the fail modes."""
+        if self.observes:
+            return "every check is observed"
+        counts = [
+            f"checks {word}: {most}"
+            for action, word in ((Action.REPAIR, "repaired"), (Action.BLOCK, "blocked"))
+            if (most := max(sum(one is action for one in route.actions.values()) for route in self.routes))
+        ]
+        fails = sorted({route.fail.value for route in self.routes if not route.observes})
+        return f"{', '.join(counts)}, fail = {' or '.join(fails)}"
+
 
 OBSERVE_POLICY = Policy()
 

@@ -6,9 +6,10 @@ import asyncio
 import gc
 import importlib
 import logging
+import os
 import signal
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -22,6 +23,7 @@ from harmony_proxy.judging.counters import summary_line
 from harmony_proxy.judging.judge_queue import JudgeQueue
 from harmony_proxy.judging.judge_settings import JudgeSettings
 from harmony_proxy.standalone.http_protocol import connection_class
+from harmony_proxy.standalone.reloading import Reloader
 from harmony_proxy.standalone.request_body import Limits
 from harmony_proxy.standalone.upstream import Upstream
 
@@ -31,7 +33,10 @@ _KEEP_ALIVE_SECONDS = 60
 
 @dataclass(frozen=True, kw_only=True)
 class StandaloneSettings:
-    """Settings of the standalone proxy. `drain` is the time limit in seconds for open requests at shutdown."""
+    """Settings of the standalone proxy. `drain` is the time limit in seconds for open requests at shutdown.
+
+    `read_rules` reads the policy file again.
+    """
 
     upstream: str
     host: str
@@ -40,15 +45,19 @@ class StandaloneSettings:
     rules: Rules = field(default_factory=Rules)
     metrics: tuple[str, int] | None = None
     drain: float = 30.0
+    read_rules: Callable[[], Rules] | None = None
     limits: Limits = field(default_factory=Limits)
 
 
 class _Server(uvicorn.Server):
     """A uvicorn server that reports when it listens, and leaves the exit code to its caller."""
 
-    def __init__(self, config: uvicorn.Config, listening: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, listening: Callable[[], None], reload: Callable[[], Coroutine[None, None, None]]
+    ) -> None:
         super().__init__(config)
-        self._listening = listening
+        self._listening, self._reload = listening, reload
+        self._reloads: set[asyncio.Task[None]] = set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -58,16 +67,23 @@ class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Generator[None]:
         loop = asyncio.get_running_loop()
-        numbers = [signal.SIGINT, signal.SIGTERM]
-        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # Windows, `nohup`
-            numbers.append(signal.SIGHUP)
-        for number in numbers:
-            loop.add_signal_handler(number, self._stop)
+        handlers = {signal.SIGINT: self._stop, signal.SIGTERM: self._stop}
+        if hasattr(signal, "SIGHUP"):  # not on Windows
+            is_terminal = os.isatty(0)  # it sends the signal when it is closed
+            if not is_terminal or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+                handlers[signal.SIGHUP] = self._stop if is_terminal else self._start_reload
+        for number, handler in handlers.items():
+            loop.add_signal_handler(number, handler)
         try:
             yield
         finally:
-            for number in numbers:
+            for number in handlers:
                 loop.remove_signal_handler(number)
+
+    def _start_reload(self) -> None:
+        task = asyncio.ensure_future(self._reload())
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
 
     def _stop(self) -> None:
         self.force_exit = self.should_exit
@@ -77,7 +93,7 @@ class _Server(uvicorn.Server):
 
 
 def serve(settings: StandaloneSettings) -> int:
-    """Run until SIGINT or SIGTERM. Then stop listening, wait for open requests at most `drain` seconds, judge the queue.
+    """Run until SIGINT or SIGTERM; on SIGHUP reload. Then stop listening, wait for open requests at most `drain` seconds, judge the queue.
 
     Raises:
         UsageError: the address cannot be listened on.
@@ -85,10 +101,13 @@ def serve(settings: StandaloneSettings) -> int:
     queue = JudgeQueue(settings.judging, on_message=print_line, memory_limit=settings.rules.memory_limit)
     upstream = Upstream(settings.upstream, limits=settings.limits, is_judging=lambda: queue.is_judging)
     guard = HarmonyGuard(upstream, policy=settings.rules, queue=queue)
+    reloader = Reloader(guard, read_rules=settings.read_rules, log=settings.judging.log, on_message=print_line)
     with create_listening_socket(settings.host, settings.port) as listening:
         stop_metrics = start_metrics(settings.metrics, guard.queue, guard.gauges)
         host, port = listening.getsockname()[:2]
-        server = _Server(config(guard, settings.drain), lambda: announce(host, port, settings.upstream))
+        server = _Server(
+            config(guard, settings.drain), lambda: announce(host, port, settings.upstream), reloader.reload
+        )
         logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
         guard.start()
         gc.collect()

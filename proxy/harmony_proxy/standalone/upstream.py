@@ -23,6 +23,7 @@ from yarl import URL
 from harmony_conformance.json_value import dumps
 from harmony_proxy.capture.asgi_observer import CONNECTION_KEY, END_CALLBACK_KEY, Message, Receive, Scope, Send
 from harmony_proxy.capture.recorder import End
+from harmony_proxy.standalone.readiness import Readiness
 from harmony_proxy.standalone.request_body import (
     ClientDisconnectError,
     Limits,
@@ -32,9 +33,11 @@ from harmony_proxy.standalone.request_body import (
     too_large,
 )
 
-HEALTH = "/healthz"
+HEALTH, READY = "/healthz", "/readyz"
 _HEALTHY = b'{"status":"ok"}'
 _DEGRADED = b'{"status":"degraded","reason":"the judge process is down: exchanges pass and wait to be judged"}'
+_READY = b'{"status":"ready"}'
+_NOT_READY = b'{"status":"not ready","reason":"the upstream does not accept connections"}'
 _HOP_BY_HOP = frozenset(
     {
         *(b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection"),
@@ -73,6 +76,7 @@ class Upstream:
         self._base, self._limits = base.rstrip("/"), limits or Limits()
         self._has_path = "/" in self._base.partition("://")[2]
         self._reserve = Reserve(self._limits.body)
+        self._readiness = Readiness(base)
         self._session: aiohttp.ClientSession | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -112,6 +116,10 @@ class Upstream:
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] == HEALTH:
             await _answer(send, 200, _HEALTHY if self._is_judging() else _DEGRADED)
+            return
+        if scope["path"] == READY:
+            is_ready = await self._readiness.is_ready()
+            await _answer(send, 200 if is_ready else 503, _READY if is_ready else _NOT_READY)
             return
         ended: Callable[[End, str], None] = scope.get(END_CALLBACK_KEY) or (lambda _end, _detail: None)
         upload = Upload(receive, self._limits, client=scope.pop(CONNECTION_KEY, _UNKNOWN), reserve=self._reserve)

@@ -150,3 +150,25 @@ def test_the_vocabulary_is_loaded_with_a_policy_that_acts_and_not_within_its_fir
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == str(loaded)
+
+
+@pytest.mark.parametrize(
+    ("document", "summary"),
+    [
+        ({}, "every check is observed"),
+        ({"checks": {"channels.no_marker_leak": "repair"}}, "checks repaired: 1, fail = open"),
+        (
+            {
+                "fail": "closed",
+                "checks": {"channels.no_marker_leak": "block"},
+                "route": [{"path": "/a", "fail": "open", "checks": {"channels.no_marker_leak": "block"}}],
+            },
+            "checks blocked: 1, fail = closed or open",
+        ),
+    ],
+)
+def test_a_summary_has_what_acts(document, summary):
+    assert (
+        read_policy(document, musts=["channels.no_marker_leak"], repairable=["channels.no_marker_leak"]).summary()
+        == summary
+    )

@@ -1,0 +1,212 @@
+"""The standalone proxy in operation: readiness, reload of the policy, and rotation of the log, in a process of its own."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+pytest.importorskip("aiohttp")
+
+from harmony_conformance.reference_server.server.serving import running
+from harmony_proxy.standalone import readiness
+from harmony_proxy.standalone.readiness import Readiness
+
+ASKED = {"model": "gpt-oss-reference", "messages": [{"role": "user", "content": "Hi"}]}
+WAIT = 60.0
+BLOCKING = 'checks = {"channels.no_channel_words" = "block"}\n'
+CLOSED = 'fail = "closed"\n' + BLOCKING
+
+
+@contextmanager
+def proxied(upstream, *options, **more):
+    """The process, and its URL."""
+    command = [
+        sys.executable,
+        "-m",
+        "harmony_proxy",
+        "--upstream",
+        upstream,
+        "--listen",
+        "127.0.0.1:0",
+        *map(str, options),
+    ]
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "HARMONY_GUARD_PRIORITY": "normal"},
+        **more,
+    )
+    try:
+        line = process.stdout.readline()
+        found = re.match(r"listening on (http://\S+), forwarding to", line)
+        assert found, line + process.stdout.read()
+        yield process, found[1]
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.stdout.close()
+        process.wait()
+
+
+def ask(base):
+    return httpx.post(f"{base}/v1/chat/completions", json=ASKED, timeout=WAIT)
+
+
+def hang_up(process):
+    process.send_signal(signal.SIGHUP)
+    return process.stdout.readline().strip()
+
+
+def lines(path, count):
+    deadline = time.monotonic() + WAIT
+    while not path.exists() or len(found := path.read_bytes().splitlines()) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return [json.loads(line) for line in found]
+
+
+def test_a_policy_is_reloaded_and_an_invalid_one_is_not(tmp_path):
+    policy = tmp_path / "policy.toml"
+    policy.write_text(BLOCKING)
+    with running(defects=["output-unparsed"]) as server, proxied(server, "--policy", policy) as (process, base):
+        assert ask(base).status_code == 502
+        policy.write_text("")
+        assert hang_up(process) == "policy reloaded: every check is observed"
+        assert ask(base).status_code == 200
+        policy.write_text('checks = {"no.such_check" = "block"}\n')
+        line = hang_up(process)
+        assert line.startswith(f"policy not reloaded, the previous one stays in force: {policy}: policy: invalid check")
+        assert ask(base).status_code == 200
+        policy.write_text(CLOSED + 'memory_limit = "64M"\n')
+        assert hang_up(process) == (
+            "policy reloaded: checks blocked: 1, fail = closed; the new memory_limit applies after a restart"
+        )
+        assert ask(base).status_code == 502
+        assert httpx.get(f"{base}/slots").status_code == 403
+        assert httpx.get(f"{base}/readyz").status_code == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT) == 0
+
+
+def test_open_exchanges_keep_the_policy_that_they_began_with(tmp_path):
+    policy = tmp_path / "policy.toml"
+    policy.write_text("")
+    with running() as server, proxied(server, "--policy", policy) as (process, base):
+        body = {**ASKED, "stream": True, "harmony_token_delay": 0.05}
+        with httpx.stream("POST", f"{base}/v1/chat/completions", json=body, timeout=WAIT) as response:
+            events = response.iter_raw()
+            next(events)
+            policy.write_text(CLOSED)
+            assert hang_up(process).startswith("policy reloaded")
+            assert b"".join(events).endswith(b"data: [DONE]\n\n")
+        assert "x-harmony-request-id" not in response.headers
+        assert ask(base).headers["x-harmony-verdict"] == "pass"
+
+
+def test_a_log_that_was_moved_is_made_again_on_the_signal(tmp_path):
+    log, moved = tmp_path / "log", tmp_path / "log.1"
+    with running() as server, proxied(server, "--log", log) as (process, base):
+        ask(base)
+        lines(log, 1)
+        log.rename(moved)
+        assert hang_up(process) == f"log reopened: {log}"
+        assert (log.read_bytes(), log.stat().st_mode & 0o777) == (b"", 0o600)
+        ask(base)
+        assert len(lines(log, 1)) == len(lines(moved, 1)) == 1
+        os.truncate(log, 0)  # as logrotate's `copytruncate` does
+        ask(base)
+        assert lines(log, 1)[0]["status"] == 200
+        assert b"\0" not in log.read_bytes()
+
+
+def test_a_log_that_cannot_be_opened_is_reported(tmp_path):
+    (folder := tmp_path / "folder").mkdir()
+    log = folder / "log"
+    with running() as server, proxied(server, "--log", log) as (process, _):
+        folder.rename(tmp_path / "elsewhere")
+        assert hang_up(process) == f"log {log}: No such file or directory"
+        assert process.poll() is None
+
+
+def test_without_files_there_is_nothing_to_reload():
+    with running() as server, proxied(server) as (process, base):
+        assert hang_up(process) == "nothing to reload: the proxy has neither a policy file nor a log"
+        assert ask(base).status_code == 200
+
+
+def test_a_closed_terminal_ends_the_proxy():
+    pty = pytest.importorskip("pty")
+    parent, child = pty.openpty()
+    with running() as server:
+        command = [sys.executable, "-m", "harmony_proxy", "--upstream", server, "--listen", "127.0.0.1:0"]
+        process = subprocess.Popen(command, stdin=child, stdout=subprocess.PIPE, start_new_session=True)
+        assert process.stdout.readline().startswith(b"listening")
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(WAIT) == 0
+        process.stdout.close()
+    os.close(parent)
+    os.close(child)
+
+
+def test_it_is_healthy_without_an_upstream_and_ready_with_one():
+    with socket.create_server(("127.0.0.1", 0)) as upstream:
+        port = upstream.getsockname()[1]
+        with proxied(f"http://127.0.0.1:{port}/v1") as (_, base):
+            ready = httpx.get(f"{base}/readyz")
+            assert (ready.status_code, ready.json()) == (200, {"status": "ready"})
+            upstream.close()
+            time.sleep(readiness.FRESH_SECONDS)
+            ready = httpx.get(f"{base}/readyz")
+            assert (ready.status_code, ready.json()["status"]) == (503, "not ready")
+            assert "x-harmony-request-id" not in ready.headers
+            assert httpx.get(f"{base}/healthz").status_code == 200
+            with socket.create_server(("127.0.0.1", port)):
+                time.sleep(readiness.FRESH_SECONDS)
+                assert httpx.get(f"{base}/readyz").status_code == 200
+
+
+def test_many_probes_are_one_connection(monkeypatch):
+    monkeypatch.setattr(readiness, "FRESH_SECONDS", WAIT)
+    accepted = []
+
+    async def probe():
+        async def accept(_reader, writer):
+            accepted.append(1)
+            writer.close()
+
+        server = await asyncio.start_server(accept, "127.0.0.1", 0)
+        async with server:
+            ready = Readiness(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
+            results = await asyncio.gather(*(ready.is_ready() for _ in range(20)))
+            await asyncio.sleep(0.1)
+        return results
+
+    assert asyncio.run(probe()) == [True] * 20
+    assert len(accepted) == 1
+
+
+@pytest.mark.parametrize("base", ["http://127.0.0.1:1", "http://no.such.host.invalid:80", f"http://{'a' * 70}.invalid"])
+def test_an_upstream_that_cannot_be_found_is_not_ready(base):
+    assert asyncio.run(Readiness(base).is_ready()) is False
+
+
+def test_an_upstream_that_does_not_answer_in_time_is_not_ready(monkeypatch):
+    monkeypatch.setattr(readiness, "CONNECT_SECONDS", 0.01)
+
+    async def never(*_):
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(readiness.asyncio, "open_connection", never)
+    assert asyncio.run(Readiness("http://127.0.0.1:1").is_ready()) is False
