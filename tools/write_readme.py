@@ -31,9 +31,10 @@ SHOWN_RUN = "vllm-0.32.0"
 _COLUMNS = 110
 _BEGIN, _END = "<!-- engines: made by tools/write_readme.py -->\n", "<!-- /engines -->"
 _ENGINES = {
-    "dynamo": ("NVIDIA Dynamo's parsers", "parsers"),
-    "sglang": ("SGLang's parsers", "parsers"),
-    "vllm-rs": ("vLLM's Rust front end", "parsers"),
+    "dynamo": ("NVIDIA Dynamo, scripted worker", "parsers"),
+    "lmdeploy": ("LMDeploy, scripted engine", "parsers"),
+    "sglang": ("SGLang, scripted scheduler", "parsers"),
+    "vllm-rs": ("vLLM's Rust front end, scripted engine", "parsers"),
     "gpt-oss": ("gpt-oss's Responses server", "gpt-oss"),
     "llamacpp": ("llama.cpp", "llama-cpp"),
     "ollama": ("Ollama", "ollama"),
