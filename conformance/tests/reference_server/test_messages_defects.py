@@ -94,6 +94,9 @@ SHOWN = {
     "messages-system-role-refused": [
         (lambda s: s.send(messages=[USER, {"role": "system", "content": "y"}]).status_code, 400)
     ],
+    "messages-system-role-dropped": [
+        (lambda s: "In French." in s.prompt(messages=[USER, {"role": "system", "content": "In French."}, USER]), False)
+    ],
     "messages-stop-sequence-as-end-turn": [
         (lambda s: s.whole(stop_sequences=["day"])["stop_reason"], "end_turn"),
         (lambda s: ending(s.events(stop_sequences=["day"])), {"stop_reason": "end_turn", "stop_sequence": None}),

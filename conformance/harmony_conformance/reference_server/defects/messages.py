@@ -146,6 +146,11 @@ def _refuse_system(message: JsonObject) -> JsonObject:
     return message
 
 
+def _without_system(body: JsonObject) -> JsonObject:
+    messages: list[Json] = [one for one in items(body.get("messages")) if value_at(one, "role") != "system"]
+    return {**body, "messages": messages} if isinstance(body.get("messages"), list) else body
+
+
 def _as_python(content: Json) -> Json:
     """Return blocks as Python shows them: a list of dictionaries in one text."""
     return str(content) if isinstance(content, list) else content
@@ -224,6 +229,12 @@ DEFECTS = (
         "A message of the role system within the conversation is refused.",
         in_list("messages", _refuse_system),
         ("V43",),
+    ),
+    _request(
+        "messages-system-role-dropped",
+        "A message of the role system within the conversation is dropped.",
+        _without_system,
+        ("L17",),
     ),
     _defect(
         "messages-stop-sequence-as-end-turn",
