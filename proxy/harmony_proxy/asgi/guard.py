@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -211,7 +212,11 @@ class HarmonyGuard:
         if self._metrics is not None:
             from harmony_proxy.judging.metrics import serve_metrics  # noqa: PLC0415 - requires prometheus_client, an extra
 
-            serve_metrics(self._metrics, self._queue, self.gauges)
+            try:
+                serve_metrics(self._metrics, self._queue, self.gauges)
+            except OSError as problem:  # another process of the same server may have the port: traffic goes on
+                host, port = self._metrics
+                sys.stderr.write(f"harmony guard: no metrics at {host}:{port}: {problem.strerror or problem}\n")
 
     async def _serve_intercepted(self, scope: Scope, receive: Receive, send: Send) -> None:
         name = self._next_id()

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from http import HTTPStatus
 
 import httpx
@@ -575,3 +576,14 @@ def test_past_its_limit_a_request_is_counted_whatever_its_bytes_came_in(kind):
     asyncio.run(guard({"type": "http", "method": "POST", "path": CHAT, "headers": ()}, receive, send))
     kept = hands.handed[0]
     assert (kept.request_bytes, kept.end, kept.is_whole, hands.problems) == (160_000, End.COMPLETE, False, 0)
+
+
+def test_metrics_without_a_port_fail_no_request(monkeypatch, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        monkeypatch.setenv("HARMONY_GUARD_METRICS", address)
+        app, _ = events(b"data: a\n\n")
+        guard, hands = guarded(app)
+        sent, error = asked(guard)
+    assert (sent[0]["status"], error, hands.problems) == (200, None, 0)
+    assert capsys.readouterr().err == f"harmony guard: no metrics at {address}: Address already in use\n"
