@@ -272,6 +272,15 @@ def test_a_process_that_dies_is_said_counted_and_begun_again(begun):
     assert "blocks of a policy go on" in message
 
 
+def test_a_signal_to_reload_does_not_end_the_process(begun):
+    begun.enqueue(*handed(1))
+    until(lambda: begun.tally["judged",] == 1)
+    os.kill(begun.process_id, signal.SIGHUP)
+    begun.enqueue(*handed(2))
+    until(lambda: begun.tally["judged",] == 2)
+    assert (begun.tally["restarts",], begun.said) == (0, [])
+
+
 def test_a_process_that_is_killed_often_comes_back_each_time(begun, monkeypatch):
     monkeypatch.setattr(handing_module, "FIRST_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(handing_module, "LONGEST_PAUSE_SECONDS", 0.02)
