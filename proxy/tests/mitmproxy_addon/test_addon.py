@@ -707,7 +707,7 @@ def test_metrics_are_served_with_what_was_refused(configured, context):
     context.configure(configured, harmony_block=[CHECK], harmony_fail="closed", harmony_metrics=f"127.0.0.1:{port}")
     configured.running()
     try:
-        asked(configured.addons[0], b"/v1/messages")
+        asked(configured.addons[0], b"/v1/other")
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             text = answer.read().decode()
     finally:
