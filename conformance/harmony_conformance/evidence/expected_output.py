@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
-from harmony_ref import HarmonyError, Role, decode, encode, parse, text_of, tokens
+from harmony_ref import HarmonyError, Role, decode, parse, text_of, tokens
 
 FUNCTIONS_PREFIX = "functions."
 _ANALYSIS = 35644  # the word `analysis` is one token
@@ -235,7 +235,7 @@ def parse_output(ids: Sequence[int]) -> ExpectedOutput | None:
     )
 
 
-_PROMPT_END = (tokens.START, *encode("assistant"))
+_PROMPT_END = "<|start|>assistant"
 _TYPE = r"(?: ?<\|constrain\|>| )[^\s<=]+"
 _CHANNEL = r"<\|channel\|>(?:analysis|commentary|final)"
 _HEADER = re.compile(
@@ -259,7 +259,7 @@ def is_malformed(ids: Sequence[int]) -> bool:
         return True
     headers, rest = _headers(ids)
     first, *others = (*headers, rest)
-    *whole, last = (decode((*_PROMPT_END, *first)), *map(decode, others))
+    *whole, last = (f"{_PROMPT_END}{decode(first)}", *map(decode, others))
     is_formed = all(map(_HEADER.fullmatch, whole)) and (not rest or _CUT_HEADER.fullmatch(last))
     return not is_formed or _has_special_in_text(ids)
 

@@ -83,7 +83,7 @@ REFUSED = [
     ),
     ("/api/chat", {**ASK, "format": SCHEMA}, 400),
     ("/api/generate", {**PROMPT, "format": SCHEMA}, 400),
-    ("/generate", {"inputs": "x", "parameters": {"grammar": {"type": "json", "value": SCHEMA}}}, 422),
+    ("/generate", {"inputs": "x", "parameters": {"grammar": {"type": "json", "value": SCHEMA_OF_TOOL}}}, 422),
     (
         "/v1/chat/completions",
         {**ASK, "response_format": {"type": "json_schema", "json_schema": {"schema": {"title": "x" * 70_000}}}},
