@@ -369,12 +369,15 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
         return
     reasoned = usage.reasoning_tokens or min(spent, len(encode_with_special_tokens(turn.reasoning or "")))
     unaccounted = spent - reasoned - _HEADER_TOKENS
+    told = RedactableText("{} tokens were spent, and the client got neither content nor a call", spent)
     if x.output.ids is not None:
         written = count_output_tokens(x.output.ids)
         if wrote_only_forbidden_calls(x, written):
             yield variant(_DROPPED_CALL, where="content")
             return
         unaccounted = written.user_tokens + written.call_tokens
+        template = "{} tokens were spent, about {} of them on reasoning, and the client got neither content nor a call"
+        told = RedactableText(template, spent, written.reasoning_tokens)
     if unaccounted > 0 and shows_all_as_reasoning(x):
         yield variant("text under a broken header is shown as reasoning", where="reasoning")
     elif unaccounted > 0:
@@ -382,9 +385,8 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
             message = "text of the model arrived as the arguments of a call of another tool, and nothing else did"
             yield mismatch(message, "content", "content or tool_calls", shorten(" | ".join(foreign)))
             return
-        template = "{} tokens were spent, about {} of them on reasoning, and the client got neither content nor a call"
         actual = RedactableText("finish_reason {}, no content, no tool_calls", turn.finish_reason)
-        yield mismatch(RedactableText(template, spent, reasoned), "content", "content or tool_calls", actual)
+        yield mismatch(told, "content", "content or tool_calls", actual)
 
 
 _DROPPED_CALL: LiteralString = "a call that the request does not allow was dropped, and nothing is shown instead"

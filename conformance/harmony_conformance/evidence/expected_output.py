@@ -319,18 +319,25 @@ _REPLACEMENT = "\ufffd"
 
 @dataclass(frozen=True, kw_only=True)
 class OutputTokenCounts:
-    """The number of emitted tokens that a client must see: `user_texts` in messages for the user, `call_tokens` in calls of tools."""
+    """The number of emitted tokens by their reader.
+
+    Attributes:
+        user_tokens: Those in messages for the user.
+        call_tokens: Those in calls of tools.
+        reasoning_tokens: Those in messages of the analysis channel.
+    """
 
     user_tokens: int = 0
     call_tokens: int = 0
+    reasoning_tokens: int = 0
 
 
 def count_output_tokens(ids: Sequence[int]) -> OutputTokenCounts:
-    """Count the tokens of contents outside the analysis channel, and of text without `<|message|>`.
+    """Count the tokens of contents, and those of text without `<|message|>` as text for the user.
 
     Headers are not counted, nor is a header that generation was cut in.
     """
-    shown = called = 0
+    shown = called = thought = 0
     header: list[int] = []
     inside = private = calling = False
     for token in ids:
@@ -344,9 +351,11 @@ def count_output_tokens(ids: Sequence[int]) -> OutputTokenCounts:
             inside, header = False, []
         elif not inside:
             header.append(token)
-        elif not private and not tokens.is_special(token):
-            shown, called = (shown, called + 1) if calling else (shown + 1, called)
-    return OutputTokenCounts(user_tokens=shown, call_tokens=called)
+        elif not tokens.is_special(token):
+            thought += private and not calling
+            called += calling and not private
+            shown += not (calling or private)
+    return OutputTokenCounts(user_tokens=shown, call_tokens=called, reasoning_tokens=thought)
 
 
 def _finish(ids: Sequence[int], calls: Sequence[FunctionCall]) -> str | None:

@@ -66,10 +66,17 @@ RULES = {rule.id: rule for rule in CHECKS}
         ),
         pytest.param(
             "channels.nothing_is_lost/fail-all-in-the-reasoning-with-the-end",
-            "5 tokens were spent, about 2 of them on reasoning, and the client got neither content nor a call",
+            "5 tokens were spent, about 0 of them on reasoning, and the client got neither content nor a call",
             "content or tool_calls",
             "finish_reason stop, no content, no tool_calls",
-            id="a marker in the reasoning is one token",
+            id="the output has no thought, whatever the answer shows as reasoning",
+        ),
+        pytest.param(
+            "channels.nothing_is_lost/fail-empty",
+            "40 tokens were spent, and the client got neither content nor a call",
+            "content or tool_calls",
+            "finish_reason stop, no content, no tool_calls",
+            id="the output is unknown, and so is the share of the reasoning",
         ),
         pytest.param(
             "prompt.is_an_accepted_rendering/fail-effort-with-lines",

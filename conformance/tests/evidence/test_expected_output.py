@@ -198,7 +198,9 @@ def test_texts_told_in_order(texts, whole, expected):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param("<|channel|>analysis<|message|>one two<|end|>", OutputTokenCounts(), id="a thought"),
+        pytest.param(
+            "<|channel|>analysis<|message|>one two<|end|>", OutputTokenCounts(reasoning_tokens=2), id="a thought"
+        ),
         pytest.param("<|channel|>final<|message|>Hello!<|return|>", OutputTokenCounts(user_tokens=2), id="an answer"),
         pytest.param("<|channel|>final<|message|><|return|>", OutputTokenCounts(), id="an empty answer"),
         pytest.param("<|message|>Hello!<|return|>", OutputTokenCounts(user_tokens=2), id="no channel"),

@@ -34,11 +34,15 @@ def shows_all_as_reasoning(x: Exchange) -> bool:
 
 
 def may_be_cut(x: Exchange) -> bool:
-    """Return True if all allowed tokens were spent, and nothing shows that the model ended its turn with the last of them."""
+    """Return True if all allowed tokens were spent, and nothing shows that the model ended its turn with the last of them.
+
+    Known ids are trusted more than the end that the answer claims.
+    """
     usage = x.turn.usage if x.turn is not None else None
     spent = usage.completion_tokens if usage is not None else None
     limit = x.max_output_tokens
-    return x.output.ids is None and limit is not None and spent is not None and spent >= limit
+    is_spent = limit is not None and spent is not None and spent >= limit
+    return x.hit_token_limit or (x.output.ids is None and is_spent)
 
 
 def goes_beyond_limit(x: Exchange, written: str, shown: str) -> bool:

@@ -163,16 +163,15 @@ class EmittedCompletion:
             if one.kind not in _MODEL_TEXTS or one.where.endswith(_SERVER_MEMBERS):
                 continue
             text = _squeeze(unescape_markers(one.text))
-            matches = (seam for seam in seams if (text.startswith(seam) if len(seam) < _DISTINCTIVE else seam in text))
-            if (leaked := next(matches, None)) is not None:
-                yield LeakedText(field=one, text=leaked)
+            if (leaked := next((seam for seam in seams if seam.is_in(text)), None)) is not None:
+                yield LeakedText(field=one, text=leaked.text)
 
-    def _seams(self) -> Iterator[str]:
-        """Yield texts that can only occur if a special token was skipped, without white space."""
+    def _seams(self) -> Iterator[SkippedToken]:
+        """Yield texts that can only occur if a special token was skipped."""
         before = ""
         for message in self.messages:
             for seam in _seams_of(message, before):
-                if seam and not any(seam in joined for joined in self.contents):
+                if seam.text and not any(seam.text in joined for joined in self.contents):
                     yield seam
             before = _squeeze(unescape_markers(message.text))[-_AROUND:] or before
 
@@ -229,19 +228,37 @@ _REPLACEMENT = "\ufffd"
 _OTHERS = frozenset({"user", "system", "developer", "tool"})
 
 
-def _seams_of(message: EmittedMessage, before: str) -> Iterator[str]:
+@dataclass(frozen=True, kw_only=True)
+class SkippedToken:
+    """A text that shows that a special token was skipped, without white space.
+
+    Attributes:
+        is_before: True if the token is before the text, otherwise within it.
+    """
+
+    text: str
+    is_before: bool = False
+
+    def is_in(self, shown: str) -> bool:
+        """Return True if a text without white space contains this one, and the token is missing."""
+        if self.is_before:
+            return re.search(rf"(?<!\|>){re.escape(self.text)}", shown) is not None
+        return shown.startswith(self.text) if len(self.text) < _DISTINCTIVE else self.text in shown
+
+
+def _seams_of(message: EmittedMessage, before: str) -> Iterator[SkippedToken]:
     parts = [part for part in message.header if part.strip()]
     if not parts:
         return
     if before:
-        yield before + parts[0].split()[0]
+        yield SkippedToken(text=before + parts[0].split()[0])
     for one, other in pairwise(parts):
-        yield _BEHIND_A_NAME.split(one.strip())[-1] + other.split()[0]
+        yield SkippedToken(text=_BEHIND_A_NAME.split(one.strip())[-1] + other.split()[0])
     if message.has_content:
         last = parts[-1].split()[-1] + _squeeze(unescape_markers(message.text))[:_AROUND]
-        yield from (last, f"assistant{last}")
+        yield from (SkippedToken(text=last), SkippedToken(text=f"assistant{last}"))
     elif _BEGINS_A_CHANNEL.match(parts[-1]):
-        yield _squeeze(parts[-1])
+        yield SkippedToken(text=_squeeze(parts[-1]), is_before=True)
 
 
 def _is_call(message: EmittedMessage) -> bool:
