@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from harmony_conformance.apis.chat_completion import ABORTED
+from harmony_conformance.apis.chat_completion import ABORTED, ToolCall
 from harmony_conformance.checks.headers import INVENTED_CALL, WRITTEN_CALL
+from harmony_conformance.checks.helpers.call_alignment import align_calls, is_same_call
 from harmony_conformance.checks.helpers.json_schema import first_violation
 from harmony_conformance.checks.helpers.malformed_output import lenient_on_malformed_output
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.expected_output import contains_call, possible_function_names
+from harmony_conformance.evidence.expected_output import FunctionCall, contains_call, possible_function_names
 from harmony_conformance.evidence.leaks.by_text import Strength
 from harmony_conformance.evidence.leaks.calls_in_text import written_calls
 from harmony_conformance.json_value import (
@@ -133,29 +134,29 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
     allowed = (call for call in output.calls if request_members.can_be_called(x.chat_request, call.name))
     made = [call for call in allowed if x.can_return_call(call)]
     expected_calls = made[:1] if value_at(x.chat_request, "parallel_tool_calls") is False else made
-    for index, call in enumerate(expected_calls):
-        where = pointer("tool_calls", index)
-        if index >= len(turn.tool_calls):
-            lost = RedactableText("call {} of {} is lost", index + 1, len(made))
-            yield mismatch(lost, where, RedactableText("{}({})", call.name, shorten(call.arguments)), "no such call")
+    pairs = align_calls(expected_calls, turn.tool_calls)
+    added = [place for index, place in pairs if index is None and place is not None]
+    for index, place in pairs:
+        if index is None:
             continue
-        name, arguments = turn.tool_calls[index].name, turn.tool_calls[index].arguments
-        if name != call.name:
-            message = "a call arrived under another name"
-            yield mismatch(message, where + "/function/name", quote(call.name), shorten(name))
-        if arguments == call.arguments or _is_same_object(x, arguments, call.arguments):
+        call = expected_calls[index]
+        if place is None:
+            moved = next((one for one in added if is_same_call(call, turn.tool_calls[one])), None)
+            number = (index + 1, len(made))
+            if moved is None:
+                shown = RedactableText("{}({})", call.name, shorten(call.arguments))
+                yield mismatch(RedactableText("call {} of {} is lost", *number), "/tool_calls", shown, "no such call")
+                continue
+            added.remove(moved)
+            message = RedactableText("call {} of {} arrived in another order", *number)
+            found = RedactableText("call {} of the answer", moved + 1)
+            yield mismatch(message, pointer("tool_calls", moved), "the order of the model", found)
             continue
-        is_equal, where = equal_json(arguments, call.arguments), where + "/function/arguments"
-        if is_equal and not has_added_fractions(call.arguments, arguments):
-            yield variant("the arguments were rewritten: equal as JSON, another text", where=where)
-        else:
-            expected, actual = text_difference(call.arguments, arguments)
-            fraction = "a whole number of the arguments was rewritten with a fraction"
-            message = fraction if is_equal else "the arguments differ from what the model wrote"
-            yield mismatch(message, where, expected, actual)
-    if len(turn.tool_calls) > len(output.calls):
+        yield from _changes(x, call, turn.tool_calls[place], pointer("tool_calls", place))
+    if len(added) > len(output.calls) - len(expected_calls):
         wanted = RedactableText("{} calls", len(output.calls))
-        shown = RedactableText("{} calls", len(turn.tool_calls))
+        extra = turn.tool_calls[added[-1]]
+        shown = RedactableText("{} calls: {}({})", len(turn.tool_calls), shorten(extra.name), shorten(extra.arguments))
         made_calls = {(call.name, call.arguments) for call in output.calls}
         is_written = all(
             (call.name, call.arguments) in made_calls or contains_call(x.output.ids or (), call.name, call.arguments)
@@ -163,6 +164,24 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
         )
         is_doubled = {(call.name, call.arguments) for call in turn.tool_calls} <= made_calls
         yield mismatch(WRITTEN_CALL if is_written and not is_doubled else INVENTED_CALL, "/tool_calls", wanted, shown)
+
+
+def _changes(x: Exchange, call: FunctionCall, arrived: ToolCall, where: str) -> Iterator[Finding]:
+    """Yield the differences between a call of the model and the one that arrived for it."""
+    if arrived.name != call.name:
+        message = "a call arrived under another name"
+        yield mismatch(message, where + "/function/name", quote(call.name), shorten(arrived.name))
+    if arrived.arguments == call.arguments or _is_same_object(x, arrived.arguments, call.arguments):
+        return
+    is_equal, where = equal_json(arrived.arguments, call.arguments), where + "/function/arguments"
+    if is_equal and not has_added_fractions(call.arguments, arrived.arguments):
+        yield variant("the arguments were rewritten: equal as JSON, another text", where=where)
+    else:
+        expected, actual = text_difference(call.arguments, arrived.arguments)
+        fraction = "a whole number of the arguments was rewritten with a fraction"
+        yield mismatch(
+            fraction if is_equal else "the arguments differ from what the model wrote", where, expected, actual
+        )
 
 
 def _is_same_object(x: Exchange, arguments: str, written: str) -> bool:

@@ -72,6 +72,20 @@ RULES = {rule.id: rule for rule in CHECKS}
             id="the output has no thought, whatever the answer shows as reasoning",
         ),
         pytest.param(
+            "tool_calls.calls_arrive/fail-first-lost",
+            "call 1 of 2 is lost",
+            'get_weather({"city":"Paris"})',
+            "no such call",
+            id="the first call is lost, and the second is where the first should be",
+        ),
+        pytest.param(
+            "tool_calls.calls_arrive/fail-swapped",
+            "call 2 of 2 arrived in another order",
+            "the order of the model",
+            "call 1 of the answer",
+            id="two calls are swapped",
+        ),
+        pytest.param(
             "channels.nothing_is_lost/fail-empty",
             "40 tokens were spent, and the client got neither content nor a call",
             "content or tool_calls",
@@ -147,6 +161,20 @@ RULES = {rule.id: rule for rule in CHECKS}
             "200",
             "500: Unexpected token 199999 while expecting start token 200006",
             id="the token that the engine adds to a script",
+        ),
+        pytest.param(
+            "errors.valid_request_is_answered/fail-unknown-validity",
+            "a request was answered with HTTP 500",
+            "an answer, or a 4xx status",
+            "500: Unexpected token 12606 while expecting start token 200006",
+            id="a request that may be refused",
+        ),
+        pytest.param(
+            "usage.counts_the_prompt/fail-side-endpoint-differs",
+            "prompt_tokens is not the number of tokens that /tokenize shows for the same request",
+            "68",
+            "70",
+            id="a prompt that another endpoint shows",
         ),
         pytest.param(
             "channels.no_marker_leak/fail-added-end",
