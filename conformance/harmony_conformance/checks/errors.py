@@ -53,7 +53,8 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
             shown = RedactableText("{}: {}", x.response.status, shorten(_reason(x)))
             excerpt = shorten(text(value_at(x.error, "failed_generation"))) or None
             told = with_added_end(x, failed)
-            yield Finding(message=told, location="status", expected="200", actual=shown, excerpt=excerpt)
+            expected = "200" if x.validity is Validity.VALID else "an answer, or a 4xx status"
+            yield Finding(message=told, location="status", expected=expected, actual=shown, excerpt=excerpt)
         return
     if x.answered_by is AnsweredBy.RENDER and x.rendered_prompt is not None:
         return
@@ -103,7 +104,7 @@ def refused_reasoning_field(x: Exchange) -> str | None:
 
 
 _UNKNOWN_MEMBER = re.compile(
-    r"unsupported|not supported|unknown|unrecognized|unexpected|not permitted|not allowed|forbidden|invalid property|additional propert",
+    r"unsupported|not supported|duplicate|unknown|unrecognized|unexpected|not permitted|not allowed|forbidden|invalid property|additional propert",
     re.IGNORECASE,
 )
 

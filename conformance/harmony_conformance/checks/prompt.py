@@ -35,7 +35,7 @@ from harmony_conformance.prompts.declarations_in_prompt import (
     parse_declarations,
 )
 from harmony_conformance.prompts.expected_parts import PartKind, PromptMessage, PromptPart, RecipientPosition, Retention
-from harmony_conformance.prompts.request_members import can_be_called
+from harmony_conformance.prompts.request_members import is_offered
 from harmony_conformance.prompts.token_injection import SPECIAL_TOKEN, find_injection
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
@@ -180,7 +180,7 @@ def tools_are_declared(x: Exchange) -> Iterator[Finding]:
             continue
         where, declaration = pointer("tools", index), declared.get(name) or declared.get(as_identifier(name))
         if declaration is None:
-            if can_be_called(x.chat_request, name):
+            if is_offered(x.chat_request, name):
                 problem = RedactableText("the function {} is not declared in the prompt", name)
                 yield mismatch(problem, where, RedactableText("type {} = (_: …) => any;", name), "no such line")
             else:

@@ -164,7 +164,7 @@ def _effort_line(x: Exchange) -> str | None:
 
 _NEAREST = {"minimal": ("low",), "none": ("low",), "xhigh": ("high",), "max": ("high",), "ultra": ("high",)}
 _EFFORTS_OF_THE_API = ("none", "minimal", "xhigh")
-_NEAR_MEDIUM = ("auto", "default")
+_NEAR_MEDIUM = ("auto", "default", "")  # an empty value is the default
 
 
 @series_only

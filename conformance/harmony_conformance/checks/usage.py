@@ -109,9 +109,13 @@ def counts_the_prompt(x: Exchange) -> Iterator[Finding]:
         yield mismatch(by_endpoint, "/usage/prompt_tokens", quote(endpoint.tokens), actual)
     if ids is None or usage.prompt_tokens == len(ids):
         return
-    shown = x.rendered_prompt
-    if shown is not None and shown.ids == ids and shown.is_text:
-        template = "prompt_tokens is not the number of tokens that the model's vocabulary gives the prompt text of {}"
+    shown = x.rendered_prompt if x.prompt.ids is None else None
+    if shown is not None:
+        template = "prompt_tokens is not the number of tokens that {} shows for the same request"
+        if shown.is_text:
+            template = (
+                "prompt_tokens is not the number of tokens that the model's vocabulary gives the prompt text of {}"
+            )
         message = RedactableText(template, shown.source)
     else:
         message = RedactableText("prompt_tokens is not the number of tokens in the prompt")

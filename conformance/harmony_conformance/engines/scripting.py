@@ -7,19 +7,26 @@ A teleprompter plays a script only while nothing else chooses tokens: a server t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS
 from harmony_conformance.engines.profiles import ScriptMethod
-from harmony_conformance.engines.teleprompter.script import TRAILER_LENGTH, TeleprompterScriptError, write_script
+from harmony_conformance.engines.teleprompter.script import (
+    TRAILER_LENGTH,
+    TeleprompterScriptError,
+    read_back,
+    write_script,
+)
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.expected_output import cut_at_stop, ends_a_turn
-from harmony_conformance.evidence.series_pairs import STREAM_SUFFIX, stream_step_pairs
+from harmony_conformance.evidence.series_pairs import STREAM_SUFFIX, prompt_count, stream_step_pairs
 from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, text, value_at
+from harmony_conformance.prompts.request_members import content_text
 from harmony_conformance.transport.messages import Request
-from harmony_ref import decode, encode_with_special_tokens, tokens
+from harmony_ref import decode, encode, encode_with_special_tokens, tokens
 
 _END = "<|end|>"
 _CONTINUATION = tuple(encode_with_special_tokens("Fine.<|return|>"))
@@ -157,11 +164,15 @@ def drop_unplayed_script(x: Exchange, way: Scripting) -> Exchange:
 
 
 def drop_unproven_stream_scripts(series: Series) -> Series:
-    """Return the series, without the scripts of id-less streams whose unstreamed request was not played.
+    """Return the series, without the id-less scripts that a teleprompter read in other tokens, or whose unstreamed request was not played.
 
     A grammar may replace tokens of a teleprompter without changing their number, so the number does not prove a stream.
     """
-    exchanges = dict(series.exchanges)
+    other = _split_otherwise(series)
+    exchanges = {
+        step: replace(_without_script(x), script_not_played=_SPLIT) if step in other else x
+        for step, x in series.exchanges.items()
+    }
     for whole, streamed in stream_step_pairs(series):
         x = exchanges[streamed]
         if exchanges[whole].script_not_played in ("", _NO_SCRIPT) or x.script is None:
@@ -169,6 +180,39 @@ def drop_unproven_stream_scripts(series: Series) -> Series:
         if x.turn is None or x.turn.output_ids is None:
             exchanges[streamed] = _without_script(x)
     return replace(series, exchanges=exchanges)
+
+
+def _split_otherwise(series: Series) -> frozenset[str]:
+    """Return the steps without output ids whose prompt has another number of tokens than ours: the server splits its text in another way.
+
+    A teleprompter then reads the script at a wrong place. Ours is the number of a prompt shown as text. It also follows from most scripts of the same
+    request: the tokens around the last text are the same for each of them.
+    """
+    around: dict[str, dict[str, int]] = {}
+    other: set[str] = set()
+    for step, x in series.exchanges.items():
+        count = prompt_count(x)
+        if count is None or x.turn is None or x.turn.output_ids is not None or not x.script or not x.messages:
+            continue
+        written = content_text(value_at(x.messages[-1], "content")) or ""
+        is_read = dumps(list(x.script))[1:-1] in dumps([*read_back(written)])
+        has_markers = encode(written) != encode_with_special_tokens(written)  # a server may make them special tokens
+        if has_markers or not is_read:
+            continue
+        shown = x.rendered_prompt
+        if shown is not None and shown.is_text and shown.ids is not None and len(shown.ids) != count:
+            other.add(step)
+        if value_at(x.messages[-1], "role") != "user" or not isinstance(value_at(x.messages[-1], "content"), str):
+            continue  # servers quote results, and join parts, in their own ways
+        same = {**members(x.chat_request), "messages": x.messages[:-1]}
+        key = dumps(
+            [same.get(name) for name in ("messages", "tools", "tool_choice", "response_format", "reasoning_effort")]
+        )
+        around.setdefault(key, {})[step] = count - len(encode(written))
+    for counts in around.values():
+        ((usual, times),) = Counter(counts.values()).most_common(1)
+        other |= {step for step, count in counts.items() if count != usual and times > len(counts) // 2 > 0}
+    return frozenset(other)
 
 
 def mark_unscripted(series: Series, method: ScriptMethod | None) -> Series:
@@ -221,4 +265,5 @@ def _without_script(x: Exchange) -> Exchange:
 
 
 _NO_SCRIPT = "the request has no script, and a teleprompter generates no text without one"
+_SPLIT = "the server splits its prompt into other tokens, so that a teleprompter reads another script"
 _UNPLAYED = "the output differs from the script, for example because the server enforces a grammar"

@@ -31,6 +31,12 @@ def can_be_called(request: Json, function: str) -> bool:
     )
 
 
+def is_offered(request: Json, function: str) -> bool:
+    """Return True unless `tool_choice` leaves the function out, by a list of allowed ones or by the name of another one."""
+    chosen = chosen_functions(request)
+    return value_at(request, "tool_choice") != "none" and (not chosen or function in chosen)
+
+
 def stop_strings(request: Json) -> tuple[str, ...]:
     """Return the stop strings of a request (`stop`, one or a list)."""
     stop = value_at(request, "stop")

@@ -19,7 +19,7 @@ from harmony_conformance.engines.scripting import (
 )
 from harmony_conformance.engines.teleprompter.script import simulate_output, write_script
 from harmony_conformance.engines.teleprompter_calibration import CalibrationTarget, calibrate
-from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.exchange import Exchange, RenderedPrompt, Series
 from harmony_conformance.transport.client import SendResult
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_ref import encode, encode_with_special_tokens
@@ -92,11 +92,11 @@ def test_what_follows_a_beginning_is_no_json_where_a_teleprompter_says_it():
     assert simulate_output(fed, 50) == [*begins, *encode("Fine."), 200002]
 
 
-def said(ids=None, count=None, content="Hello!"):
+def said(ids=None, count=None, content="Hello!", prompt=300):
     choice = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
     body = {"choices": [choice | ({"token_ids": list(ids)} if ids is not None else {})]}
     if count is not None:
-        body["usage"] = {"prompt_tokens": 300, "completion_tokens": count}
+        body["usage"] = {"prompt_tokens": prompt, "completion_tokens": count}
     return Response(
         status=200,
         headers={"content-type": "application/json"},
@@ -318,3 +318,31 @@ def test_random_weights_write_where_vllm_plays_no_script(what):
     assert bool(x.script_not_played) is (script is not None and not is_played)
     assert mark_unscripted(sent, ScriptMethod.REFERENCE) is sent
     assert mark_unscripted(sent, None) is sent
+
+
+def scripted_request(script, count, before="What now?"):
+    messages = [{"role": "user", "content": before + write_script(script, 3)}]
+    return asked(said(None, len(script), prompt=count), script=tuple(script), messages=messages)
+
+
+def test_a_script_that_the_server_splits_into_other_tokens_is_not_proved():
+    scripts = [
+        encode_with_special_tokens(f"<|channel|>final<|message|>{word}<|return|>") for word in ("Hello!", "Bye!", "So.")
+    ]
+    counts = [len(encode("What now?" + write_script(script, 3))) + 70 for script in scripts]
+    counts[1] += 1
+    sent = {
+        str(i): scripted_request(script, count) for i, (script, count) in enumerate(zip(scripts, counts, strict=True))
+    }
+    exchanges = drop_unproven_stream_scripts(Series(name="s", exchanges=sent)).exchanges
+    assert [x.script is None for x in exchanges.values()] == [False, True, False]
+    assert "other tokens" in exchanges["1"].script_not_played
+
+
+@pytest.mark.parametrize(("more", "is_dropped"), [(0, False), (1, True)])
+def test_a_prompt_that_is_shown_as_text_proves_how_the_server_splits_it(more, is_dropped):
+    shown = RenderedPrompt(source="_debug_render_only", ids=tuple(encode("shown")) * 70)
+    x = replace(scripted_request(SCRIPT, len(shown.ids) + more), rendered_prompt=shown)
+    assert shown.is_text
+    kept = drop_unproven_stream_scripts(Series(name="s", exchanges={"a": x})).exchanges["a"]
+    assert (kept.script is None) is is_dropped

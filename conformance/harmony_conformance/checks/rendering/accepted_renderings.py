@@ -32,7 +32,7 @@ from harmony_conformance.prompts.expected_parts import (
     has_whole_conversation,
     read_prompt,
 )
-from harmony_conformance.prompts.request_members import can_be_called, has_allowed_tools
+from harmony_conformance.prompts.request_members import chosen_functions, is_offered
 from harmony_conformance.prompts.token_accounting import ACCEPTED_STYLES
 from harmony_ref import HarmonyError, Message, Role
 from harmony_ref.styles import HARMONY_0_0_8
@@ -209,9 +209,9 @@ def _request_variations(request: Json) -> Iterator[tuple[Json, tuple[str, ...]]]
         yield plain, ("the requested built-in tools are not declared",)
     if value_at(request, "tool_choice") == "none" and value_at(request, "tools"):
         yield {**members(request), "tool_choice": "auto"}, ("functions that may not be called are declared",)
-    if has_allowed_tools(request):
+    if chosen_functions(request):
         tools = items(value_at(request, "tools"))
-        allowed = [tool for tool in tools if can_be_called(request, text(value_at(tool, "function", "name")))]
+        allowed = [tool for tool in tools if is_offered(request, text(value_at(tool, "function", "name")))]
         yield {**members(request), "tools": allowed}, ("functions that may not be called are not declared",)
     messages = items(value_at(request, "messages"))
     first = [message for message in messages if value_at(message, "role") in _INSTRUCTION_ROLES]
