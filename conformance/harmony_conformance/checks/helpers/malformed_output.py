@@ -12,25 +12,24 @@ from harmony_conformance.judge.rulings import MALFORMED_OUTPUT
 
 
 def ruled_if_malformed(finding: Finding, x: Exchange) -> Finding:
-    """Return a failure with the ruling on malformed output if the model wrote such output."""
-    is_failure = finding.verdict is Verdict.FAIL and not finding.ruling
-    is_excused = is_failure and x.output.ids is not None and is_malformed(x.output.ids)
+    """Return a failure with the ruling on malformed output if the model wrote such output.
+
+    Broken output by its row in the golden data counts too, with precedence over another ruling.
+    """
+    is_broken = x.expectation is not None and not x.expectation.is_well_formed
+    is_malformed_script = not finding.ruling and x.output.ids is not None and is_malformed(x.output.ids)
+    is_excused = finding.verdict is Verdict.FAIL and (is_broken or is_malformed_script)
     return ruled(finding, MALFORMED_OUTPUT) if is_excused else finding
 
 
 def lenient_on_malformed_output(
     body: Callable[[Exchange], Iterator[Finding]],
 ) -> Callable[[Exchange], Iterator[Finding]]:
-    """Give the failures of a check the ruling on malformed output where the model wrote such output.
-
-    Broken output by its row in the golden data counts too.
-    """
+    """Give the failures of a check the ruling on malformed output where the model wrote such output."""
 
     @wraps(body)
     def run(x: Exchange) -> Iterator[Finding]:
-        is_broken = x.expectation is not None and not x.expectation.is_well_formed
         for finding in body(x):
-            is_ruled = is_broken and finding.verdict is Verdict.FAIL
-            yield ruled(finding, MALFORMED_OUTPUT) if is_ruled else ruled_if_malformed(finding, x)
+            yield ruled_if_malformed(finding, x)
 
     return run

@@ -134,7 +134,7 @@ def status_says_how_it_ended(x: Exchange) -> Iterator[Finding]:
     elif x.reached_stop and (status != "completed" or body.get("incomplete_details") is not None):
         yield mismatch("the model ended its turn, and the status does not report it", "/status", "completed", actual)
     elif (contradiction := _contradiction(body)) is not None:
-        yield mismatch("the status contradicts other members", "/status", quote(status), contradiction)
+        yield mismatch("the status contradicts other members", *contradiction)
     types = (text(event.get("type")) for event in views.json_events(x))
     kinds = [kind for kind in types if kind in views.STATUS_BY_FINAL_EVENT]
     if kinds and views.STATUS_BY_FINAL_EVENT[kinds[-1]] != status:
@@ -152,14 +152,16 @@ def _shows_no_answer_at_limit(x: Exchange) -> bool:
     return may_be_cut(x) and x.turn is not None and not x.turn.has_answer
 
 
-def _contradiction(body: JsonObject) -> ReportText | None:
-    """Return the first member that contradicts the status `completed`."""
+def _contradiction(body: JsonObject) -> tuple[str, ReportText, ReportText] | None:
+    """Return the place of the first member that contradicts the status `completed`, its expected and its actual value."""
     if body.get("status") != "completed":
         return None
     if isinstance(body.get("incomplete_details"), dict):
-        return RedactableText("incomplete_details {}", shorten(dumps(body["incomplete_details"])))
-    status = text(value_at(next(iter(reversed(items(body.get("output")))), None), "status"))
-    return RedactableText("the last item is {}", status) if status in ("incomplete", "in_progress") else None
+        return "/incomplete_details", "null", shorten(dumps(body["incomplete_details"]))
+    output = items(body.get("output"))
+    status = text(value_at(output[-1], "status")) if output else ""
+    place = pointer("output", len(output) - 1, "status")
+    return (place, "completed", quote(status)) if status in ("incomplete", "in_progress") else None
 
 
 @evidence

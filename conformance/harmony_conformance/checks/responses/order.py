@@ -17,6 +17,7 @@ from harmony_ref import text_of
 
 _BEGINNINGS = ("response.created", "response.queued", "response.in_progress")
 _PARTS = {"response.content_part": "content", "response.reasoning_summary_part": "summary"}
+_EVENT_BY_TEXT_KIND = {content: event for event, content in views.TEXT_KIND_BY_EVENT.items()}
 
 
 @check(SHOULD, spec="responses#sequence-number", when=views.STREAM_CONDITIONS)
@@ -26,9 +27,12 @@ def events_are_numbered(x: Exchange) -> Iterator[Finding]:
     A client that lost its connection requests the events after the last number received.
     """
     for place, event in enumerate(views.json_events(x)):
-        if event.get("sequence_number") != place:
+        if (number := event.get("sequence_number")) is None:
+            yield mismatch("an event has no sequence_number", f"event {place}", quote(place), "nothing")
+            return
+        if number != place:
             message = "an event has a sequence_number other than its position"
-            yield mismatch(message, f"event {place}", quote(place), quote(dumps(event.get("sequence_number"))))
+            yield mismatch(message, f"event {place}", quote(place), quote(dumps(number)))
             return
 
 
@@ -54,6 +58,7 @@ _Place = int | str
 
 @dataclass(kw_only=True)
 class _ItemState:
+    is_announced: bool = True
     is_done: bool = False
     open_parts: set[int] = field(default_factory=set[int])
 
@@ -91,14 +96,21 @@ class _Machine:
             return
         item = self._items.get(place)
         if kind == views.ITEM_ADDED:
-            if item is not None:
+            if item is not None and item.is_announced:
                 yield "an item is announced twice", f"one {views.ITEM_ADDED} for each item"
+            elif item is not None and item.is_done:
+                message = "an item is announced at the output_index of one that was never announced, only finished"
+                yield message, "an output_index that no other item has"
+            elif item is not None:
+                yield "an item is announced after its first event", f"{views.ITEM_ADDED} first"
             self._items[place] = _ItemState()
         elif item is None:
             yield "an event is about an item that was not announced", views.ITEM_ADDED
-            self._items[place] = _ItemState(open_parts={views.part_of(event)})
+            is_done = kind == views.ITEM_DONE
+            self._items[place] = _ItemState(is_announced=False, is_done=is_done, open_parts={views.part_of(event)})
         elif item.is_done:
-            yield "an event is about an item that is done", f"nothing after {views.ITEM_DONE}"
+            if item.is_announced:  # else the event may be about another item, never announced either
+                yield "an event is about an item that is done", f"nothing after {views.ITEM_DONE}"
         elif kind == views.ITEM_DONE:
             item.is_done = True
         else:
@@ -140,14 +152,19 @@ def texts_begin_and_end(x: Exchange) -> Iterator[Finding]:
         elif (content := views.text_kind(event, ".done")) is not None:
             ended.add((place, content, views.part_of(event)))
     for (place, content, part), number in begun.items():
-        key = (place, "summary" if content == "summary_text" else "content", part)
-        missing: list[LiteralString] = [] if (place, content, part) in ended else [f"the event that ends its {content}"]
-        if content not in ("arguments", "code") and key not in added:
-            missing.append("the event that adds its part")
-        if content not in ("arguments", "code") and key not in done:
-            missing.append("the event that ends its part")
-        if missing:
-            yield Finding(message=f"a {content} comes without {', '.join(missing)}", location=f"event {number}")
+        is_summary, has_part = content == "summary_text", content not in ("arguments", "code")
+        key = (place, "summary" if is_summary else "content", part)
+        part_event = "response.reasoning_summary_part" if is_summary else "response.content_part"
+        steps: tuple[tuple[bool, LiteralString, str], ...] = (
+            ((place, content, part) in ended, "ends their text", f"{_EVENT_BY_TEXT_KIND[content]}.done"),
+            (not has_part or key in added, "adds their part", f"{part_event}.added"),
+            (not has_part or key in done, "ends their part", f"{part_event}.done"),
+        )
+        roles: list[LiteralString] = [role for is_there, role, _ in steps if not is_there]
+        if roles:
+            expected = quote(" and ".join(event for is_there, _, event in steps if not is_there))
+            message = f"deltas of {content} come without the event that {' and that '.join(roles)}"
+            yield mismatch(message, f"event {number}", expected, "no such event")
 
 
 _KIND_BY_ITEM_TYPE = {"reasoning": "analysis", "message": "shown", "function_call": "called"}

@@ -24,6 +24,7 @@ def events_name_their_item(x: Exchange) -> Iterator[Finding]:
     The official client adds a delta to `output[output_index].content[content_index]`, and raises without them.
     """
     announced: dict[int, str] = {}
+    unannounced: set[int] = set()
     for place, (event, announced_at) in enumerate(views.events_by_item(x)):
         kind = text(event.get("type"))
         is_item = kind in (views.ITEM_ADDED, views.ITEM_DONE)
@@ -39,15 +40,19 @@ def events_name_their_item(x: Exchange) -> Iterator[Finding]:
             missing.append("content_index")
         if missing:
             message = f"an event about an item has no {' and no '.join(missing)}"
-            yield mismatch(message, f"event {place}", " and ".join(missing), quote(kind))
+            yield mismatch(message, f"event {place}", " and ".join(missing), RedactableText("nothing, in {}", kind))
             return
         if index != announced_at or (index or 0) < 0:
             message = "an item has another output_index than it was announced with, or a negative one"
             expected = quote(announced_at) if index != announced_at else "0 or more"
             yield mismatch(message, f"event {place}", expected, quote(index))
             return
+        if index is not None and kind == views.ITEM_DONE and index not in announced:
+            unannounced.add(index)
         if index is not None and name and announced.setdefault(index, name) != name:
             message = "an event has another item id than was announced at its output_index"
+            if index in unannounced:
+                message = "an event has another item id than the item at its output_index, which was never announced, only finished"
             yield mismatch(message, f"event {place}", quote(announced[index]), quote(name))
             return
 
@@ -64,10 +69,20 @@ def items_stay_as_announced(x: Exchange) -> Iterator[Finding]:
     under an id that the server does not know. A part whose type changes is an error.
     """
     announced: dict[tuple[int | str, int | None, LiteralString], str] = {}
+    items_with_events: set[int | str | None] = set()
+    unannounced: set[int | str | None] = set()
     for place, (event, item) in enumerate(views.events_by_item(x)):
+        if text(event.get("type")) == views.ITEM_DONE and item not in items_with_events:
+            unannounced.add(item)
+        items_with_events.add(item)
         for key, value in _identifiers(event, item):
             if value and announced.setdefault(key, value) != value:
-                message = RedactableText("the {} is not the one that was announced", RedactableText(key[2]))
+                origin = (
+                    "of the item that was never announced, only finished"
+                    if item in unannounced
+                    else "that was announced"
+                )
+                message = RedactableText(f"the {{}} is not the one {origin}", RedactableText(key[2]))
                 yield mismatch(message, f"event {place}", quote(announced[key]), quote(value))
                 return
 
@@ -107,10 +122,10 @@ def texts_are_told_alike(x: Exchange) -> Iterator[Finding]:
         for key, whole in _whole_texts(event, item):
             pieces = deltas.get(key, [] if key[1] in views.VISIBLE_TEXT_KINDS else None)
             if pieces is not None and "".join(pieces) != whole:
-                expected, actual = text_difference("".join(pieces), whole)
+                both = RedactableText("deltas: {}, event: {}", *text_difference("".join(pieces), whole))
                 template = "the {} of `{}` differs from the joined deltas"
                 message = RedactableText(template, Location(key[1]), text(event.get("type")))
-                yield mismatch(message, f"event {index}", expected, actual)
+                yield mismatch(message, f"event {index}", "the same in both", both)
                 return
 
 

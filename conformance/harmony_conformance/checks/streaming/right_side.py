@@ -43,7 +43,7 @@ _PLACES: Mapping[str, tuple[str, ...]] = {
     CONTENT: (CONTENT, _ANYWHERE),
     REASONING: (*REASONING_FIELDS, _ANYWHERE),
     CALLS: (CALLS, _ANYWHERE),
-    FINISH: (FINISH, "status", "the last event", CALLS),
+    FINISH: (FINISH, "status", "incomplete_details", "output", "the last event", CALLS),
 }
 """The beginnings of the locations that findings about each part have."""
 _LEAKS = (

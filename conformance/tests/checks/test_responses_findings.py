@@ -1,0 +1,151 @@
+"""Findings about streams of the Responses API name the event or member at fault, and nothing that the stream does right."""
+
+import json
+
+import pytest
+
+from harmony_conformance.checks import CHECKS
+from harmony_conformance.golden import data as golden
+from harmony_conformance.judge.judge import judge
+
+RULES = {rule.id: rule for rule in CHECKS}
+ADDED = "response.output_item.added"
+DONE = "response.output_item.done"
+
+
+def findings(
+    check, name, of="responses.events_follow_the_grammar", drop=lambda event: False, change=lambda event: event
+):
+    """The findings of a check on an example of golden data, without the events of `drop`, and with the others changed."""
+    shown = json.loads((golden.root() / "exchanges" / of / f"{name}.json").read_text("utf-8"))
+    if "events" in shown["response"]:
+        shown["response"]["events"] = [change(event) for event in shown["response"]["events"] if not drop(event)]
+    example = golden.read_example(json.dumps(shown).encode(), check=check, name=name)
+    (result,) = judge([example.series], [RULES[check]])
+    return [
+        (
+            str(one.message),
+            one.location,
+            *(None if value is None else str(value) for value in (one.expected, one.actual)),
+        )
+        for one in result.findings
+    ]
+
+
+def told(*arguments, **options):
+    return [message for message, *_ in findings(*arguments, **options)]
+
+
+def is_of_first_item_before_its_end(event):
+    return event.get("output_index") == 0 and event["type"] != DONE
+
+
+def to_first_item(event):
+    return {**event, "output_index": 0} if event.get("output_index") == 1 else event
+
+
+FINISHED_ONLY = {"drop": is_of_first_item_before_its_end}
+
+
+def test_an_item_that_is_finished_and_was_never_announced_is_done():
+    assert told("responses.events_follow_the_grammar", "pass-answer", **FINISHED_ONLY) == [
+        "an event is about an item that was not announced"
+    ]
+
+
+def test_a_second_item_at_an_index_is_not_about_the_item_that_was_only_finished():
+    first = {"drop": lambda event: "output_index" in event and event["type"] != DONE, "change": to_first_item}
+    assert told("responses.events_follow_the_grammar", "pass-answer", **first) == [
+        "an event is about an item that was not announced"
+    ]
+
+
+def test_an_item_after_its_end_is_told_only_if_it_was_announced():
+    assert "an event is about an item that is done" in told(
+        "responses.events_follow_the_grammar", "fail-delta-after-done"
+    )
+
+
+@pytest.mark.parametrize(
+    ("check", "message"),
+    [
+        (
+            "responses.events_follow_the_grammar",
+            "an item is announced at the output_index of one that was never announced, only finished",
+        ),
+        (
+            "responses.events_name_their_item",
+            "an event has another item id than the item at its output_index, which was never announced, only finished",
+        ),
+        (
+            "responses.items_stay_as_announced",
+            "the type of the item is not the one of the item that was never announced, only finished",
+        ),
+    ],
+)
+def test_an_item_that_was_only_finished_is_not_called_announced(check, message):
+    assert message in told(check, "pass-answer", **FINISHED_ONLY, change=to_first_item)
+
+
+EARLY_PART = {"type": "response.content_part.added", "item_id": "rs_1", "output_index": 0, "content_index": 0}
+
+
+def test_an_item_that_is_announced_after_its_first_event_is_late_and_not_twice_there():
+    def begin_with_part(event):
+        return EARLY_PART if event["type"] == "response.in_progress" else event
+
+    assert told("responses.events_follow_the_grammar", "pass-answer", change=begin_with_part) == [
+        "an event is about an item that was not announced",
+        "an item is announced after its first event",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("check", "name", "expected"),
+    [
+        pytest.param(
+            "responses.texts_begin_and_end",
+            "fail-arguments-not-ended",
+            (
+                "deltas of arguments come without the event that ends their text",
+                "response.function_call_arguments.done",
+                "no such event",
+            ),
+            id="the missing event by its name",
+        ),
+        pytest.param(
+            "responses.events_are_numbered",
+            "fail-none",
+            ("an event has no sequence_number", "0", "nothing"),
+            id="no number is not another number",
+        ),
+        pytest.param(
+            "responses.events_name_their_item",
+            "fail-no-output-index",
+            ("an event about an item has no output_index", "output_index", "nothing, in response.output_item.added"),
+            id="the member is missing, and the event is its place",
+        ),
+        pytest.param(
+            "responses.texts_are_told_alike",
+            "fail-delta-lost",
+            (
+                "the output_text of `response.output_text.done` differs from the joined deltas",
+                "the same in both",
+                "deltas: Hello, event: Hello!",
+            ),
+            id="neither the deltas nor the text are known to be right",
+        ),
+    ],
+)
+def test_a_finding_shows_what_is_missing(check, name, expected):
+    (message, _, *values), *_ = findings(check, name, of=check)
+    assert (message, *values) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [("fail-incomplete-item", "/output/0/status"), ("fail-completed-with-details", "/incomplete_details")],
+)
+def test_a_member_that_contradicts_the_status_is_the_place(name, place):
+    check = "responses.status_says_how_it_ended"
+    assert [one[:2] for one in findings(check, name, of=check)] == [("the status contradicts other members", place)]
