@@ -73,11 +73,17 @@ def _calls(turn: Turn) -> Json:
     return {"tool_calls": [{"name": call.name, "arguments": call.arguments} for call in turn.tool_calls]}
 
 
+def _values(first: ReportText, second: ReportText, one: Exchange, other: Exchange) -> RedactableText:
+    """Return both values by API: a comparison does not know which of them is right."""
+    return RedactableText(f"{one.api_adapter.title}: {{}}, {other.api_adapter.title}: {{}}", first, second)
+
+
 def _differences(first: Json, second: Json, one: _Answer, other: _Answer) -> Iterator[Finding]:
     template = f"over {other.x.api_adapter.title}, {{}} differs from the one over {one.x.api_adapter.title}"
     for difference in json_differences(first, second) if first != second else ():
         message = RedactableText(template, difference.path)
-        yield mismatch(message, difference.path, difference.expected, difference.actual, exchange=other.x.id)
+        both = _values(difference.expected, difference.actual, one.x, other.x)
+        yield mismatch(message, difference.path, "the same over both", both, exchange=other.x.id)
 
 
 SAME_OUTPUT = (uses_several_apis, has_same_output)
@@ -122,8 +128,8 @@ def same_end(series: Series) -> Iterator[Finding]:
         if cut[0] != cut[1]:
             expected, actual = ("cut", "ended") if cut[0] else ("ended", "cut")
             message = f"the same tokens are reported as {actual}, over {one.x.api_adapter.title} as {expected}"
-            shown = quote(other.turn.finish_reason)
-            yield mismatch(message, "/finish_reason", quote(one.turn.finish_reason), shown, exchange=other.x.id)
+            both = _values(quote(one.turn.finish_reason), quote(other.turn.finish_reason), one.x, other.x)
+            yield mismatch(message, "/finish_reason", "the same over both", both, exchange=other.x.id)
 
 
 @evidence
