@@ -241,9 +241,9 @@ class SkippedToken:
 
     def is_in(self, shown: str) -> bool:
         """Return True if a text without white space contains this one, and the token is missing."""
-        if self.is_before:
-            return re.search(rf"(?<!\|>){re.escape(self.text)}", shown) is not None
-        return shown.startswith(self.text) if len(self.text) < _DISTINCTIVE else self.text in shown
+        if len(self.text) < _DISTINCTIVE:
+            return shown.startswith(self.text)
+        return re.search((r"(?<!\|>)" if self.is_before else "") + re.escape(self.text), shown) is not None
 
 
 def _seams_of(message: EmittedMessage, before: str) -> Iterator[SkippedToken]:
@@ -256,7 +256,7 @@ def _seams_of(message: EmittedMessage, before: str) -> Iterator[SkippedToken]:
         yield SkippedToken(text=_BEHIND_A_NAME.split(one.strip())[-1] + other.split()[0])
     if message.has_content:
         last = parts[-1].split()[-1] + _squeeze(unescape_markers(message.text))[:_AROUND]
-        yield from (SkippedToken(text=last), SkippedToken(text=f"assistant{last}"))
+        yield from (SkippedToken(text=last, is_before=not message.text.strip()), SkippedToken(text=f"assistant{last}"))
     elif _BEGINS_A_CHANNEL.match(parts[-1]):
         yield SkippedToken(text=_squeeze(parts[-1]), is_before=True)
 
