@@ -257,7 +257,7 @@ CASES = (
     case("JSON 200,000 deep", "survived 1", "exit 1 or 2", deep_answer, memory=700),
     case("100,000 headers", "survived 3", "exit 1 or 2", many_headers),
     case(f"{len(BROKEN)} broken answers", "survived 3", "exit 1 or 2", broken_answers),
-    case("endless stream", "survived 3", REFUSED, endless_stream),
+    case("endless stream", "survived 3", REFUSED, endless_stream, memory=500),
     case("redirect to another host", "survived 3", "not followed", redirects),
     case("silent server, --max-time 10", "F9", "over within the limit; exit 1 or 2", limited_by_option),
     case(

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from itertools import product
+from math import inf
 from pathlib import Path
 
 from harmony_conformance.cli.command import Command
@@ -33,9 +34,13 @@ from harmony_conformance.load.report import load_json, metric_table
 from harmony_conformance.report.terminal import report_console, visible
 from harmony_conformance.runner.options import add_connection_options, add_options, read_options, whole_number
 from harmony_conformance.runner.run import Options, connect_client, discover_target, mask_requests
+from harmony_conformance.runner.run_limits import RunLimits, count_output_tokens
+from harmony_conformance.runner.shared_run import EXCHANGES
 from harmony_conformance.runtime.private_files import write_private
-from harmony_conformance.transport.client import run_async
+from harmony_conformance.transport.client import SendResult, run_async
+from harmony_conformance.transport.messages import Request
 
+_LONGEST_PROMPT = 131_072  # tokens: the context of gpt-oss
 LOAD = "load.json"
 """File name of the figures in the folder of a run."""
 _LENGTH_MEMBERS: dict[str, JsonObject] = {"vllm": {"ignore_eos": True}, "sglang": {"ignore_eos": True}}
@@ -63,7 +68,7 @@ def configure(parser: ArgumentParser) -> None:
     add("--warm-up", type=int, default=2, metavar="N", help="requests before each load, not counted (default: 2)")
     add(
         "--input-tokens",
-        type=partial(_numbers, int),
+        type=partial(_numbers, int, most=_LONGEST_PROMPT),
         default=(128,),
         metavar="N,…",
         help="length of the prompts (default: 128)",
@@ -89,6 +94,8 @@ def configure(parser: ArgumentParser) -> None:
 def execute(arguments: Namespace) -> int:
     """Send the loads, write the files, print the figures and return the exit code."""
     loads = _loads(arguments)
+    if arguments.max_requests is not None or arguments.max_rps is not None:
+        raise UsageError("invalid options: expected --requests and --rate, got --max-requests or --max-rps")
     target, options = _read(arguments)
     objectives: Sequence[Objective] = arguments.slo
     with ExitStack() as stack:
@@ -100,9 +107,13 @@ def execute(arguments: Namespace) -> int:
             recording.add(x)
 
         try:
-            measured = run_async(_send(target, options, loads, arguments.warm_up, record))
+            measured, stopped = run_async(_send(target, options, loads, arguments.warm_up, record))
         except EndpointUnusableError as problem:
             raise UsageError(f"{target}: {problem}") from None
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"stopped; `harmony-conformance audit {out / EXCHANGES}` judges the answers"
+            ) from None
         recording.end()
         figures: list[JsonObject] = [load_json(load, requests, objectives) for load, requests in measured]
         document: JsonObject = {"target": str(target), "seed": options.seed or 0, "loads": [*figures]}
@@ -114,7 +125,10 @@ def execute(arguments: Namespace) -> int:
             for (load, requests), figure in zip(measured, figures, strict=True):
                 _print(load, requests, figure, objectives)
             report_console().print(f"figures: {visible(str(out / LOAD))}", markup=False)
-        return _exit_code([requests for _, requests in measured], objectives)
+        if stopped:
+            print(f"incomplete: {visible(stopped)}", file=sys.stderr)
+        code = _exit_code([requests for _, requests in measured], objectives)
+        return Exit.USAGE if stopped and code == Exit.CONFORMS else code
 
 
 def _loads(arguments: Namespace) -> list[OfferedLoad]:
@@ -140,20 +154,33 @@ def _loads(arguments: Namespace) -> list[OfferedLoad]:
 
 async def _send(
     target: Target, options: Options, loads: Sequence[OfferedLoad], warm_up: int, keep: Callable[[Exchange], None]
-) -> list[tuple[OfferedLoad, tuple[LoadedRequest, ...]]]:
+) -> tuple[list[tuple[OfferedLoad, tuple[LoadedRequest, ...]]], str]:
+    """Return the requests of each load, and the reason why some were not sent, empty for a complete run."""
     found = await discover_target(target, options)
     async with connect_client(target, options) as client:
+        limits = RunLimits(options.max_time, options.timeout, options.max_tokens)
+
+        async def send(request: Request) -> SendResult:
+            return await limits.send(lambda: client.send(request))
+
+        def count_and_keep(x: Exchange) -> None:
+            limits.count_tokens(count_output_tokens(x))
+            limits.count_refusals(x)
+            keep(x)
+
         sender = LoadSender(
-            send=client.send,
+            send=send,
             members={"model": found.model, **_LENGTH_MEMBERS.get(found.engine.name, {}), **options.extra_body},
             engine=found.engine.name,
-            keep=mask_requests(options, keep),
+            keep=mask_requests(options, count_and_keep),
         )
         measured: list[tuple[OfferedLoad, tuple[LoadedRequest, ...]]] = []
         for load in loads:
             await sender.warm_up(load, warm_up)
-            measured.append((load, await sender.run(load)))
-        return measured
+            measured.append((load, tuple(one for one in await sender.run(load) if not one.is_unsent)))
+            if limits.stop_reason is not None:
+                return measured, limits.stop_reason.detail
+        return measured, ""
 
 
 def _print(
@@ -215,13 +242,14 @@ def _read(arguments: Namespace) -> tuple[Target, Options]:
     return target, replace(options, script="none")
 
 
-def _numbers(kind: Callable[[str], float], words: str) -> tuple[float, ...]:
+def _numbers(kind: Callable[[str], float], words: str, most: float = inf) -> tuple[float, ...]:
     try:
         values = tuple(kind(word) for word in words.split(","))
     except ValueError:
         values = ()
-    if not values or not all(0 < value < float("inf") for value in values):
-        raise ArgumentTypeError(f"expected numbers above 0, separated by commas, got {words!r}")
+    if not values or not all(0 < value <= most and value < inf for value in values):
+        limit = "" if most == inf else f" and at most {most:,}"
+        raise ArgumentTypeError(f"expected numbers above 0{limit}, separated by commas, got {words!r}")
     return values
 
 

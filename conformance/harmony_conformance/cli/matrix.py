@@ -14,6 +14,7 @@ from harmony_conformance.json_value import dumps
 from harmony_conformance.report.html import matrix_html
 from harmony_conformance.report.markdown import inline, prose, table
 from harmony_conformance.report.matrix import Matrix, MatrixRow, make_matrix
+from harmony_conformance.report.summary import title
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -24,7 +25,13 @@ def configure(parser: ArgumentParser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Print the matrix."""
-    print(_FORMATS[arguments.format](make_matrix([read_run(path) for path in arguments.runs])))
+    reports = [read_run(path) for path in arguments.runs]
+    titles = [title(report) for report in reports]
+    folders = [path.name if path.is_dir() else path.resolve().parent.name for path in arguments.runs]
+    names = [
+        one if titles.count(one) == 1 else f"{one} ({folder})" for one, folder in zip(titles, folders, strict=True)
+    ]
+    print(_FORMATS[arguments.format](make_matrix(reports, names)))
     return Exit.CONFORMS
 
 

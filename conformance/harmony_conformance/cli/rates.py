@@ -21,8 +21,9 @@ from harmony_conformance.json_value import JsonObject, dumps, value_at
 from harmony_conformance.report.terminal import report_console, visible
 from harmony_conformance.runner.options import add_connection_options, add_options, read_options, whole_number
 from harmony_conformance.runner.run import Options
+from harmony_conformance.runner.shared_run import EXCHANGES
 from harmony_conformance.runtime.private_files import write_private
-from harmony_conformance.sampling.rates import all_rates, pass_rates
+from harmony_conformance.sampling.rates import all_rates, pass_rates, rate_names
 from harmony_conformance.sampling.report import (
     below_minimum,
     compare_rates,
@@ -81,6 +82,8 @@ def execute(arguments: Namespace) -> int:
     """Send the tasks, write the files, print the rates and return the exit code."""
     tasks = _tasks(arguments)
     minima = dict(arguments.min)
+    if unknown := sorted(minima.keys() - rate_names()):
+        raise UsageError(f"invalid --min: expected a rate ({', '.join(sorted(rate_names()))}), got {unknown[0]!r}")
     if arguments.list:
         print("\n".join(f"{task.set:10} {task.kind:14} {task.id}" for task in tasks))
         return Exit.CONFORMS
@@ -103,6 +106,10 @@ def execute(arguments: Namespace) -> int:
             sampled = run_async(sample_endpoints(lanes, tasks, arguments.tries, minima))
         except EndpointUnusableError as problem:
             raise UsageError(f"{target}: {problem}") from None
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"stopped; `harmony-conformance audit {out / EXCHANGES}` judges the answers"
+            ) from None
         if not any(one.samples for one in sampled):
             raise UsageError(f"{target}: expected answers, got none ({sampled[0].stopped or 'nothing was sent'})")
         recording.end()
@@ -149,8 +156,10 @@ def _exit_code(sampled: Sequence[Sampled], minima: dict[str, float]) -> int:
         return Exit.DIVERGES
     if len(rates) > 1 and any(one.is_worse for one in compare_rates(*rates)):
         return Exit.DIVERGES
-    known = {rate.name for rate in rates[0] if rate.of}
-    incomplete = any(one.stopped for one in sampled) or bool(minima.keys() - known)
+    without_case = sorted(minima.keys() - {rate.name for rate in rates[0] if rate.of})
+    for name in without_case:
+        print(f"{name}: no case, so its minimum was not checked", file=sys.stderr)
+    incomplete = any(one.stopped for one in sampled) or bool(without_case)
     return Exit.USAGE if incomplete else Exit.CONFORMS
 
 
@@ -161,7 +170,7 @@ def _tasks(arguments: Namespace) -> tuple[Task, ...]:
         chosen = [task for task in chosen if any(fnmatchcase(task.id, one) for one in arguments.task)]
     if not chosen:
         raise UsageError(
-            f"invalid --task: expected a task of `harmony-conformance rates --list`, got {arguments.task[0]!r}"
+            f"invalid --task: expected a task of `harmony-conformance rates reference --list`, got {arguments.task[0]!r}"
         )
     return tuple(chosen)
 

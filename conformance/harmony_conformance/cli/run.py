@@ -59,6 +59,7 @@ from harmony_conformance.transport.redaction import Mask
 
 _REASONS_SHOWN = 5
 _LATENCY_REQUESTS = 20
+_LARGE = 1 << 40
 _RECORDED_MEMBERS = ("target", "capabilities", "tries", "seed", "started")
 """Header members that are copied from the report of a recording."""
 
@@ -315,8 +316,17 @@ def _shown_target(target: Target, recorded: JsonObject, named: str | None) -> Ta
 
 
 def _size(x: Exchange) -> int:
-    """Return the bytes of an exchange."""
-    return len(x.request.body) + (sum(len(chunk.data) for chunk in x.response.chunks) if x.response else 0)
+    """Return the bytes of an exchange; a body that is no JSON, which a printed command cannot repeat, comes after all others."""
+    unusual = 0 if isinstance(x.request.json, dict) and _is_text(x.request.body) else _LARGE
+    return unusual + len(x.request.body) + (sum(len(chunk.data) for chunk in x.response.chunks) if x.response else 0)
+
+
+def _is_text(body: bytes) -> bool:
+    try:
+        body.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return b"\\ud" not in body.lower()
 
 
 COMMAND = Command(name="run", help="test an endpoint, or judge a recording", configure=configure, run=execute)

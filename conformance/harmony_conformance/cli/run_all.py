@@ -8,8 +8,9 @@ import tomllib
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from signal import SIGINT
 from typing import cast
 
 from harmony_conformance.cli.command import Command
@@ -60,31 +61,52 @@ def configure(parser: ArgumentParser) -> None:
 def execute(arguments: Namespace) -> int:
     """Run the suite against every endpoint, write the page and return the exit code."""
     endpoints = read_endpoints(arguments.file)
+    running = RunningProcesses()
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        codes = list(pool.map(_run, endpoints, [arguments.out / endpoint.name for endpoint in endpoints]))
-    tested = [
-        (one.name, arguments.out / one.name) for one, code in zip(endpoints, codes, strict=True) if code in {0, 1}
-    ]
+        futures = [pool.submit(running.run, endpoint, arguments.out / endpoint.name) for endpoint in endpoints]
+        try:
+            codes = [future.result() for future in futures]
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            running.stop()
+            raise KeyboardInterrupt(f"stopped; the runs so far are in {arguments.out}") from None
+    tested = [one.name for one, code in zip(endpoints, codes, strict=True) if code in {0, 1}]
+    untested = tuple(f"{one.name}: {running.lines[one.name]}" for one in endpoints if one.name not in tested)
     if tested:
-        page = matrix_html(make_matrix([read_run(folder) for _, folder in tested], [name for name, _ in tested]))
+        page = matrix_html(make_matrix([read_run(arguments.out / name) for name in tested], tested), untested)
         write_private(arguments.out / MATRIX, page.encode("utf-8", "backslashreplace"))
         print(f"side by side: {visible(str(arguments.out / MATRIX))}")
     worst = (Exit.INTERNAL_ERROR, Exit.DIVERGES, Exit.USAGE, Exit.CONFORMS)
     return next((code for code in worst if code in codes), Exit.INTERNAL_ERROR)
 
 
-def _run(endpoint: ConfiguredEndpoint, out: Path) -> int:
-    """Run the suite in a separate process and print its line."""
-    words = ("run", endpoint.target, *endpoint.options, "--quiet", "--out", str(out))
-    ran = subprocess.run(  # noqa: S603 - this program
-        [sys.executable, "-m", "harmony_conformance", *words], capture_output=True, text=True, check=False
-    )
-    printed = ran.stdout.strip() or ran.stderr.strip()
-    print(
-        f"{visible(endpoint.name)}: {visible(printed.splitlines()[0] if printed else 'nothing was printed')}",
-        flush=True,
-    )
-    return ran.returncode
+@dataclass
+class RunningProcesses:
+    """The runs of this command, each a process. State: those that run now, and the line that each printed."""
+
+    processes: set[subprocess.Popen[str]] = field(default_factory=set["subprocess.Popen[str]"])
+    lines: dict[str, str] = field(default_factory=dict[str, str])
+
+    def run(self, endpoint: ConfiguredEndpoint, out: Path) -> int:
+        """Run the suite, print its line and return its exit code."""
+        words = ("run", endpoint.target, *endpoint.options, "--quiet", "--out", str(out))
+        with subprocess.Popen(  # noqa: S603 - this program
+            [sys.executable, "-m", "harmony_conformance", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            self.processes.add(process)
+            printed, problem = (text.strip() for text in process.communicate())
+            self.processes.discard(process)
+        self.lines[endpoint.name] = visible((printed or problem or "nothing was printed").splitlines()[0])
+        print(f"{visible(endpoint.name)}: {self.lines[endpoint.name]}", flush=True)
+        return process.returncode
+
+    def stop(self) -> None:
+        """Interrupt the runs, so that they end and say what is recorded."""
+        for process in tuple(self.processes):
+            process.send_signal(SIGINT)
 
 
 def read_endpoints(path: Path) -> tuple[ConfiguredEndpoint, ...]:

@@ -34,6 +34,7 @@ _WORDS = (
     "yellow",
     "zephyr",
 )
+_LENGTHS = {word: len(encode(f" {word}")) for word in _WORDS}
 _TASK = "Write plain sentences that use these words in any order, without a list, until you are stopped: "
 
 
@@ -57,9 +58,8 @@ def make_prompt(tokens: int, number: int, seed: int) -> str:
     """Return a text of about this number of tokens. Texts differ from their first words on, so that no prefix cache knows them."""
     chance = Random(f"{seed} prompt {number}")  # noqa: S311 - no secret
     words = [f"{chance.randrange(10**6)}"]
-    fixed = len(encode(_TASK))
-    while len(words) < max(1, tokens - fixed):
+    left = tokens - len(encode(f"{words[0]}. {_TASK}{_WORDS[0]}"))
+    while left > 0:
         words.append(chance.choice(_WORDS))
-    while len(words) > 1 and len(encode(" ".join(words))) + fixed > tokens:
-        words.pop()
+        left -= _LENGTHS[words[-1]]
     return f"{' '.join(words)}. {_TASK}{words[-1]}"

@@ -12,7 +12,7 @@ from harmony_conformance.json_value import JsonObject, dumps
 from harmony_conformance.load.arrivals import Arrivals, arrival_times, make_prompt
 from harmony_conformance.runner.latency import Timing, UnmeasuredResponse, measure
 from harmony_conformance.transport.client import SendResult, now
-from harmony_conformance.transport.messages import Request
+from harmony_conformance.transport.messages import FailureKind, Request
 
 Send = Callable[[Request], Awaitable[SendResult]]
 """Sends a request and returns its result."""
@@ -46,6 +46,7 @@ class LoadedRequest:
         timing: Times after the request was due, or the reason for missing times.
         due: Time at which the request was due, after the start of the load.
         done: Time at which its answer was complete.
+        is_unsent: True if a limit of the run ended it: it says nothing about the server.
         reasoning: Share of the reasoning in all characters of the answer, None without a text.
     """
 
@@ -54,6 +55,7 @@ class LoadedRequest:
     due: float
     done: float
     reasoning: float | None
+    is_unsent: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +118,8 @@ class LoadSender:
             validity=Validity.VALID,
             retry_waits=sent.retry_waits,
         )
-        self.keep(x)
+        if x.failure is None or x.failure.kind is not FailureKind.RUN_STOPPED:
+            self.keep(x)
         chunks = x.response.chunks if x.response is not None else ()
         waited = sent_at - due + sum(sent.retry_waits)  # before the request that was answered
         return LoadedRequest(
@@ -125,6 +128,7 @@ class LoadSender:
             due=due - start,
             done=(sent_at + sum(sent.retry_waits) + chunks[-1].arrival_time if chunks else done_at) - start,
             reasoning=_reasoning_share(x),
+            is_unsent=x.failure is not None and x.failure.kind is FailureKind.RUN_STOPPED,
         )
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, lgamma, log
+from math import ceil, exp, lgamma, log
 from types import MappingProxyType
 
 from harmony_conformance.load.load import LoadedRequest, timings
-from harmony_conformance.runner.latency import Timing
+from harmony_conformance.runner.latency import Timing, UnmeasuredResponse
 from harmony_conformance.runner.statistics import percentile
 
 _CERTAINTY = 0.95
@@ -78,6 +78,7 @@ class Percentile:
 def percentile_interval(ascending: Sequence[float], percent: int) -> Percentile:
     """Return a percentile of an ascending sample, with an interval of order statistics that assumes no distribution."""
     n, share = len(ascending), percent / 100
+    value = ascending[ceil(share * (n - 1))] if ascending[-1] == float("inf") else percentile(ascending, percent)
     logs = (
         lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1) + k * log(share) + (n - k) * log(1 - share)
         for k in range(n + 1)
@@ -93,7 +94,7 @@ def percentile_interval(ascending: Sequence[float], percent: int) -> Percentile:
         high -= 1
         total += chances[high]
     return Percentile(
-        value=percentile(ascending, percent),
+        value=value,
         low=ascending[low - 1] if low > 0 else float("-inf"),
         high=ascending[high] if high < n else float("inf"),
     )
@@ -124,8 +125,9 @@ class Judged:
 
 
 def judge_objectives(requests: Sequence[LoadedRequest], objectives: Sequence[Objective]) -> tuple[Judged, ...]:
-    """Return each objective with its percentile."""
-    found = ((one, values_of(requests, one.metric)) for one in objectives)
+    """Return each objective with its percentile. A request that failed was never answered: its time is infinite."""
+    failed = [float("inf")] * sum(isinstance(one.timing, UnmeasuredResponse) for one in requests)
+    found = ((one, values_of(requests, one.metric) + failed) for one in objectives)
     return tuple(
         Judged(objective=one, found=percentile_interval(values, one.percent) if values else None)
         for one, values in found

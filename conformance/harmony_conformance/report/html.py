@@ -7,7 +7,7 @@ without it the page has the same content. Supports phones, dark mode and print.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -80,12 +80,16 @@ def _script() -> str:
     return (files("harmony_conformance.report") / "page.js").read_text("utf-8")
 
 
-def matrix_html(matrix: Matrix) -> str:
-    """Return a page of several runs side by side."""
+def matrix_html(matrix: Matrix, untested: Sequence[str] = ()) -> str:
+    """Return a page of several runs side by side. `untested`: endpoints that could not be tested, with the reason."""
     titles = ("", "Checks that failed", "Failed results by cause")
     parts = zip(titles, (matrix.summary, matrix.families, matrix.causes), strict=True)
     prose = {"prose": markup.prose}
-    return _environment().get_template("matrix.html.jinja", globals=prose).render(runs=matrix.runs, parts=parts)
+    return (
+        _environment()
+        .get_template("matrix.html.jinja", globals=prose)
+        .render(runs=matrix.runs, parts=parts, untested=untested)
+    )
 
 
 @cache

@@ -15,6 +15,9 @@ Sent = TypeVar("Sent", SendResult, SendResult | None)
 MAX_TIMEOUTS = 5
 """Number of consecutive timeouts that stops a run. Concurrent requests count as one: a single pause of the server ends all of them."""
 
+MAX_REFUSALS = 5
+"""Number of consecutive connections that could not be opened, and that stop a run of tasks or of a load."""
+
 
 def count_output_tokens(x: Exchange) -> int:
     """Return the number of output tokens of an answer: as reported, else as returned, else a quarter of its characters."""
@@ -42,6 +45,7 @@ class RunLimits:
         self._deadline = None if max_time is None else now() + max_time
         self._timeouts, self._last_timeout = 0, -inf
         self._max_tokens, self._tokens = max_tokens, 0
+        self._refused = 0
 
     async def send(self, send: Callable[[], Awaitable[Sent]]) -> Sent | SendResult:
         """Call `send` and return its result. At the end of the time it is cancelled, with all its waits, and the result is a failure."""
@@ -81,6 +85,13 @@ class RunLimits:
         self._tokens += count
         if self.tokens_left == 0:
             self._stop(f"--max-tokens {self._max_tokens} was reached")
+
+    def count_refusals(self, x: Exchange) -> None:
+        """Count connections in a row that could not be opened. Five of them stop the run: the server went away."""
+        is_refused = x.failure is not None and x.failure.kind is FailureKind.NO_CONNECTION
+        self._refused = self._refused + 1 if is_refused else 0
+        if x.failure is not None and self._refused >= MAX_REFUSALS:
+            self._stop(f"the server went away: {MAX_REFUSALS} connections in a row failed ({x.failure.detail})")
 
     def stop(self, reason: Failure) -> None:
         """Send nothing more. The first reason remains."""

@@ -19,7 +19,7 @@ from harmony_conformance.json_value import InvalidJsonError, JsonObject, items, 
 from harmony_conformance.sampling.graders import Grade
 from harmony_conformance.sampling.intervals import pass_at_k, pass_hat_k, wilson
 from harmony_conformance.sampling.sampler import TaskTry
-from harmony_conformance.sampling.task import Task
+from harmony_conformance.sampling.task import Task, read_tasks
 
 EFFORTS = ("low", "medium", "high")
 """Efforts in the order of the reasoning that they ask for."""
@@ -125,7 +125,7 @@ def _not_empty(_: Task, x: Exchange) -> Iterable[bool]:
 
 def _finished(_: Task, x: Exchange) -> Iterable[bool]:
     if (turn := x.turn) is not None:
-        yield not turn.is_truncated
+        yield x.failure is None and turn.finish_reason is not None and not turn.is_truncated
 
 
 def _reasoned(_: Task, x: Exchange) -> Iterable[bool]:
@@ -180,7 +180,7 @@ _ANSWER_RATES: Mapping[str, tuple[str, Callable[[Task, Exchange], Iterable[bool]
     {
         "answered": ("requests with an answer; timeouts and errors are the others", _answered),
         "not_empty": ("answers with content or a call, of those that the limit did not cut", _not_empty),
-        "finished": ("answers that the limit did not cut", _finished),
+        "finished": ("answers that neither the limit nor the connection cut", _finished),
         "reasoned": ("answers with reasoning", _reasoned),
         "no_leak": ("answers without a marker, channel word or thought in the content", _no_leak),
         "no_loop": ("thoughts that do not repeat a sentence ten times", _no_loop),
@@ -190,6 +190,13 @@ _ANSWER_RATES: Mapping[str, tuple[str, Callable[[Task, Exchange], Iterable[bool]
         "schema_met": ("calls whose arguments match the function's schema", _schema_met),
     }
 )
+
+
+def rate_names() -> frozenset[str]:
+    """Return the names of all rates that a run can have."""
+    sets = {task.set for tasks in read_tasks().values() for task in tasks}
+    kinds = {f"{task.set}.{task.kind}" for tasks in read_tasks().values() for task in tasks}
+    return frozenset({*sets, *kinds, *_ANSWER_RATES, *(f"effort.{less}-{more}" for less, more in pairwise(EFFORTS))})
 
 
 def pass_rates(samples: Sequence[TaskTry]) -> JsonObject:

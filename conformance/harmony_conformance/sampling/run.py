@@ -90,6 +90,7 @@ async def _open(endpoint: Endpoint, stack: AsyncExitStack) -> _Lane:
 
     def count_and_keep(x: Exchange) -> None:
         limits.count_tokens(count_output_tokens(x))
+        limits.count_refusals(x)
         endpoint.keep(x)
 
     async def send(request: Request) -> SendResult | None:

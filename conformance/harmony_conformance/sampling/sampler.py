@@ -67,7 +67,7 @@ class Sampler:
                 break
             exchanges.append(x)
             turn = x.turn
-            if turn is None or not (turn.has_answer or turn.is_truncated or turn.reasoning):
+            if turn is None or x.failure is not None or not (turn.has_answer or turn.is_truncated or turn.reasoning):
                 break
             made = [(call.name, _arguments(call.arguments)) for call in turn.tool_calls]
             calls += made

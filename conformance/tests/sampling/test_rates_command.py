@@ -3,6 +3,7 @@
 import json
 import random
 import threading
+import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -14,6 +15,9 @@ from harmony_conformance.sampling.report import compare_rates
 from harmony_conformance.sampling.task import read_tasks
 
 TASKS = {json.dumps(task.request["messages"]): task for tasks in read_tasks().values() for task in tasks}
+
+
+SERVERS = []
 
 
 def task_of(body):
@@ -97,6 +101,7 @@ def serving(answer):
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    SERVERS.append(server)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/v1", bodies
     server.shutdown()
@@ -201,7 +206,10 @@ def test_equal_endpoints_that_sample_are_seldom_gated():
     ("words", "problem"),
     [
         (("http://127.0.0.1:9/v1",), "http://127.0.0.1:9"),
-        (("reference", "--task", "nothing*"), "expected a task of `harmony-conformance rates --list`, got 'nothing*'"),
+        (
+            ("reference", "--task", "nothing*"),
+            "expected a task of `harmony-conformance rates reference --list`, got 'nothing*'",
+        ),
         (("replay:x.jsonl",), "expected an endpoint, got replay:x.jsonl"),
     ],
 )
@@ -231,3 +239,52 @@ def test_limit_of_requests_is_an_incomplete_run(tmp_path, capsys):
         code, _ = rates(tmp_path, url, "--set", "effort", "--tries", "2", "--max-requests", "15")
     assert (code, len(bodies)) == (2, 15)
     assert "incomplete: the limit of 15 requests was reached" in capsys.readouterr().err
+
+
+def test_server_that_goes_away_stops_the_run(tmp_path, capsys):
+    gone = {"after": 30}
+
+    def until_gone(task, body):
+        gone["after"] -= 1
+        return right(task, body)
+
+    with serving_until(until_gone, gone) as dying:
+        code, document = rates(tmp_path, dying, "--tries", "50", "--concurrency", "1")
+    assert code == 2
+    assert "incomplete: the server went away: 5 connections in a row failed" in capsys.readouterr().err
+    assert len(document["endpoints"][0]["tries"]) < 100
+
+
+@contextmanager
+def serving_until(answer, gone):
+    """A server whose port is closed after a number of tries."""
+    with serving(answer) as (url, _):
+        port = int(url.rpartition(":")[2].partition("/")[0])
+        listening = next(one for one in SERVERS if one.server_port == port)
+
+        def watch():
+            while gone["after"] > 0:
+                time.sleep(0.01)
+            listening.shutdown()
+            listening.server_close()
+
+        threading.Thread(target=watch, daemon=True).start()
+        yield url
+
+
+def test_unknown_minimum_is_refused_before_sending(tmp_path, capsys):
+    with serving(right) as (url, bodies):
+        assert main(["rates", url, "--min", "nope=0.9", "--out", str(tmp_path / "out")]) == 2
+    assert not bodies
+    assert "invalid --min: expected a rate (" in capsys.readouterr().err
+
+
+def test_minimum_of_a_rate_without_a_case_is_said(tmp_path, capsys):
+    with serving(right) as (url, _):
+        assert (
+            main(
+                ["rates", url, "--set", "effort", "--tries", "1", "--min", "tools=0.9", "--out", str(tmp_path / "out")]
+            )
+            == 2
+        )
+    assert "tools: no case, so its minimum was not checked" in capsys.readouterr().err
