@@ -200,7 +200,7 @@ def _split_otherwise(series: Series) -> frozenset[str]:
         if has_markers or not is_read:
             continue
         shown = x.rendered_prompt
-        if shown is not None and shown.is_text and shown.ids is not None and len(shown.ids) != count:
+        if shown is not None and shown.is_text and len(shown.ids) != count:
             other.add(step)
         if value_at(x.messages[-1], "role") != "user" or not isinstance(value_at(x.messages[-1], "content"), str):
             continue  # servers quote results, and join parts, in their own ways

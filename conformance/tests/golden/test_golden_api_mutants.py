@@ -291,6 +291,12 @@ def had_no_description(test, wrong):
     return [before["description"] for before, after in pairs if before != after] == [""]
 
 
+def is_function_not_named(test, wrong):
+    ((one, other),) = differences(test, wrong)
+    (lost,) = [function["name"] for function in functions_of(one) if function not in functions_of(other)]
+    return lost != test["request"]["tool_choice"]["function"]["name"]
+
+
 def is_without_effort(test, wrong):
     return test["request"].get("reasoning_effort") is None
 
@@ -345,6 +351,12 @@ SURVIVORS = [
         "tools: no description",
         had_no_description,
         "a comment where none was sent is not looked for",
+    ),
+    (
+        "a function lost",
+        "tools: choice by name",
+        is_function_not_named,
+        "a named choice leaves one function to call: a server may leave the others out",
     ),
 ]
 
