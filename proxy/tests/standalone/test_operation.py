@@ -151,7 +151,11 @@ def test_a_closed_terminal_ends_the_proxy():
     parent, child = pty.openpty()
     with running() as server:
         command = [sys.executable, "-m", "harmony_proxy", "--upstream", server, "--listen", "127.0.0.1:0"]
-        process = subprocess.Popen(command, stdin=child, stdout=subprocess.PIPE, start_new_session=True)
+        before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and children inherit that
+        try:
+            process = subprocess.Popen(command, stdin=child, stdout=subprocess.PIPE, start_new_session=True)
+        finally:
+            signal.signal(signal.SIGHUP, before)
         assert process.stdout.readline().startswith(b"listening")
         process.send_signal(signal.SIGHUP)
         assert process.wait(WAIT) == 0

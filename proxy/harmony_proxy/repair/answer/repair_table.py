@@ -83,6 +83,7 @@ _ALL = (
         fixes=(rewrite_from_ids, rewrite_from_text, clean_names),
         unrepairable_examples={
             "fail-code-call": _NO_FUNCTION,
+            "fail-cut-header-without-its-markers": "the limit cut the header: the words announce nothing that could be repaired",
             "fail-forbidden-call": "the request does not allow the function: the text must not become a call",
             "fail-escaped-arguments-with-known-ids (without the ids)": _NO_FUNCTION,
             "fail-thought-in-quotes (streamed)": "the text was emitted before anything identified it as reasoning",
