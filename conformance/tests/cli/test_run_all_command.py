@@ -55,7 +55,14 @@ def test_interrupt_ends_all_runs(tmp_path):
     tables = "".join(f'[[endpoint]]\nname = "e{n}"\ntarget = "reference"\n' for n in range(6))
     file.write_text(tables, "utf-8")
     command = [sys.executable, "-m", "harmony_conformance", "run-all", str(file), "--out", str(tmp_path / "all")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    before = signal.signal(
+        signal.SIGINT, signal.SIG_DFL
+    )  # a background job of a shell ignores it, and children inherit that
+    try:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with process:
         while not (tmp_path / "all" / "e0" / "exchanges.jsonl").exists():
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)
