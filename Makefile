@@ -74,7 +74,7 @@ unit: $(READY) $(ORACLES) $(MITMPROXY)/.ready  ## the tests
 unit-%: $(READY) $(ORACLES)  # those of one folder, in one process
 	$(UNIT) $*/tests
 
-unit-proxy: $(MITMPROXY)/.ready
+unit-proxy unit-doors: $(MITMPROXY)/.ready
 
 EXAMPLES_OF_CHECKS := $(wildcard conformance/tests/golden/test_golden*.py)
 
@@ -84,7 +84,7 @@ DOORS := $(addprefix conformance/tests/,audit cli load report sampling test_exam
 unit-conformance: $(READY) $(ORACLES)
 	$(UNIT) conformance/tests $(EXAMPLES_OF_CHECKS:%=--ignore=%) $(DOORS:%=--ignore=%)
 
-unit-doors: $(READY)
+unit-doors: $(READY) $(ORACLES)
 	$(UNIT) $(DOORS)
 
 unit-examples: $(READY)
