@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from harmony_conformance.evidence.exchange import Series
 from harmony_conformance.evidence.series_pairs import find_pair, prompt_count
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, variant
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, mismatch, variant
 from harmony_conformance.judge.condition import condition, evidence, series_only
 from harmony_conformance.prompts.known_mistakes import Mistake
 from harmony_conformance.prompts.token_accounting import CountExplanation, RequestSet, explain_counts, nearest_form
@@ -48,7 +48,13 @@ def counts_show_no_known_mistake(series: Series) -> Iterator[Finding]:
     accounts = _explanations(series)
     if _shows_mistake(accounts):
         causes = ", or in which ".join(dict.fromkeys(map(_causes, accounts)))
-        yield _finding(series, RedactableText("the counts match prompts in which {}", causes))
+        form, wrong = _wrong_counts(series)
+        expected = RedactableText(
+            "in the form {}: {}", form, ", ".join(f"{name} {wanted}" for name, (_, wanted) in wrong.items())
+        )
+        actual = quote(", ".join(f"{name} {count}" for name, (count, _) in wrong.items()))
+        message = RedactableText("the counts match prompts in which {}", causes)
+        yield mismatch(message, _WHERE, expected, actual, exchange=series.exchanges[next(iter(wrong), BASE_STEP)].id)
 
 
 @comparison(SHOULD, spec="harmony#message-format", when=(has_comparable_counts, is_no_known_mistake))
@@ -61,9 +67,9 @@ def counts_fit_a_form(series: Series) -> Iterator[Finding]:
     accounts = _explanations(series)
     growths = dict.fromkeys(account.growth for account in accounts if not account.mistakes and account.growth)
     if not accounts:
-        yield _finding(series, "the counts fit no accepted form, and no one or two known mistakes explain them")
+        yield from _findings(series, "the counts fit no accepted form, and no one or two known mistakes explain them")
     elif growths:
-        yield _finding(series, quote(", or ".join(growths)))
+        yield from _findings(series, quote(", or ".join(growths)))
     elif accounts[0].extra_tokens:
         size, more = abs(accounts[0].extra_tokens), RedactableText("more" if accounts[0].extra_tokens > 0 else "fewer")
         extra = RedactableText("{} tokens {} than the conversation with its date", size, more)
@@ -91,18 +97,20 @@ def _names(accounts: Sequence[CountExplanation]) -> RedactableText:
     return RedactableText("the counts fit the form {}{}", " or ".join(forms[:_MOST_FORMS]), more)
 
 
-def _finding(series: Series, message: ReportText) -> Finding:
+def _findings(series: Series, message: ReportText) -> Iterator[Finding]:
+    """Yield a finding for each request whose count differs from the nearest form: their causes may differ."""
+    form, wrong = _wrong_counts(series)
+    for name, (count, wanted) in wrong.items():
+        expected = RedactableText("in the form {}: {}", form, wanted)
+        yield mismatch(message, _WHERE, expected, str(count), exchange=series.exchanges[name].id)
+
+
+def _wrong_counts(series: Series) -> tuple[str, Mapping[str, tuple[int, int]]]:
+    """Return the nearest form, and by step the counts that differ from it: the reported and the expected one."""
     requests, counts = counted_requests(series)
-    ledger, gap = nearest_form(requests, counts)
-    wrong = [(name, count, count - off) for name, count, off in zip(requests.names, counts, gap, strict=True) if off]
-    wanted = ", ".join(f"{name} {count}" for name, _, count in wrong)
-    return Finding(
-        message=message,
-        location=_WHERE,
-        expected=RedactableText("in the form {}: {}", ledger.form_names[0], wanted),
-        actual=quote(", ".join(f"{name} {count}" for name, count, _ in wrong)),
-        exchange=series.exchanges[wrong[0][0] if wrong else BASE_STEP].id,
-    )
+    table, gap = nearest_form(requests, counts)
+    rows = zip(requests.names, counts, gap, strict=True)
+    return table.form_names[0], {name: (count, count - off) for name, count, off in rows if off}
 
 
 def _explanations(series: Series) -> tuple[CountExplanation, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance.checks.helpers.json_schema import first_violation
+from harmony_conformance.checks.helpers.malformed_output import lenient_on_malformed_output
 from harmony_conformance.engines.teleprompter.script import read_back
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.json_value import InvalidJsonError, Json, items, loads, text, value_at
@@ -74,6 +75,7 @@ def _reads_its_script(x: Exchange) -> bool:
 
 
 @check(MUST, spec="chat#response-format", when=(on.is_conversation, on.is_complete_answer, asks_for_json, was_sampled))
+@lenient_on_malformed_output
 def answer_is_json(x: Exchange) -> Iterator[Finding]:
     """An answer that was requested as JSON is JSON, whole and nothing else; one that the limit cut is the beginning of JSON.
 

@@ -68,6 +68,7 @@ RULINGS: Mapping[str, Ruling] = MappingProxyType(
                 "channels.preamble_is_shown",
                 "reasoning.analysis_is_reasoning",
                 "reasoning.reasoning_holds_no_answer",
+                "structured.answer_is_json",
                 "tool_calls.calls_arrive",
                 "streaming.content_equals_whole",
                 "streaming.reasoning_equals_whole",
