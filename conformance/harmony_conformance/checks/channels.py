@@ -32,8 +32,9 @@ from harmony_conformance.evidence.leaks.calls_in_text import written_calls
 from harmony_conformance.evidence.leaks.repetition import find_doubled_text, find_loop, is_repetition_requested
 from harmony_conformance.evidence.leaks.role_play import find_user_turn, is_dialogue_requested
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, mismatch, variant
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, mismatch, ruled, variant
 from harmony_conformance.judge.condition import condition, evidence
+from harmony_conformance.judge.rulings import MARKUP_IN_ERRORS
 from harmony_conformance.redactable_text import Location, RedactableText, quote, shorten
 from harmony_ref import encode_with_special_tokens
 
@@ -110,7 +111,8 @@ def _report(x: Exchange, leaks: Iterable[by_text.Leak]) -> Iterator[Finding]:
             yield variant(message, where=leak.where, actual=quote(leak.excerpt))
         else:
             told = with_added_end(x, leak.message, leak.excerpt)
-            yield Finding(message=told, location=leak.where, excerpt=leak.excerpt)
+            finding = Finding(message=told, location=leak.where, excerpt=leak.excerpt)
+            yield ruled(finding, MARKUP_IN_ERRORS) if leak.where == "error" else finding
 
 
 @check(MUST, spec="harmony#final", when=(on.is_complete_answer, on.output_is_known, wrote_what_was_asked_for))
@@ -161,7 +163,7 @@ def nobody_else_speaks(x: Exchange) -> Iterator[Finding]:
     for answer in x.answers:
         for leak in parse_completion(answer.ids).leaked_other_roles(answer) if answer.ids is not None else ():
             where = Location(leak.field.where)
-            message = RedactableText("{} continues with text that the model wrote as another role", where)
+            message = RedactableText("{} contains text that the model wrote as another role", where)
             excerpt = by_text.excerpt_around(leak.field.text, leak.text.strip()[:40])
             yield Finding(message=message, location=leak.field.where, excerpt=excerpt)
 

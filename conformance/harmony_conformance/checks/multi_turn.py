@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from harmony_conformance.checks.errors import refused_reasoning_field
 from harmony_conformance.checks.helpers.counted_pairs import counted_pair
@@ -17,7 +18,7 @@ from harmony_conformance.judge.condition import evidence, series_only
 from harmony_conformance.judge.history_conditions import finished_reasoning, has_finished_reasoning, has_loop_reasoning
 from harmony_conformance.prompts.expected_parts import PartKind, Retention
 from harmony_conformance.prompts.request_members import REASONING_FIELDS
-from harmony_conformance.redactable_text import Location, RedactableText, shorten
+from harmony_conformance.redactable_text import Location, RedactableText, ReportText, shorten
 from harmony_ref import encode
 
 
@@ -99,7 +100,8 @@ def reasoning_costs_what_it_must(series: Series) -> Iterator[Finding]:
         message = "longer reasoning of an open tool loop does not cost its tokens"
         expected = RedactableText("{} more tokens", opened[1])
         actual = RedactableText("{} more tokens", opened[0])
-        yield mismatch(message, "/usage/prompt_tokens", expected, actual, exchange=opened[2])
+        finding = mismatch(message, "/usage/prompt_tokens", expected, actual, exchange=opened[2])
+        yield replace(finding, clause="harmony#keep-reasoning")
 
 
 def _reasoning_growth(series: Series, short: str, long: str) -> tuple[int, int, str] | None:
@@ -143,6 +145,11 @@ def has_named_reasoning(series: Series) -> bool:
     return any(True for _ in _exchanges_by_reasoning_field(series))
 
 
+def _unread(x: Exchange, message: RedactableText, actual: ReportText) -> Finding:
+    where = next((part.where for part in x.expected_parts if part.kind is PartKind.REASONING), "")
+    return mismatch(message, where, "reasoning in the prompt", actual, exchange=x.id)
+
+
 @comparison(MUST, spec="harmony#keep-reasoning", when=has_named_reasoning)
 def reasoning_is_read_under_its_own_name(series: Series) -> Iterator[Finding]:
     """Reasoning that a client sends back under the server's own field name reaches the model.
@@ -152,28 +159,24 @@ def reasoning_is_read_under_its_own_name(series: Series) -> Iterator[Finding]:
     """
     answers = (x.turn for x in series.exchanges.values() if x.turn is not None and x.turn.reasoning)
     own = next((turn.reasoning_field for turn in answers), None)
-    named = list(_exchanges_by_reasoning_field(series))
-    read = [name for name, _, is_read in named if is_read]
-    for name, x, is_read in named:
+    named: dict[str, tuple[Exchange, bool]] = {}
+    for name, x, is_read in _exchanges_by_reasoning_field(series):
+        named.setdefault(name, (x, is_read))
+    read = [name for name, (_, is_read) in named.items() if is_read]
+    for name, (x, is_read) in named.items() if read else ():
         if is_read:
             continue
-        if name == own or not read:
-            yield Finding(
-                message=RedactableText(
-                    "reasoning sent as `{}` is not read{}",
-                    Location(name),
-                    RedactableText(", the server's own name for it" if name == own else ""),
-                ),
-                location=next((part.where for part in x.expected_parts if part.kind is PartKind.REASONING), ""),
-                expected="reasoning in the prompt",
-                actual=RedactableText("it is ignored; `{}` is read", Location(read[0]))
-                if read
-                else "it is ignored under every name",
-                exchange=x.id,
-            )
+        if name == own:
+            message = RedactableText("reasoning sent as `{}` is not read, the server's own name for it", Location(name))
+            yield _unread(x, message, RedactableText("it is ignored; `{}` is read", Location(read[0])))
         else:
             template = "reasoning sent as `{}` is not read; the server's own name is {}"
             yield variant(RedactableText(template, Location(name), Location(own or "not known")), where=name)
+    if named and not read:
+        x, _ = named.get(own or "") or next(iter(named.values()))
+        names = Location(", ".join(sorted(named)))
+        message = RedactableText("reasoning that is sent back is not read; it was sent as: {}", names)
+        yield _unread(x, message, "it is ignored")
     refused = dict.fromkeys(filter(None, map(refused_reasoning_field, series.exchanges.values())))
     for name in refused if read else ():
         template = "reasoning sent as `{}` is refused; it goes back as `{}`"

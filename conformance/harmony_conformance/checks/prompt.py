@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import zip_longest
 from typing import LiteralString
 
@@ -256,7 +257,7 @@ def one_header_form(x: Exchange) -> Iterator[Finding]:
 
 @check(
     SHOULD,
-    spec="harmony#receiving-calls",
+    spec="harmony#tool-messages",
     when=(on.is_conversation, on.prompt_is_known, history.has_call_history, history.has_results),
 )
 def calls_and_results_agree_in_form(x: Exchange) -> Iterator[Finding]:
@@ -352,6 +353,22 @@ def has_counted_pair(series: Series) -> bool:
     return any(True for _ in counted_pairs(series))
 
 
+_CLAUSES_OF_TEXTS = {
+    "instructions": "harmony#developer",
+    "developer": "harmony#developer",
+    "system": "harmony#developer",
+    "result": "harmony#tool-messages",
+    "reasoning": "harmony#keep-reasoning",
+    "preamble": "harmony#preambles",
+    "answer": "harmony#final",
+    "arguments": "harmony#receiving-calls",
+    "description": "harmony#tools",
+    "parameter": "harmony#tools",
+    "enum": "harmony#tools",
+}
+"""The clauses that demand a text in the prompt, by the last words of the step."""
+
+
 @comparison(MUST, spec="harmony#special-tokens", when=has_counted_pair)
 def text_costs_its_tokens(series: Series) -> Iterator[Finding]:
     """Two requests that differ in one text differ in prompt_tokens by the number of ordinary tokens of that text.
@@ -362,8 +379,14 @@ def text_costs_its_tokens(series: Series) -> Iterator[Finding]:
     template = "between {} and {} the prompt grew by {} tokens"
     for pair in counted_pairs(series):
         if pair.prompt_growth != pair.expected_growth and not pair.is_explained_by_headers:
+            if pair.prompt_growth == pair.escaped_growth:
+                yield variant("the arguments are the same JSON, with escaped characters", where="/usage/prompt_tokens")
+                continue
             message = RedactableText(template, pair.shorter.step, pair.longer.step, pair.prompt_growth)
             expected = RedactableText("{} more tokens", pair.expected_growth)
             actual = RedactableText("{} more tokens", pair.prompt_growth)
             finding = mismatch(message, "/usage/prompt_tokens", expected, actual, exchange=pair.longer.id)
+            is_injected = pair.longer.step.startswith("marked") and pair.prompt_growth
+            clause = "" if is_injected else _CLAUSES_OF_TEXTS.get(pair.longer.step.partition(" ")[2], "")
+            finding = replace(finding, clause=clause)
             yield ruled(finding, QUOTED_RESULTS) if pair.prompt_growth == pair.quoted_growth else finding

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.series_pairs import prompt_count, same_request_pairs
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check, comparison, mismatch, variant
+from harmony_conformance.judge.check import MUST, Finding, check, comparison, mismatch, ruled, variant
 from harmony_conformance.judge.condition import condition, evidence
+from harmony_conformance.judge.rulings import COUNTS_OF_ENDPOINTS
 from harmony_conformance.redactable_text import Location, RedactableText, quote
 
 
@@ -106,7 +107,9 @@ def counts_the_prompt(x: Exchange) -> Iterator[Finding]:
     actual, endpoint = quote(usage.prompt_tokens), x.counted_prompt
     if endpoint is not None and usage.prompt_tokens != endpoint.tokens:
         by_endpoint = RedactableText("prompt_tokens is not what {} counts", endpoint.source)
-        yield mismatch(by_endpoint, "/usage/prompt_tokens", quote(endpoint.tokens), actual)
+        both = RedactableText("answer: {}, {}: {}", actual, endpoint.source, endpoint.tokens)
+        finding = mismatch(by_endpoint, "/usage/prompt_tokens", "the same in both", both)
+        yield ruled(finding, COUNTS_OF_ENDPOINTS)
     if ids is None or usage.prompt_tokens == len(ids):
         return
     shown = x.rendered_prompt if x.prompt.ids is None else None
@@ -116,10 +119,12 @@ def counts_the_prompt(x: Exchange) -> Iterator[Finding]:
             template = (
                 "prompt_tokens is not the number of tokens that the model's vocabulary gives the prompt text of {}"
             )
-        message = RedactableText(template, shown.source)
+        both = RedactableText("answer: {}, {}: {}", actual, shown.source, len(ids))
+        finding = mismatch(RedactableText(template, shown.source), "/usage/prompt_tokens", "the same in both", both)
+        yield ruled(finding, COUNTS_OF_ENDPOINTS)
     else:
-        message = RedactableText("prompt_tokens is not the number of tokens in the prompt")
-    yield mismatch(message, "/usage/prompt_tokens", quote(len(ids)), actual)
+        message = "prompt_tokens is not the number of tokens in the prompt"
+        yield mismatch(message, "/usage/prompt_tokens", quote(len(ids)), actual)
 
 
 @comparison(MUST, spec="chat#usage", when=on.has_same_request_twice)

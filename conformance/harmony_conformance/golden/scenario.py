@@ -56,6 +56,7 @@ class Step:
         wait_until_idle: Poll the server's number of running requests until it is 0 or these seconds have passed.
             Such a step sends no request.
         is_native: True if the request is in the format of the scenario's API, not a chat request to convert.
+        keeps_reasoning_name: True if `reasoning` in messages is sent under this name, whatever the server's name is.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Step:
     disconnect_after_events: int | None = None
     wait_until_idle: float | None = None
     is_native: bool = False
+    keeps_reasoning_name: bool = False
 
     @property
     def is_streamed(self) -> bool:
@@ -244,6 +246,7 @@ def _read_step(value: Json, name: str) -> Step:
         requests_token_ids=value_at(value, "shows_ids") is not False,
         disconnect_after_events=integer(value_at(value, "leave_after")),
         wait_until_idle=_seconds(value_at(value, "settles")),
+        keeps_reasoning_name=value_at(value, "keeps_names") is True,
     )
 
 

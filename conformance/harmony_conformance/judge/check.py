@@ -11,7 +11,7 @@ A check that yields nothing has passed. Each `Finding` is a failure, or a varian
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Generic
@@ -58,6 +58,7 @@ class Finding:
     """One divergence, with both values and its place: a JSON pointer, an event number, or a prompt message.
 
     `exchange` is the id of the exchange; empty means the judged one. `ruling`: the key in `RULINGS` that has its severity, if not the check's.
+    `clause`: the id of the clause that demands it, if not the check's.
     """
 
     message: ReportText
@@ -68,6 +69,13 @@ class Finding:
     verdict: Verdict = Verdict.FAIL
     exchange: str = ""
     ruling: str = ""
+    clause: str = ""
+
+
+def clause_of_failure(clause: Clause, api: str, findings: Iterable[Finding]) -> Clause:
+    """Return the clause of the first failure: its own, or that of the check, from the reference of the API where this has one."""
+    first = next(finding for finding in findings if finding.verdict is Verdict.FAIL)
+    return CLAUSES.get(first.clause or clause.id.replace("chat#", f"{api}#"), clause)
 
 
 def ruled(finding: Finding, ruling: str) -> Finding:

@@ -14,9 +14,16 @@ from harmony_conformance.evidence.answerless_requests import has_no_answer
 from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, AnsweredBy, Exchange, Series, Validity
 from harmony_conformance.evidence.leaks import about_harmony
 from harmony_conformance.evidence.levels import METRICS_API as METRICS
-from harmony_conformance.evidence.series_pairs import find_pair, prompt_count, same_request_pairs, stream_step_pairs
+from harmony_conformance.evidence.series_pairs import (
+    STREAM_SUFFIX,
+    find_pair,
+    prompt_count,
+    same_request_pairs,
+    stream_step_pairs,
+)
 from harmony_conformance.json_value import integer, members, value_at
 from harmony_conformance.judge.condition import Condition, UnmetReason, condition, evidence, only_on, series_only
+from harmony_conformance.judge.rulings import REFUSABLE_STEPS
 from harmony_conformance.runtime.caching import cached_view
 from harmony_conformance.transport.messages import FailureKind
 
@@ -96,10 +103,12 @@ def was_sent(x: Exchange) -> bool:
 @condition
 def is_valid(x: Exchange) -> bool:
     """requests known to be valid, or answered by a server error or an error about the model's output"""
-    return was_sent.holds(x) and (
-        x.validity is Validity.VALID
-        or (x.validity is Validity.UNKNOWN and (is_server_error(x) or x.failure is not None or blames_the_model(x)))
-    )
+    is_ruled = (
+        f"{x.scenario}/{x.step.removesuffix(STREAM_SUFFIX)}" in REFUSABLE_STEPS
+    )  # older recordings have it as valid
+    has_failed = is_server_error(x) or x.failure is not None or blames_the_model(x)
+    is_known = x.validity is Validity.VALID and not is_ruled
+    return was_sent.holds(x) and (is_known or (has_failed and x.validity in (Validity.VALID, Validity.UNKNOWN)))
 
 
 def blames_the_model(x: Exchange) -> bool:

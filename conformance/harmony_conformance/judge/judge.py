@@ -15,7 +15,7 @@ from harmony_conformance.apis.registry import CHAT_COMPLETIONS
 from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, AnsweredBy, Exchange, Series
 from harmony_conformance.evidence.levels import METRICS_API as METRICS
 from harmony_conformance.judge import applicability
-from harmony_conformance.judge.check import Check, Comparison, Finding, Outcome, Severity, Verdict
+from harmony_conformance.judge.check import Check, Comparison, Finding, Outcome, Severity, Verdict, clause_of_failure
 from harmony_conformance.judge.clause import Clause
 from harmony_conformance.judge.condition import UnmetReason
 from harmony_conformance.judge.conditions import api_has_finish_reason, api_sends_done, is_chat, is_completion
@@ -284,7 +284,7 @@ def _run_check(
     return Result(
         rule.id,
         _severity(rule.severity, findings) if failed else rule.severity,
-        rule.clause,
+        clause_of_failure(rule.clause, case.api, findings) if failed else rule.clause,
         case.name,
         case.api,
         outcome,

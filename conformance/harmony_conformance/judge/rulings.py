@@ -36,6 +36,8 @@ QUOTED_RESULTS = "quoted-results"
 WHITE_SPACE_BETWEEN_MESSAGES = "white-space-between-messages"
 EFFORTS_OF_THE_API = "efforts-of-the-api"
 MALFORMED_OUTPUT = "malformed-output"
+COUNTS_OF_ENDPOINTS = "counts-of-endpoints"
+MARKUP_IN_ERRORS = "markup-in-errors"
 
 RULINGS: Mapping[str, Ruling] = MappingProxyType(
     {
@@ -76,6 +78,18 @@ RULINGS: Mapping[str, Ruling] = MappingProxyType(
                 "streaming.finish_equals_whole",
             ),
         ),
+        COUNTS_OF_ENDPOINTS: Ruling(
+            subject="the prompt tokens of an answer are not what another endpoint shows or counts for the same request",
+            source="The reference defines the number for the prompt of the answer. Which of the two prompts the model read is not shown.",
+            severity=SHOULD,
+            checks=("usage.counts_the_prompt",),
+        ),
+        MARKUP_IN_ERRORS: Ruling(
+            subject="the text of an error contains Harmony markup of the output",
+            source="The guide describes what users may see of an answer. No source mentions errors.",
+            severity=SHOULD,
+            checks=("channels.no_marker_leak",),
+        ),
         "orphan-results": Ruling(
             subject="a function result names no call",
             source="The API requires `tool_call_id`, and refuses a result without its call. The clause on tool messages does not mention such results.",
@@ -104,7 +118,12 @@ RULINGS: Mapping[str, Ruling] = MappingProxyType(
         "half-surrogates": Ruling(
             subject="a text contains half of a surrogate pair",
             source="RFC 8259, section 8.2: the behavior of software that receives JSON texts containing such values is unpredictable.",
-            steps=("odd_texts/half of a surrogate pair",),
+            steps=("odd_texts/half of a surrogate pair", "json_beyond_parsers/a lone surrogate in the history"),
+        ),
+        "numbers-beyond-doubles": Ruling(
+            subject="the arguments of a call in the history have a number that no double holds",
+            source="RFC 8259, section 6: this specification allows implementations to set limits on the range and precision of numbers accepted.",
+            steps=("json_beyond_parsers/a number beyond floats in the history",),
         ),
         "recipients-without-to": Ruling(
             subject="the header of a call has a recipient without `to=`",
@@ -116,3 +135,6 @@ RULINGS: Mapping[str, Ruling] = MappingProxyType(
     }
 )
 """By the name that findings have in `Finding.ruling`."""
+
+REFUSABLE_STEPS = frozenset(step for ruling in RULINGS.values() if ruling.severity is None for step in ruling.steps)
+"""The steps, as `scenario/step`, whose requests are neither valid nor invalid."""

@@ -90,7 +90,8 @@ def _native(step: Step, profile: RequestProfile, filled: JsonObject) -> JsonObje
 
 
 def _chat(step: Step, profile: RequestProfile, filled: JsonObject) -> JsonObject:
-    body: JsonObject = {"model": profile.model, **_with_reasoning_field(filled, profile.reasoning_field)}
+    named = filled if step.keeps_reasoning_name else _with_reasoning_field(filled, profile.reasoning_field)
+    body: JsonObject = {"model": profile.model, **named}
     if step.is_streamed and "stream" not in step.request:
         body["stream"] = True
         body.setdefault("stream_options", {"include_usage": True})

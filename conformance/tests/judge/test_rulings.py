@@ -1,6 +1,7 @@
 """Each ruling is used where it says, a failure has the severity of its rulings, and no other difference is ruled."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,11 @@ from harmony_conformance.golden import data as golden
 from harmony_conformance.judge import rulings
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, Outcome, check, ruled
 from harmony_conformance.judge.condition import condition
+from harmony_conformance.judge.conditions import is_valid
 from harmony_conformance.judge.judge import judge, judge_one
 from harmony_conformance.judge.rulings import RULINGS
 from harmony_conformance.runner.selection import load_scenarios
-from harmony_conformance.transport.messages import Request
+from harmony_conformance.transport.messages import Request, Response
 
 EXAMPLES = {example.id: example for example in golden.examples()}
 RULES = {rule.id: rule for rule in CHECKS}
@@ -97,6 +99,9 @@ RULED = {
     "tool_calls.calls_arrive/fail-recipient-without-to": SHOULD,
     "headers.broken_output_loses_nothing/fail-end-missing": SHOULD,
     "tools.orphan_result_is_not_misnamed/fail-no-name": SHOULD,
+    "usage.counts_the_prompt/fail-side-endpoint-differs": SHOULD,
+    "usage.counts_the_prompt/fail-more": MUST,
+    "channels.no_marker_leak/fail-in-an-error": SHOULD,
 }
 
 
@@ -105,6 +110,37 @@ def test_a_failure_has_the_severity_of_its_ruling(name):
     example = EXAMPLES[name]
     (result,) = judge([example.series], [RULES[example.check]])
     assert (result.outcome, result.severity) == (Outcome.FAIL, RULED[name])
+
+
+CLAUSES_OF_FAILURES = {
+    "prompt.text_costs_its_tokens/fail-second-instruction-dropped": "harmony#developer",
+    "prompt.text_costs_its_tokens/fail-result-quoted": "harmony#tool-messages",
+    "prompt.text_costs_its_tokens/fail-markers-are-special": "harmony#special-tokens",
+    "multi_turn.reasoning_costs_what_it_must/fail-never-read": "harmony#keep-reasoning",
+    "multi_turn.reasoning_costs_what_it_must/fail-always-kept": "harmony#drop-reasoning",
+    "choices.logprobs_are_returned/fail-responses": "responses#logprobs",
+    "structured.answer_is_json/fail-cut-and-no-json": "responses#response-format",
+}
+
+
+@pytest.mark.parametrize("name", CLAUSES_OF_FAILURES)
+def test_a_failure_cites_the_clause_that_demands_it(name):
+    example = EXAMPLES[name]
+    (result,) = judge([example.series], [RULES[example.check]])
+    assert result.clause.id == CLAUSES_OF_FAILURES[name]
+
+
+def test_an_older_recording_of_a_request_that_may_be_refused():
+    refused = Exchange(
+        id="x",
+        scenario="json_beyond_parsers",
+        step="a number beyond floats in the history",
+        validity=Validity.VALID,
+        request=Request(path="/v1/chat/completions", body=b"{}"),
+        response=Response(status=400, chunks=()),
+    )
+    other = replace(refused, scenario="rows_texts")
+    assert [is_valid.holds(x) for x in (refused, other)] == [False, True]
 
 
 @condition

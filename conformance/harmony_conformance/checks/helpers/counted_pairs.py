@@ -27,6 +27,7 @@ class CountedPair:
     """Two answered requests, the second with a longer text, and the differences of their prompt counts and texts in tokens.
 
     `quoted_growth` is the difference if function results are quoted as JSON strings.
+    `escaped_growth` is the difference if `<` and `>` in the arguments of calls are escaped, as Go's encoder does.
     """
 
     shorter: Exchange
@@ -34,6 +35,7 @@ class CountedPair:
     prompt_growth: int
     expected_growth: int
     quoted_growth: int
+    escaped_growth: int
 
     @property
     def is_explained_by_headers(self) -> bool:
@@ -74,7 +76,12 @@ def counted_pair(series: Series, first: str, second: str) -> CountedPair | None:
     growth = _text_tokens(more) - _text_tokens(less)
     quoted = growth + _quotes(more) - _quotes(less)
     return CountedPair(
-        shorter=less, longer=more, prompt_growth=grown - fewer, expected_growth=growth, quoted_growth=quoted
+        shorter=less,
+        longer=more,
+        prompt_growth=grown - fewer,
+        expected_growth=growth,
+        quoted_growth=quoted,
+        escaped_growth=growth + _escapes(more) - _escapes(less),
     )
 
 
@@ -82,6 +89,13 @@ def _text_tokens(x: Exchange) -> int:
     """Count the tokens of a request's texts: its messages and its declared tools."""
     declared = [text for tool in x.tools for text in strings(tool)]
     return sum(len(encode(text)) for text in (*[part.text for part in x.expected_parts], *declared))
+
+
+def _escapes(x: Exchange) -> int:
+    """Count the tokens that arguments of calls cost more with `<` and `>` escaped."""
+    calls = [part.text for part in x.expected_parts if part.kind is PartKind.CALL]
+    escaped = [text.replace("<", r"\u003c").replace(">", r"\u003e") for text in calls]
+    return sum(len(encode(other)) - len(encode(text)) for text, other in zip(calls, escaped, strict=True))
 
 
 def _quotes(x: Exchange) -> int:
