@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import LiteralString
 
 from harmony_conformance.apis.chat_completion import Turn, has_same_calls, has_same_objects
 from harmony_conformance.checks.helpers.value_diff import json_differences
@@ -15,6 +16,8 @@ from harmony_conformance.judge.condition import condition, evidence, series_only
 from harmony_conformance.prompts.conversation import ConversationOptions, conversation_of
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote
 from harmony_ref import Message
+
+_SAME: LiteralString = "the same over both"
 
 
 @series_only
@@ -83,7 +86,7 @@ def _differences(first: Json, second: Json, one: _Answer, other: _Answer) -> Ite
     for difference in json_differences(first, second) if first != second else ():
         message = RedactableText(template, difference.path)
         both = _values(difference.expected, difference.actual, one.x, other.x)
-        yield mismatch(message, difference.path, "the same over both", both, exchange=other.x.id)
+        yield mismatch(message, difference.path, _SAME, both, exchange=other.x.id)
 
 
 SAME_OUTPUT = (uses_several_apis, has_same_output)
@@ -129,7 +132,7 @@ def same_end(series: Series) -> Iterator[Finding]:
             expected, actual = ("cut", "ended") if cut[0] else ("ended", "cut")
             message = f"the same tokens are reported as {actual}, over {one.x.api_adapter.title} as {expected}"
             both = _values(quote(one.turn.finish_reason), quote(other.turn.finish_reason), one.x, other.x)
-            yield mismatch(message, "/finish_reason", "the same over both", both, exchange=other.x.id)
+            yield mismatch(message, "/finish_reason", _SAME, both, exchange=other.x.id)
 
 
 @evidence
@@ -145,7 +148,8 @@ def same_usage(series: Series) -> Iterator[Finding]:
         counts = (_completion_tokens(one), _completion_tokens(other))
         if None not in counts and counts[0] != counts[1]:
             message = f"the same tokens have another count than over {one.x.api_adapter.title}"
-            yield mismatch(message, "/usage/completion_tokens", quote(counts[0]), quote(counts[1]), exchange=other.x.id)
+            both = _values(quote(counts[0]), quote(counts[1]), one.x, other.x)
+            yield mismatch(message, "/usage/completion_tokens", _SAME, both, exchange=other.x.id)
 
 
 @evidence
@@ -171,15 +175,15 @@ def same_prompt(series: Series) -> Iterator[Finding]:
                 longest = max(len(first), len(second))
                 place = next(i for i in range(longest) if first[i : i + 1] != second[i : i + 1])
                 message = f"the prompt differs from the one over {one.api_adapter.title}"
-                actual = _message(other, place)
-                yield mismatch(message, f"prompt message {place}", _message(one, place), actual, exchange=other.id)
+                both = _values(_message(one, place), _message(other, place), one, other)
+                yield mismatch(message, f"prompt message {place}", _SAME, both, exchange=other.id)
             elif shown[0] != shown[1]:
                 form = variant(f"the prompt has another form than over {one.api_adapter.title}", where="prompt")
                 yield replace(form, exchange=other.id)
         elif None not in (one.prompt.count, other.prompt.count) and one.prompt.count != other.prompt.count:
             message = f"the prompt has another number of tokens than over {one.api_adapter.title}"
-            actual = quote(other.prompt.count)
-            yield mismatch(message, "/usage/prompt_tokens", quote(one.prompt.count), actual, exchange=other.id)
+            both = _values(quote(one.prompt.count), quote(other.prompt.count), one, other)
+            yield mismatch(message, "/usage/prompt_tokens", _SAME, both, exchange=other.id)
 
 
 def _harmony_messages(x: Exchange) -> tuple[Message, ...]:

@@ -79,14 +79,19 @@ def script_text(x: Exchange | None) -> str:
 def _counterparts(x: Exchange, result: Result, exchanges: Mapping[str, Exchange]) -> list[Exchange]:
     """Return the exchanges that a comparison compared with `x`.
 
-    These are a whole answer, a prompt with a shorter text, the only other one, or all counted prompts.
+    These are a whole answer, the same step over the first API, a prompt with a shorter text, the only other one, or all counted prompts.
     """
     if result.check not in _COMPARISONS:
         return []
     step, is_stream, suffixes = x.id.partition(STREAM_SUFFIX)
     shorter = x.id.replace(f"/{x.step}/", f"/{shorter_step(x.step)}/")
     others = [one for one in result.exchanges if one != x.id]
-    if is_stream:
+    if result.check.startswith("apis."):
+        own = x.id.replace(f"/{x.api}/", "/", 1)
+        others = [one for one in others if one in exchanges and one.replace(f"/{exchanges[one].api}/", "/", 1) == own][
+            :1
+        ]
+    elif is_stream:
         others = [f"{step}/{suffixes.rpartition('/')[2]}"]
     elif shorter in others:
         others = [shorter]

@@ -184,5 +184,7 @@ def test_an_unknown_clause_can_not_be_cited():
 
 def test_every_clause_is_cited():
     cited = {rule.clause.id for rule in CHECKS}
-    of_other_apis = {f"{api}#{name.removeprefix('chat#')}" for api in APIS for name in cited if name.startswith("chat#")}
+    of_other_apis = {
+        f"{api}#{name.removeprefix('chat#')}" for api in APIS for name in cited if name.startswith("chat#")
+    }
     assert cited <= CLAUSES.keys() <= cited | of_other_apis

@@ -174,6 +174,20 @@ def test_the_accounting_of_prompts_shows_every_counted_request_once():
     assert bodies == ['{"n":"plainest"}', '{"n":"loop"}', '{"n":"two tools"}']
 
 
+@pytest.mark.parametrize("step", ["one", "one+stream"])
+def test_a_comparison_of_apis_shows_the_step_over_both(step):
+    places = (("chat", "another"), ("chat", step), ("ollama", "another"), ("ollama", step), ("responses", step))
+    known = {
+        x.id: x
+        for api, name in places
+        for x in [replace(exchange(f'{{"n":"{name}","api":"{api}"}}', f"a/{api}/{name}/0"), step=name, api=api)]
+    }
+    failure = Finding(message="…", exchange=f"a/responses/{step}/0")
+    compared = result(Outcome.FAIL, failure)._replace(check="apis.same_end", exchanges=tuple(known))
+    bodies = [shlex.split(one)[-1] for one in reproduce_result(VLLM, compared, known, None).split("; ")]
+    assert bodies == [f'{{"n":"{step}","api":"chat"}}', f'{{"n":"{step}","api":"responses"}}']
+
+
 def test_more_commands_than_a_terminal_takes_are_one():
     known = counted(f"{number} {'long ' * 500}" for number in range(10))
     compared = result(Outcome.FAIL)._replace(check="accounting.counts_fit_a_form", exchanges=tuple(known))
