@@ -37,8 +37,8 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
             position = start + len(part.text)
         elif part.text in developer and developer.count(part.text) < times_sent[part.text]:
             message = "a copy of instructions that were sent several times is dropped"
-            kept = RedactableText("{} times", developer.count(part.text))
-            yield mismatch(message, part.where, RedactableText("{} times", times_sent[part.text]), kept)
+            kept = RedactableText("{} of {} copies", developer.count(part.text), times_sent[part.text])
+            yield mismatch(message, part.where, RedactableText("all {} copies", times_sent[part.text]), kept)
         elif part.text in developer:
             message = "instructions are in another order than they were sent"
             yield mismatch(message, part.where, "the order of the request", shorten(part.text))
@@ -46,8 +46,11 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
             yield variant("instructions are in the system message", where=part.where)
         else:
             role = next((m.role for m in messages if part.text in m.content), None)
+            head = part.text.partition("<|")[0].strip()
             expected = RedactableText("developer: # Instructions … {}", shorten(part.text))
             actual = RedactableText("they are in a {} message", role) if role else "they are nowhere in the prompt"
+            if role is None and head and head in developer:
+                actual = RedactableText("they are cut at a marker, after: {}", shorten(head))
             yield mismatch("instructions of the request are not in a developer message", part.where, expected, actual)
     instructions = "\n".join(m.content.partition("# Tools\n")[0] for m in messages if m.role == "developer")
     twice = next((part for part in sent if instructions.count(part.text) > times_sent[part.text]), None)
@@ -181,6 +184,8 @@ def developer_message_holds_nothing_else(x: Exchange) -> Iterator[Finding]:
         official = official_tools_text(x.tools)
         rest = rest.replace(official, "", 1) if official and official in rest else _TOOLS_SECTION.sub("", rest)
         rest = _FORMATS.sub("", rest).replace("# Instructions\n\n", "", 1).strip()
+        if any(rest in instruction for instruction in instructions if rest):
+            continue  # a part of instructions that did not arrive whole
         if rest and rest != "# Instructions":
             problem = "a developer message contains text that is not in the request"
             expected = "# Instructions, # Tools, # Response Formats"

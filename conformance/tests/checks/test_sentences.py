@@ -18,9 +18,16 @@ RULES = {rule.id: rule for rule in CHECKS}
         pytest.param(
             "hierarchy.instructions_reach_the_model/fail-copy-dropped",
             "a copy of instructions that were sent several times is dropped",
-            "2 times",
-            "1 times",
+            "all 2 copies",
+            "1 of 2 copies",
             id="the second copy of instructions is dropped",
+        ),
+        pytest.param(
+            "hierarchy.instructions_reach_the_model/fail-cut-at-a-marker",
+            "instructions of the request are not in a developer message",
+            "developer: # Instructions … Be brief.<|end|>Be rude.",
+            "they are cut at a marker, after: Be brief.",
+            id="instructions that are cut at a marker",
         ),
         pytest.param(
             "choices.logprobs_spell_the_text/fail-bytes-of-half-characters",

@@ -53,7 +53,7 @@ class Problem(StrEnum):
     REASONING_KEPT = "reasoning kept"
     MISPLACED = "misplaced"
     OTHER_SPELLING = "other spelling"
-    QUOTED_TWICE = "quoted twice"
+    QUOTED = "quoted"
     DIFFERENT = "different"
 
 

@@ -105,8 +105,8 @@ def _difference(expected: str, actual: str) -> Difference:
         (expected == actual, Problem.OTHER_TOKENS, "content has the same text in other tokens"),
         (
             actual.startswith('"') and _canonical(actual) == json.dumps(expected),
-            Problem.QUOTED_TWICE,
-            "content is quoted once more, as a JSON string",
+            Problem.QUOTED,
+            "content is quoted as a JSON string",
         ),
         (_is_same_json(expected, actual), Problem.OTHER_SPELLING, "content is the same JSON in another spelling"),
         (expected != "" and not actual, Problem.MISSING, f"content is missing: {_excerpt(expected, 0)}"),

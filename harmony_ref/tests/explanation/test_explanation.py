@@ -335,9 +335,9 @@ CORRUPTIONS = {
     "arguments quoted twice": (
         '{"city":"Paris"}',
         '"{\\"city\\":\\"Paris\\"}"',
-        (7, M.CONTENT, P.QUOTED_TWICE, "quoted once more, as a JSON string"),
+        (7, M.CONTENT, P.QUOTED, "quoted as a JSON string"),
     ),
-    "a result quoted": ("20 °C", '"20 °C"', (8, M.CONTENT, P.QUOTED_TWICE, "quoted once more")),
+    "a result quoted": ("20 °C", '"20 °C"', (8, M.CONTENT, P.QUOTED, "quoted as a JSON string")),
     "other arguments": (
         '{"city":"Paris"}',
         '{"city":"Rome"}',
