@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from harmony_conformance.evidence.exchange import Exchange, Series, Validity
+from harmony_conformance.evidence.expected_output import parse_output
 from harmony_conformance.json_value import dumps, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import Finding, mismatch
@@ -40,15 +41,27 @@ def _is_gone(x: Exchange) -> bool:
 
 
 def behaviour_changes(one: BeforeAndAfter, event: RedactableText) -> Iterator[Finding]:
-    """Yield a finding if the plain request after the event is not answered as before. `event` completes "after …"."""
+    """Yield a finding if the plain request after the event is not answered as before. `event` completes "after …".
+
+    An answer before the event that is not the script's is a failure of its own, and no measure of the answer after it.
+    """
     before, after = one.before, one.after
     if after.turn is None or after.failure is not None:
         message = RedactableText("after {} a plain request is not answered", event)
         where = "connection" if after.response is None else "status"
         yield mismatch(message, where, "an answer, as before", _outcome(after), exchange=after.id)
     elif before.script is not None and before.script == after.script and _answer(before) != _answer(after):
+        if _is_as_scripted(after) and not _is_as_scripted(before):
+            return
         message = RedactableText("after {} a plain request gets a different answer", event)
         yield mismatch(message, "content", shorten(_answer(before)), shorten(_answer(after)), exchange=after.id)
+
+
+def _is_as_scripted(x: Exchange) -> bool:
+    """Return True if reasoning and content are those of the script."""
+    turn, output = x.turn, parse_output(x.script or ())
+    texts = None if turn is None else ((turn.reasoning or "").strip(), (turn.content or "").strip())
+    return output is not None and texts == ("".join(output.reasoning).strip(), "".join(output.user_texts).strip())
 
 
 def _answer(x: Exchange) -> str:
