@@ -79,7 +79,8 @@ def script_text(x: Exchange | None) -> str:
 def _counterparts(x: Exchange, result: Result, exchanges: Mapping[str, Exchange]) -> list[Exchange]:
     """Return the exchanges that a comparison compared with `x`.
 
-    These are a whole answer, the same step over the first API, a prompt with a shorter text, the only other one, or all counted prompts.
+    This is a whole answer, the same step over the first API, or a prompt with a shorter text.
+    Otherwise it is the only other exchange, or all counted prompts.
     """
     if result.check not in _COMPARISONS:
         return []

@@ -43,7 +43,7 @@ def _is_gone(x: Exchange) -> bool:
 def behaviour_changes(one: BeforeAndAfter, event: RedactableText) -> Iterator[Finding]:
     """Yield a finding if the plain request after the event is not answered as before. `event` completes "after …".
 
-    An answer before the event that is not the script's is a failure of its own, and no measure of the answer after it.
+    An answer before the event that is not the script's is a separate failure. The answer after it is then not compared.
     """
     before, after = one.before, one.after
     if after.turn is None or after.failure is not None:
