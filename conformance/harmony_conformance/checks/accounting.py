@@ -102,7 +102,7 @@ def _findings(series: Series, message: ReportText) -> Iterator[Finding]:
     form, wrong = _wrong_counts(series)
     for name, (count, wanted) in wrong.items():
         expected = RedactableText("in the form {}: {}", form, wanted)
-        yield mismatch(message, _WHERE, expected, str(count), exchange=series.exchanges[name].id)
+        yield mismatch(message, _WHERE, expected, RedactableText("{}", count), exchange=series.exchanges[name].id)
 
 
 def _wrong_counts(series: Series) -> tuple[str, Mapping[str, tuple[int, int]]]:
