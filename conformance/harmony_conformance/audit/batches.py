@@ -20,7 +20,7 @@ from harmony_conformance.audit.tallies import JudgedExchange, Tally, TallyBuilde
 from harmony_conformance.errors import error_place
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.file_lines import Line, LinePosition, UnreadableLine
-from harmony_conformance.json_value import Json, JsonObject, dumps, text
+from harmony_conformance.json_value import Json, JsonObject, dumps
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import Result, judge_split
 from harmony_conformance.report.model import finding_json
@@ -34,11 +34,15 @@ _FAILED_OUTCOMES = frozenset({Outcome.FAIL, Outcome.ERROR})
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """Format and columns of the records, the quotations that the report may contain, and the longest time to judge a record."""
+    """Format and columns of the records, the quotations that the report may contain, and the longest time to judge a record.
+
+    `user_key` is the key of the hash by which users are known, empty if they are left out.
+    """
 
     form: str = AUTO
     columns: Mapping[str, str] = field(default_factory=dict[str, str])
     excerpts: Excerpts = Excerpts.REDACTED
+    user_key: bytes = field(default=b"", repr=False)
     line_seconds: float = JUDGING_SECONDS
 
 
@@ -181,10 +185,11 @@ def _judge_record(
     """Return a judged exchange, and its rows of `failures.jsonl`."""
     aside, results = judge_split(record.exchange, checks_of(record.scope))
     redacted = _redact(record.exchange, results, reading.excerpts)
-    source = source_of(record)
-    rows = [dumps({**_failure_row(place, one), **source}) for one in redacted if one.outcome in _FAILED_OUTCOMES]
+    source = source_of(record, reading.user_key)
+    row_source: JsonObject = {name: value or None for name, value in source.items()}
+    rows = [dumps({**_failure_row(place, one), **row_source}) for one in redacted if one.outcome in _FAILED_OUTCOMES]
     everything = (*redacted, *left_out(record.exchange, record.scope))
-    judged = JudgedExchange(place=place, results=everything, shared_results=aside, model=text(source.get("model")))
+    judged = JudgedExchange(place=place, results=everything, shared_results=aside, source=source)
     return judged, rows
 
 

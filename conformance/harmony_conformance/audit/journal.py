@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from harmony_conformance.audit.batches import BatchResult
-from harmony_conformance.audit.tallies import CheckTally, FindingExample, LineProblems, ModelTally, Tally
+from harmony_conformance.audit.rates.groups import groups_json, read_groups
+from harmony_conformance.audit.tallies import CheckTally, FindingExample, LineProblems, Tally
 from harmony_conformance.evidence.file_lines import LinePosition
 from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, loads, members, text, value_at
 from harmony_conformance.judge.check import Finding, Outcome, Verdict
@@ -76,7 +77,7 @@ def _tally_json(tally: Tally) -> JsonObject:
         "checks": {name: _check_json(check) for name, check in tally.checks.items()},
         "unreadable": _problems_json(tally.unreadable_by_kind),
         "errors": _problems_json(tally.errors_by_kind),
-        "models": {name: [model.exchanges, model.failed] for name, model in tally.models.items()},
+        "groups": groups_json(tally.groups),
     }
 
 
@@ -87,10 +88,7 @@ def _read_tally(value: Json) -> Tally:
         checks={name: _read_check(check) for name, check in members(value_at(value, "checks")).items()},
         unreadable_by_kind=_read_problems(value_at(value, "unreadable")),
         errors_by_kind=_read_problems(value_at(value, "errors")),
-        models={
-            name: ModelTally(exchanges=integer(value_at(counts, 0)) or 0, failed=integer(value_at(counts, 1)) or 0)
-            for name, counts in members(value_at(value, "models")).items()
-        },
+        groups=read_groups(value_at(value, "groups")),
     )
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from harmony_conformance.audit.rates.rate import rates, share_json
 from harmony_conformance.audit.redaction import Excerpts
 from harmony_conformance.audit.tallies import CheckTally, FindingExample, LineProblems, Tally
 from harmony_conformance.checks import CHECKS
@@ -39,7 +40,13 @@ class AuditLine:
 
     def to_json(self) -> JsonObject:
         """Return the JSON form: a result line with counts."""
-        return {**self.result.to_json(), "counts": {outcome.value: self.counts.get(outcome, 0) for outcome in ORDER}}
+        failed, applied = self.counts.get(Outcome.FAIL, 0), self.result.applied
+        rate: JsonObject = {"rate": share_json(failed, applied)} if applied else {}
+        return {
+            **self.result.to_json(),
+            "counts": {outcome.value: self.counts.get(outcome, 0) for outcome in ORDER},
+            **rate,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +69,7 @@ class Audit:
         return count_all(self.counts)
 
     def jsonl(self) -> Iterator[str]:
-        """Yield the lines of `audit.jsonl`: header, a result for each check, footer."""
+        """Yield the lines of `audit.jsonl`: header, a result for each check, a rate for each group, footer."""
         files: list[Json] = list(self.files)
         yield dumps(
             {
@@ -79,11 +86,12 @@ class Audit:
                 "not_judged": _problems_json(self.tally.errors_by_kind),
                 "models": {
                     name or "unknown": {"exchanges": model.exchanges, "failed": model.failed}
-                    for name, model in sorted(self.tally.models.items())
+                    for name, model in sorted(self.tally.groups.get("model", {}).items())
                 },
             }
         )
         yield from (dumps(line.to_json()) for line in self.lines)
+        yield from (dumps({"kind": "rate", **rate.to_json()}) for rate in rates(self.tally.groups))
         counts: JsonObject = {outcome.value: self.counts[outcome] for outcome in ORDER}
         yield dumps(
             {

@@ -13,6 +13,7 @@ from heapq import nsmallest
 from operator import attrgetter
 from typing import TypeVar
 
+from harmony_conformance.audit.rates.groups import GroupCounter, Groups, GroupTally, add_groups
 from harmony_conformance.evidence.file_lines import LinePosition, UnreadableLine
 from harmony_conformance.judge.check import Finding, Outcome
 from harmony_conformance.judge.judge import Result
@@ -21,9 +22,6 @@ Key = TypeVar("Key", bound=str)
 
 MAX_EXAMPLES = 10
 """Maximum examples of each check and outcome."""
-
-MAX_MODELS = 256
-"""Maximum models that are counted: the first ones by name, so that the order of the log makes no difference."""
 
 _FINDINGS = 5
 _MOST_ASIDES = 256
@@ -82,18 +80,6 @@ class LineProblems:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelTally:
-    """Exchanges of one model, and those of them in which a check failed."""
-
-    exchanges: int
-    failed: int
-
-    def __add__(self, other: ModelTally) -> ModelTally:
-        """Return the sum."""
-        return ModelTally(exchanges=self.exchanges + other.exchanges, failed=self.failed + other.failed)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Tally:
     """Results of a log, or of a part of it. `+` is associative and commutative, with `Tally()` as neutral element.
 
@@ -103,7 +89,7 @@ class Tally:
         checks: Results by check id.
         unreadable_by_kind: Unreadable lines by kind.
         errors_by_kind: Lines that were not judged because of an internal error, by kind.
-        models: Exchanges by model, at most `MAX_MODELS`.
+        groups: Exchanges by model, day and the like.
     """
 
     exchanges: int = 0
@@ -111,7 +97,7 @@ class Tally:
     checks: Mapping[str, CheckTally] = field(default_factory=dict[str, CheckTally])
     unreadable_by_kind: Mapping[str, LineProblems] = field(default_factory=dict[str, LineProblems])
     errors_by_kind: Mapping[str, LineProblems] = field(default_factory=dict[str, LineProblems])
-    models: Mapping[str, ModelTally] = field(default_factory=dict[str, ModelTally])
+    groups: Groups = field(default_factory=dict[str, Mapping[str, GroupTally]])
 
     def __add__(self, other: Tally) -> Tally:
         """Return the sum."""
@@ -125,12 +111,7 @@ class Tally:
             },
             unreadable_by_kind=_add_problems(self.unreadable_by_kind, other.unreadable_by_kind),
             errors_by_kind=_add_problems(self.errors_by_kind, other.errors_by_kind),
-            models=_first_models(
-                {
-                    name: self.models.get(name, _NO_MODEL) + other.models.get(name, _NO_MODEL)
-                    for name in {*self.models, *other.models}
-                }
-            ),
+            groups=add_groups(self.groups, other.groups),
         )
 
     @property
@@ -149,13 +130,13 @@ class JudgedExchange:
     """Position and results of an exchange of a log.
 
     `shared_results` has results of checks that do not apply, one tuple that many exchanges share. Other such results are in `results`.
-    `model` is empty if it is unknown.
+    `source` has the names of the groups that the exchange belongs to.
     """
 
     place: LinePosition
     results: Sequence[Result]
     shared_results: tuple[Result, ...] = ()
-    model: str = ""
+    source: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def tally(judged: Iterable[JudgedExchange], problems: Iterable[tuple[LinePosition, UnreadableLine]] = ()) -> Tally:
@@ -181,7 +162,7 @@ class TallyBuilder:
         self._examples: dict[tuple[str, Outcome], list[FindingExample]] = {}
         self._unread: dict[str, LineProblems] = {}
         self._errors: dict[str, LineProblems] = {}
-        self._models: dict[str, ModelTally] = {}
+        self._groups = GroupCounter()
 
     def add(self, judged: JudgedExchange) -> None:
         """Count an exchange."""
@@ -193,9 +174,7 @@ class TallyBuilder:
             self._asides[id(judged.shared_results)] = judged.shared_results, times + 1
             if len(self._asides) > _MOST_ASIDES:
                 self._count_asides()
-        has_failed = any(result.outcome is Outcome.FAIL for result in judged.results)
-        one = ModelTally(exchanges=1, failed=int(has_failed))
-        self._models[judged.model] = self._models.get(judged.model, _NO_MODEL) + one
+        self._groups.add(judged.source, [one.check for one in judged.results if one.outcome is Outcome.FAIL])
         for result in judged.results:
             self._counts[result.check, result.outcome] += 1
             if result.outcome is Outcome.NOT_APPLICABLE:
@@ -244,7 +223,7 @@ class TallyBuilder:
             checks=checks,
             unreadable_by_kind=dict(self._unread),
             errors_by_kind=dict(self._errors),
-            models=_first_models(self._models),
+            groups=self._groups.groups(),
         )
 
     def _add_example(self, judged: JudgedExchange, result: Result) -> None:
@@ -261,13 +240,6 @@ class TallyBuilder:
         )
         examples.sort(key=_PLACE)
         del examples[MAX_EXAMPLES:]
-
-
-_NO_MODEL = ModelTally(exchanges=0, failed=0)
-
-
-def _first_models(models: Mapping[str, ModelTally]) -> Mapping[str, ModelTally]:
-    return {name: models[name] for name in nsmallest(MAX_MODELS, models)}
 
 
 def _first_examples(examples: Iterable[FindingExample]) -> tuple[FindingExample, ...]:

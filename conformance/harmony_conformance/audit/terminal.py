@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from harmony_conformance.audit.rates.groups import DIMENSIONS
+from harmony_conformance.audit.rates.rate import rates
 from harmony_conformance.audit.report import COMPARISON_REASON, Audit, AuditLine
 from harmony_conformance.audit.tallies import LineProblems
 from harmony_conformance.errors import error_place
@@ -18,7 +20,7 @@ from harmony_conformance.report.terminal import STYLE, visible
 
 _EXAMPLES_SHOWN = 3
 _UNREAD_SHOWN = 3
-_MODELS_SHOWN = 20
+_GROUPS_SHOWN = 20
 
 
 def print_audit(audit: Audit, console: Console) -> None:
@@ -56,7 +58,7 @@ def _lines(audit: Audit) -> Iterator[str]:
             except Exception as error:  # noqa: BLE001 - the other checks are still shown
                 yield f"  {escape(line.result.check)} could not be shown: {error_place(error)}"
     yield from _variants(audit)
-    yield from _models(audit)
+    yield from _rates(audit)
     yield ""
     yield from _unread(audit)
     failed = any(line.counts.get(outcome) for line in audit.lines for outcome in (Outcome.FAIL, Outcome.ERROR))
@@ -117,18 +119,20 @@ def _variants(audit: Audit) -> Iterator[str]:
         yield f"  {escape(check)}: {escape(visible(first))} ({times} exchanges)"
 
 
-def _models(audit: Audit) -> Iterator[str]:
-    """Yield the share of exchanges with a failure by model, if the log has several models."""
-    models = audit.tally.models
-    if len(models) < 2:  # noqa: PLR2004 - several
-        return
-    yield ""
-    yield "exchanges with a failure, by model"
-    for name, model in sorted(models.items(), key=lambda one: (-one[1].exchanges, one[0]))[:_MODELS_SHOWN]:
-        share = 100 * model.failed / model.exchanges
-        yield f"  {escape(visible(name)) or 'unknown'}: {model.failed} of {model.exchanges} ({share:.1f} %)"
-    if len(models) > _MODELS_SHOWN:
-        yield f"  … and {len(models) - _MODELS_SHOWN} more models"
+def _rates(audit: Audit) -> Iterator[str]:
+    """Yield the share of exchanges with a failure by day, model and the like, where there are several."""
+    for dimension in DIMENSIONS:
+        found = list(rates({dimension: audit.tally.groups.get(dimension, {})}))
+        if len(found) < 2:  # noqa: PLR2004 - several
+            continue
+        yield ""
+        yield f"exchanges with a failure, by {dimension} (95 % intervals)"
+        if dimension != "day":
+            found.sort(key=lambda one: (-one.tally.exchanges, one.name))
+        for one in found[-_GROUPS_SHOWN:] if dimension == "day" else found[:_GROUPS_SHOWN]:
+            yield f"  {escape(visible(one.name)) or 'unknown'}: {one}"
+        if len(found) > _GROUPS_SHOWN:
+            yield f"  … and {len(found) - _GROUPS_SHOWN} more"
 
 
 def _unread(audit: Audit) -> Iterator[str]:

@@ -8,6 +8,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from importlib.metadata import version
 from pathlib import Path
 
+from harmony_conformance.audit.answer_source import hash_user
 from harmony_conformance.audit.batches import ReadOptions, batches
 from harmony_conformance.audit.explain_format import explain_format
 from harmony_conformance.audit.failures_table import prepare_table, write_table
@@ -35,6 +36,7 @@ from harmony_conformance.runner.options import FAIL_ON, whole_number
 
 _PIPED_WIDTH = 160
 _PACKAGE = "harmony-conformance"
+_LEAST_KEY = 16
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -81,6 +83,11 @@ def configure(parser: ArgumentParser) -> None:
         help="quotations of the traffic (default: redacted: letters and digits masked)",
     )
     parser.add_argument(
+        "--user-key-env",
+        metavar="VAR",
+        help="environment variable with a key; failures then have a keyed hash of the user (HMAC-SHA256), by which they can be joined",
+    )
+    parser.add_argument(
         "--workers",
         type=whole_number(1),
         default=os.cpu_count() or 1,
@@ -102,9 +109,23 @@ def _column(value: str) -> tuple[str, str]:
     return name, path
 
 
+def _read_key(variable: str | None) -> bytes:
+    key = os.environ.get(variable, "").encode("utf-8", "surrogateescape") if variable else b""
+    if variable and len(key) < _LEAST_KEY:
+        raise UsageError(
+            f"invalid --user-key-env {variable}: expected a key of at least {_LEAST_KEY} bytes, got {len(key)}"
+        )
+    return key
+
+
 def execute(arguments: Namespace) -> int:
     """Scan the logs, write the files, print the report and return the exit code."""
-    reading = ReadOptions(form=arguments.format, columns=dict(arguments.map), excerpts=Excerpts(arguments.excerpts))
+    reading = ReadOptions(
+        form=arguments.format,
+        columns=dict(arguments.map),
+        excerpts=Excerpts(arguments.excerpts),
+        user_key=_read_key(arguments.user_key_env),
+    )
     found = expand(iter(arguments.paths))
     paths = [path for path in found if path in arguments.paths or not _is_output(path, arguments.out)]
     if arguments.explain_format:
@@ -150,6 +171,7 @@ def _scan_into(out: Path, paths: list[str], reading: ReadOptions, arguments: Nam
         "format": reading.form,
         "map": columns,
         "excerpts": reading.excerpts.value,
+        **({"users": hash_user("", reading.user_key)} if reading.user_key else {}),
     }
     local = [path for name in paths if name != STDIN and (path := Path(name)).exists()]
     with open_folder(out, options, local, resume=arguments.resume) as folder:

@@ -16,8 +16,8 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.leaks.by_text import Strength, marker_leaks, reasoning_leaks, word_leaks
 from harmony_conformance.evidence.leaks.repetition import find_repeated_sentence
 from harmony_conformance.json_value import InvalidJsonError, JsonObject, items, loads, text, value_at
+from harmony_conformance.report.intervals import pass_at_k, pass_hat_k, wilson
 from harmony_conformance.sampling.graders import Grade
-from harmony_conformance.sampling.intervals import pass_at_k, pass_hat_k, wilson
 from harmony_conformance.sampling.sampler import TaskTry
 from harmony_conformance.sampling.task import Task, read_tasks
 

@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from harmony_conformance.json_value import JsonObject, dumps
+from harmony_conformance.report.intervals import difference, fisher, holm
 from harmony_conformance.report.terminal import visible
 from harmony_conformance.sampling.graders import Grade
-from harmony_conformance.sampling.intervals import difference, fisher, holm
 from harmony_conformance.sampling.rates import Rate, all_rates, pass_rates
 from harmony_conformance.sampling.run import Sampled
 from harmony_conformance.sampling.sampler import TaskTry

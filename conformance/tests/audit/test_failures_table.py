@@ -1,5 +1,6 @@
 """Failures as a table, and rates by model."""
 
+import hmac
 import io
 import json
 import sys
@@ -7,9 +8,10 @@ import sys
 import pyarrow.parquet as pq
 import pytest
 
-from harmony_conformance.audit import tallies
+from harmony_conformance.audit.rates import groups
+from harmony_conformance.audit.rates.groups import GroupTally
 from harmony_conformance.audit.readers import sources
-from harmony_conformance.audit.tallies import ModelTally, Tally
+from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.cli import main as cli
 from harmony_conformance.errors import Exit
 
@@ -67,7 +69,7 @@ def test_rates_are_by_model_and_a_text_is_no_model(log, capsys):
         "unknown": {"exchanges": 1, "failed": 0},
     }
     printed = capsys.readouterr().out
-    assert "exchanges with a failure, by model\n  one: 1 of 2 (50.0 %)\n" in printed
+    assert "exchanges with a failure, by model (95 % intervals)\n  one: 1 of 2 (50.0 %, 9.5 % to 90.5 %)\n" in printed
     assert "likes tea" not in printed
 
 
@@ -99,10 +101,68 @@ def test_a_table_needs_a_folder_and_its_library(log, monkeypatch, capsys):
     assert "needs pyarrow: pip install 'harmony-conformance[logs]'" in capsys.readouterr().err
 
 
-def test_the_number_of_models_is_bounded_in_any_order(monkeypatch):
-    monkeypatch.setattr(tallies, "MAX_MODELS", 2)
-    parts = [Tally(models={name: ModelTally(exchanges=1, failed=0)}) for name in "cabab"]
+def test_the_number_of_groups_is_bounded_in_any_order(monkeypatch):
+    monkeypatch.setattr(groups, "MAX_GROUPS", 2)
+    parts = [Tally(groups={"model": {name: GroupTally(exchanges=1)}}) for name in "cabab"]
     forwards = parts[0] + parts[1] + (parts[2] + parts[3]) + parts[4]
     backwards = parts[4] + (parts[3] + parts[2] + parts[1]) + parts[0]
     assert forwards == backwards
-    assert forwards.models == {name: ModelTally(exchanges=2, failed=0) for name in "ab"}
+    assert forwards.groups["model"] == {name: GroupTally(exchanges=2) for name in "ab"}
+
+
+def test_rates_of_each_group_have_an_interval(log):
+    audit(log)
+    lines = [json.loads(line) for line in (log.parent / "out" / "audit.jsonl").read_text("utf-8").splitlines()]
+    found = {(line["by"], line["name"]): line for line in lines if line["kind"] == "rate"}
+    assert {(by, name): (one["exchanges"], one["failed"]) for (by, name), one in found.items() if by != "api"} == {
+        ("day", "2026-01-01"): (1, 1),
+        ("day", "unknown"): (4, 1),
+        ("model", "asked"): (1, 0),
+        ("model", "one"): (2, 1),
+        ("model", "two"): (1, 1),
+        ("model", "unknown"): (1, 0),
+        ("provider", "OPENAI"): (1, 1),
+        ("provider", "unknown"): (4, 1),
+        ("route", "/v1/chat/completions"): (5, 2),
+        ("engine", "unknown"): (5, 2),
+    }
+    one = found["model", "one"]
+    assert one["share"] == 0.5
+    assert (one["low"], one["high"]) == pytest.approx((0.094531, 0.905469), abs=1e-6)  # Wilson's interval of 1 of 2
+    assert one["checks"]["channels.no_marker_leak"] == 1
+
+
+@pytest.mark.parametrize(
+    ("time", "day"),
+    [
+        ("2026-01-01T23:30:00-02:00", "2026-01-02"),
+        (1767225600, "2026-01-01"),
+        (1767225600123, "2026-01-01"),
+        (1767225600.5, "2026-01-01"),
+        ("yesterday", None),
+        (True, None),
+        (1e300, None),
+    ],
+)
+def test_the_day_is_in_utc(log, time, day):
+    log.write_text(json.dumps(pair(LEAK, "one", started=time)) + "\n", encoding="utf-8")
+    audit(log)
+    row = json.loads((log.parent / "out" / "failures.jsonl").read_text("utf-8").splitlines()[0])
+    assert row["day"] == day
+
+
+def test_users_are_known_by_a_keyed_hash_alone(log, monkeypatch, capsys):
+    rows = [pair(LEAK, "one", user="sue@example.com"), pair(LEAK, "one", request={**ASKED, "user": "sue@example.com"})]
+    log.write_text("".join(json.dumps(row) + "\n" for row in [*rows, pair(LEAK, "one")]), encoding="utf-8")
+    monkeypatch.setenv("LOG_KEY", "a key of sixteen bytes or more")
+    audit(log, "--user-key-env", "LOG_KEY")
+    text = (log.parent / "out" / "failures.jsonl").read_text("utf-8")
+    marked = [row for row in map(json.loads, text.splitlines()) if row["check"] == "channels.no_marker_leak"]
+    expected = hmac.new(b"a key of sixteen bytes or more", b"sue@example.com", "sha256").hexdigest()[:32]
+    assert [row["user"] for row in marked] == [expected, expected, None]
+    assert "sue" not in text
+    audit(log)
+    assert "user" not in json.loads((log.parent / "out" / "failures.jsonl").read_text("utf-8").splitlines()[0])
+    monkeypatch.setenv("LOG_KEY", "short")
+    assert audit(log, "--user-key-env", "LOG_KEY") == Exit.USAGE
+    assert "invalid --user-key-env LOG_KEY: expected a key of at least 16 bytes, got 5" in capsys.readouterr().err

@@ -7,10 +7,10 @@ Langfuse's field reference of exports and its API (`/api/public/observations`). 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from dataclasses import replace
 
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS, COMPLETIONS, RESPONSES
-from harmony_conformance.audit.readers.http_pair import HttpPair, build_exchange, parse_text
+from harmony_conformance.audit.readers.http_pair import HttpPair, build_exchange, parse_text, read_time
 from harmony_conformance.audit.readers.partial import conversation_exchange, read_message
 from harmony_conformance.audit.readers.record import LoggedExchange, Shape
 from harmony_conformance.evidence.exchange_json import NotAnExchangeError
@@ -49,16 +49,8 @@ def _read_litellm(value: Json, name: str) -> LoggedExchange:
         sent = {"model": found.get("model"), conversation: messages or found.get("messages"), **settings}
     if isinstance(response, str) or not sent.get(conversation):
         raise NotAnExchangeError(_NO_CONTENT)
-    pair = HttpPair(request=sent, response=response, path=path, started=_iso_time(found.get("startTime")))
+    pair = HttpPair(request=sent, response=response, path=path, started=read_time(found.get("startTime")))
     return LoggedExchange(exchange=build_exchange(pair, name=name), provider=text(found.get("custom_llm_provider")))
-
-
-def _iso_time(value: Json) -> str | None:
-    """Return a time in ISO 8601. Callbacks have seconds since 1970, the spend logs a text."""
-    try:
-        return datetime.fromtimestamp(value, UTC).isoformat() if isinstance(value, int | float) else text(value) or None
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 LITELLM = Shape(
@@ -76,7 +68,12 @@ def _read_openrouter(value: Json, name: str) -> LoggedExchange:
     asked, output = value_at(value, "data", "input"), members(value_at(value, "data", "output"))
     answer: JsonObject = {"content": output.get("completion"), "reasoning": output.get("reasoning")}
     prompt: list[Json] = [{"role": "user", "content": value_at(asked, "prompt")}] if value_at(asked, "prompt") else []
-    return conversation_exchange(items(value_at(asked, "messages")) or prompt, answer, name=name)
+    data = members(value_at(value, "data"))
+    messages = items(value_at(asked, "messages")) or prompt
+    logged = conversation_exchange(
+        messages, answer, name=name, model=data.get("model"), started=read_time(data.get("created_at"))
+    )
+    return replace(logged, provider=text(data.get("provider_name")))
 
 
 OPENROUTER = Shape(
@@ -101,7 +98,7 @@ def _read_observation(value: Json, name: str) -> LoggedExchange:
     if output is None and not text(found["output"]):
         raise NotAnExchangeError("no exchange: it has no response")
     model = found.get("model") or found.get("provided_model_name") or value_at(asked, "model")
-    started = text(found.get("startTime")) or text(found.get("start_time")) or None
+    started = read_time(found.get("startTime") or found.get("start_time"))
     if (
         isinstance(asked, dict)
         and isinstance(output, dict)

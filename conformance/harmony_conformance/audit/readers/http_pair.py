@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from harmony_conformance.apis.api import Api, Framing
 from harmony_conformance.apis.registry import APIS
@@ -21,6 +22,7 @@ _CODED = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 _EVENT_FIELDS = ("data:", "event:", ":", "id:", "retry:")
 _STREAM_MEMBERS = frozenset({"stream", "stream_options"})
 _OK = 200
+_LATEST_SECOND = 1e11
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +56,18 @@ def read_headers(value: Json) -> Mapping[str, str]:
         pairs = [*members(value).items()]
     lower = ((name.lower(), text(content)) for name, content in pairs if name)
     return {name: content for name, content in lower if name not in _SECRET and name not in _CODED}
+
+
+def read_time(value: Json) -> str | None:
+    """Return a time as text, None if there is no time. A number counts seconds, milliseconds, microseconds or nanoseconds since 1970."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return text(value) or None
+    for _ in range(3):
+        value = value / 1000 if abs(value) > _LATEST_SECOND else value
+    try:
+        return datetime.fromtimestamp(value, UTC).isoformat()
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def build_exchange(pair: HttpPair, *, name: str) -> Exchange:

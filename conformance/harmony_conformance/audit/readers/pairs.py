@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from harmony_conformance.audit.readers.http_pair import HttpPair, build_exchange, parse_text, read_headers
+from harmony_conformance.audit.readers.http_pair import HttpPair, build_exchange, parse_text, read_headers, read_time
 from harmony_conformance.audit.readers.record import DiscoveryLine, LoggedExchange, Shape
 from harmony_conformance.audit.scopes import Scope
 from harmony_conformance.evidence.exchange_json import DISCOVERY, NotAnExchangeError, read_exchange
@@ -102,7 +102,7 @@ def _read_pair(value: Json, name: str) -> LoggedExchange:
         request_headers=read_headers(value_at(sent, "headers")) if is_wrapped else {},
         response_headers=read_headers(value_at(received, "headers")) if is_wire else {},
         is_wire=is_wire,
-        started=_first_text(value, _TIMES) or None,
+        started=next((at for name in _TIMES if (at := read_time(value.get(name)))), None),
     )
     return LoggedExchange(exchange=build_exchange(pair, name=name), provider=text(value.get("provider")))
 

@@ -15,12 +15,15 @@ from harmony_conformance.json_value import Json, JsonObject
 class LoggedExchange:
     """An exchange of a log, and the part of it that the log has. The exchange's id is the place of the record.
 
-    `provider` is the name of the service that answered, empty if the log does not have it.
+    `provider` is the name of the service that answered, `engine` the name and version of its software, `user` the id of the
+    user. Each is empty if the log does not have it.
     """
 
     exchange: Exchange
     scope: Scope = Scope.WHOLE
     provider: str = ""
+    engine: str = ""
+    user: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

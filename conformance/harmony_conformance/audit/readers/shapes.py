@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from harmony_conformance.audit.readers.gateways import LITELLM, OBSERVATION, OPENROUTER
@@ -13,7 +14,7 @@ from harmony_conformance.audit.readers.record import DiscoveryLine, LoggedExchan
 from harmony_conformance.audit.readers.spans import SPAN, split_otlp
 from harmony_conformance.evidence.exchange_json import NotAnExchangeError
 from harmony_conformance.evidence.file_lines import Line, LineEncodingError, UnreadableLine, parse_line
-from harmony_conformance.json_value import InvalidJsonError, Json, JsonObject, items, value_at
+from harmony_conformance.json_value import InvalidJsonError, Json, JsonObject, items, text, value_at
 
 AUTO = "auto"
 ALL_SHAPES = (
@@ -45,6 +46,8 @@ COLUMNS = ("request", "response", "status", "path", "messages", "input", "output
 """The names that `--map` can give to members or columns."""
 _WHOLE = frozenset({"request", "messages", "choices", "custom_id"})
 """Members of records that are one exchange, whatever other members they have."""
+_USERS = ("end_user", "user", "user_id", "userId")
+"""Members of records with the id of a user. A request can have it too."""
 _WRONG_VALUE = "no exchange: a member has a value that cannot be read"
 
 Record = LoggedExchange | DiscoveryLine | UnreadableLine
@@ -123,11 +126,15 @@ def _chosen_shape(value: Json, shape: Shape) -> Shape:
 
 def _read_value(value: Json, line: Line, form: str, name: str) -> Record:
     try:
-        return find_shape(value, form).read(value, name)
+        record = find_shape(value, form).read(value, name)
     except NotAnExchangeError as problem:
         return _problem(line, str(problem))
     except ValueError:
         return _problem(line, _WRONG_VALUE)
+    if not isinstance(record, LoggedExchange) or record.user or not isinstance(value, dict):
+        return record
+    users = (text(value.get(member)) for member in _USERS)
+    return replace(record, user=next(filter(None, users), ""))
 
 
 def _at_path(value: Json, path: str) -> Json:

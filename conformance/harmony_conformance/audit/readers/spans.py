@@ -25,6 +25,12 @@ _CHOICE = "gen_ai.choice"
 _MESSAGE_EVENT = re.compile(r"gen_ai\.\w+\.message")
 _MODELS = ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name", "langfuse.observation.model.name")
 _PROVIDERS = ("gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system")
+_ENGINES = (
+    "gen_ai.response.system_fingerprint",
+    "openai.response.system_fingerprint",
+    "gen_ai.openai.response.system_fingerprint",
+)
+_USERS = ("enduser.id", "user.id", "langfuse.user.id", "gen_ai.request.user")
 _CALL_SIGNS = (*_MODELS, "gen_ai.operation.name", "gen_ai.system", "gen_ai.provider.name")
 
 
@@ -90,7 +96,7 @@ def _read_span(value: Json, name: str) -> LoggedExchange:
     attributes = dict(_flat({**members(found.get(_SPAN)), **columns}))
     started = text(found.get("start_time")) or None
     if raw := _raw_pair(attributes, started):
-        return LoggedExchange(exchange=build_exchange(raw, name=name), provider=_provider(attributes))
+        return _with_source(LoggedExchange(exchange=build_exchange(raw, name=name)), attributes)
     events = [(text(value_at(event, "name")), members(value_at(event, _SPAN))) for event in items(found.get("events"))]
     for _, detail in events:
         attributes |= {key: member for key, member in detail.items() if key.startswith("gen_ai.")}
@@ -104,11 +110,15 @@ def _read_span(value: Json, name: str) -> LoggedExchange:
         raise NotAnExchangeError(_NO_CONTENT if is_call else _NO_CALL)
     model = next((attributes[key] for key in _MODELS if key in attributes), None)
     logged = conversation_exchange(messages, answer, name=name, model=model, started=started)
-    return replace(logged, provider=_provider(attributes))
+    return _with_source(logged, attributes)
 
 
-def _provider(attributes: Mapping[str, Json]) -> str:
-    return next((found for name in _PROVIDERS if (found := text(attributes.get(name)))), "")
+def _with_source(logged: LoggedExchange, attributes: Mapping[str, Json]) -> LoggedExchange:
+    provider, engine, user = (
+        next((found for name in names if (found := text(attributes.get(name)))), "")
+        for names in (_PROVIDERS, _ENGINES, _USERS)
+    )
+    return replace(logged, provider=provider, engine=engine, user=user)
 
 
 SPAN = Shape(name="otel", title="spans of OpenTelemetry and OpenInference", matches=_is_span, read=_read_span)

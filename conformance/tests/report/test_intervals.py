@@ -6,7 +6,7 @@ from math import comb
 
 import pytest
 
-from harmony_conformance.sampling.intervals import difference, fisher, holm, pass_at_k, pass_hat_k, wilson
+from harmony_conformance.report.intervals import difference, fisher, holm, pass_at_k, pass_hat_k, wilson
 
 # by scipy: the interval "wilson" of binomtest
 SCIPY_WILSON = [

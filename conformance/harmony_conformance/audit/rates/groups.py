@@ -1,0 +1,103 @@
+"""Groups of exchanges: those of one model, provider, route, engine, API or day, and how many of them failed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import nsmallest
+
+from harmony_conformance.json_value import Json, JsonObject, integer, members, value_at
+
+DIMENSIONS = ("day", "model", "provider", "route", "engine", "api")
+"""The names by which exchanges are grouped."""
+
+MAX_GROUPS = 1024
+"""Maximum groups of a dimension: the first ones by name, so that the order of the log makes no difference."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupTally:
+    """Exchanges of one group, those with a failure, and the exchanges that each check failed for."""
+
+    exchanges: int = 0
+    failed: int = 0
+    checks: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    def __add__(self, other: GroupTally) -> GroupTally:
+        """Return the sum."""
+        return GroupTally(
+            exchanges=self.exchanges + other.exchanges,
+            failed=self.failed + other.failed,
+            checks={
+                name: self.checks.get(name, 0) + other.checks.get(name, 0) for name in {**self.checks, **other.checks}
+            },
+        )
+
+
+Groups = Mapping[str, Mapping[str, GroupTally]]
+"""Tallies by dimension and name. The name of the unknown is empty."""
+
+
+def add_groups(one: Groups, other: Groups) -> Groups:
+    """Return the sum of the groups of two parts of a log."""
+    if not one or not other:
+        return one or other
+    return {dimension: _first(_add(one.get(dimension, {}), other.get(dimension, {}))) for dimension in DIMENSIONS}
+
+
+def _add(one: Mapping[str, GroupTally], other: Mapping[str, GroupTally]) -> Mapping[str, GroupTally]:
+    both = {name: one[name] + other[name] for name in one.keys() & other.keys()}
+    return {**one, **other, **both}
+
+
+def _first(names: Mapping[str, GroupTally]) -> Mapping[str, GroupTally]:
+    return names if len(names) <= MAX_GROUPS else {name: names[name] for name in nsmallest(MAX_GROUPS, names)}
+
+
+class GroupCounter:
+    """Groups of exchanges that are added one at a time. State: counts by the whole source of an exchange."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, ...], tuple[Counter[str], Counter[str]]] = {}
+
+    def add(self, source: Mapping[str, str], failed: Sequence[str]) -> None:
+        """Count an exchange, and the checks that failed for it."""
+        key = tuple(source.get(dimension, "") for dimension in DIMENSIONS)
+        total, checks = self._counts.setdefault(key, (Counter(), Counter()))
+        total["exchanges"] += 1
+        if failed:
+            total["failed"] += 1
+            checks.update(failed)
+
+    def groups(self) -> Groups:
+        """Return the groups of everything added so far."""
+        found: dict[str, dict[str, GroupTally]] = {dimension: {} for dimension in DIMENSIONS}
+        for key, (total, checks) in self._counts.items():
+            one = GroupTally(exchanges=total["exchanges"], failed=total["failed"], checks=dict(checks))
+            for dimension, name in zip(DIMENSIONS, key, strict=True):
+                found[dimension][name] = found[dimension].get(name, GroupTally()) + one
+        return {dimension: _first(names) for dimension, names in found.items()} if self._counts else {}
+
+
+def groups_json(groups: Groups) -> JsonObject:
+    """Return the JSON form of groups."""
+    return {
+        dimension: {name: [one.exchanges, one.failed, {**one.checks}] for name, one in names.items()}
+        for dimension, names in groups.items()
+    }
+
+
+def read_groups(value: Json) -> Groups:
+    """Read the JSON form of groups."""
+    return {
+        dimension: {name: _read_group(one) for name, one in members(names).items()}
+        for dimension, names in members(value).items()
+    }
+
+
+def _read_group(value: Json) -> GroupTally:
+    checks = {name: integer(count) or 0 for name, count in members(value_at(value, 2)).items()}
+    return GroupTally(
+        exchanges=integer(value_at(value, 0)) or 0, failed=integer(value_at(value, 1)) or 0, checks=checks
+    )

@@ -1,0 +1,54 @@
+"""Rates of failures in groups of exchanges, with Wilson intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from harmony_conformance.audit.rates.groups import Groups, GroupTally
+from harmony_conformance.json_value import JsonObject
+from harmony_conformance.report.intervals import wilson
+
+_DIGITS = 9
+
+
+def share_json(count: int, of: int) -> JsonObject:
+    """Return a share and its 95 % interval in JSON."""
+    low, high = wilson(count, of)
+    return {"share": round(count / of, _DIGITS), "low": round(low, _DIGITS), "high": round(high, _DIGITS)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupRate:
+    """The rate of failures in a group. The name of the unknown is empty."""
+
+    dimension: str
+    name: str
+    tally: GroupTally
+
+    def __str__(self) -> str:
+        """Return counts, share and interval in words."""
+        low, high = wilson(self.tally.failed, self.tally.exchanges)
+        share = self.tally.failed / self.tally.exchanges
+        return f"{self.tally.failed} of {self.tally.exchanges} ({share:.1%}, {low:.1%} to {high:.1%})".replace(
+            "%", " %"
+        )
+
+    def to_json(self) -> JsonObject:
+        """Return the JSON form."""
+        return {
+            "by": self.dimension,
+            "name": self.name or "unknown",
+            "exchanges": self.tally.exchanges,
+            "failed": self.tally.failed,
+            **share_json(self.tally.failed, self.tally.exchanges),
+            "checks": {name: self.tally.checks[name] for name in sorted(self.tally.checks)},
+        }
+
+
+def rates(groups: Groups) -> Iterator[GroupRate]:
+    """Yield the rates of all groups, by dimension and name."""
+    for dimension, names in groups.items():
+        for name in sorted(names):
+            if names[name].exchanges:
+                yield GroupRate(dimension=dimension, name=name, tally=names[name])
