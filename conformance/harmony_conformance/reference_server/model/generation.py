@@ -74,7 +74,7 @@ class UnscriptedOutput:
 def default_output(request: RequestOptions, serial: int) -> UnscriptedOutput:
     """Return a fixed answer that satisfies the request and continues a script that begins the answer."""
     if request.required_tool is not None:
-        header = f"<|channel|>commentary to=functions.{request.required_tool.name} <|constrain|>json<|message|>"
+        header = f"<|channel|>commentary to={request.required_tool.recipient} <|constrain|>json<|message|>"
         content, end = _instance_of(request.required_tool.parameters, "tools"), tokens.CALL
     elif request.form is AnswerForm.TEXT:
         header, content, end = "<|channel|>final<|message|>", "Hello! How can I help you?", tokens.RETURN

@@ -10,7 +10,7 @@ from itertools import takewhile
 
 from harmony_conformance.reference_server.requests.chat_messages import INSTRUCTING, ChatMessage
 from harmony_conformance.reference_server.requests.chat_request import ChatRequest
-from harmony_conformance.reference_server.requests.fields import AnswerForm, Effort, RequestOptions, Tool
+from harmony_conformance.reference_server.requests.fields import FUNCTIONS, AnswerForm, Effort, RequestOptions, Tool
 from harmony_ref import (
     Author,
     DeveloperContent,
@@ -20,6 +20,7 @@ from harmony_ref import (
     Role,
     SystemContent,
     ToolDescription,
+    ToolNamespaceConfig,
 )
 
 ASSISTANT = "assistant"
@@ -70,12 +71,17 @@ def developer_message(
 ) -> Iterator[Message]:
     """Yield the developer message, unless it would be empty."""
     content = DeveloperContent(instructions=instructions, response_formats=declared)
-    if tools:
-        content = content.with_function_tools(
-            ToolDescription(name=tool.name, description=tool.description, parameters=tool.parameters) for tool in tools
-        )
+    for name in dict.fromkeys(tool.namespace for tool in tools):
+        content = content.with_tools(_namespace(name, [tool for tool in tools if tool.namespace == name]))
     if tools or declared or instructions is not None:
         yield Message(author=Role.DEVELOPER, content=content)
+
+
+def _namespace(name: str, tools: Sequence[Tool]) -> ToolNamespaceConfig:
+    declared = tuple(
+        ToolDescription(name=tool.name, description=tool.description, parameters=tool.parameters) for tool in tools
+    )
+    return ToolNamespaceConfig(name=name, description=tools[0].namespace_description, tools=declared)
 
 
 def _parts(message: ChatMessage) -> Iterator[Message]:
@@ -106,19 +112,18 @@ def assistant_message(channel: str, text: str) -> Message:
     return Message(author=Role.ASSISTANT, channel=channel, content=text)
 
 
-def call_message(name: str, arguments: str) -> Message:
+def call_message(name: str, arguments: str, namespace: str = FUNCTIONS) -> Message:
     """Return a call of a function."""
     return Message(
         author=Role.ASSISTANT,
-        recipient=f"functions.{name}",
+        recipient=f"{namespace}.{name}",
         channel="commentary",
         content_type="<|constrain|>json",
         content=arguments,
     )
 
 
-def result_message(name: str, text: str) -> Message:
+def result_message(name: str, text: str, namespace: str = FUNCTIONS) -> Message:
     """Return the result of a function."""
-    return Message(
-        author=Author(role=Role.TOOL, name=f"functions.{name}"), recipient=ASSISTANT, channel="commentary", content=text
-    )
+    tool = Author(role=Role.TOOL, name=f"{namespace}.{name}")
+    return Message(author=tool, recipient=ASSISTANT, channel="commentary", content=text)

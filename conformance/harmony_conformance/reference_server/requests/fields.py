@@ -10,6 +10,7 @@ from enum import StrEnum
 from functools import lru_cache
 from http import HTTPStatus
 from math import inf
+from typing import Final
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
@@ -21,7 +22,7 @@ from harmony_ref import tokens
 MODEL = "gpt-oss-reference"
 """Name of the only model."""
 
-_TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _LONGEST_DELAY = 60  # seconds per token
 _MOST_STOPS = 4
 _MOST_TOOLS = 1024
@@ -61,6 +62,10 @@ class AnswerForm(StrEnum):
     JSON_SCHEMA = "json_schema"
 
 
+FUNCTIONS: Final = "functions"
+"""Namespace of functions that name no other."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Tool:
     """A function of the client; `parameters` is its JSON schema, None if it has no parameters."""
@@ -68,6 +73,19 @@ class Tool:
     name: str
     description: str
     parameters: Json
+    namespace: str = FUNCTIONS
+    namespace_description: str | None = None
+    kind: str = "function"  # type of the tool in the Responses API
+
+    @property
+    def recipient(self) -> str:
+        """Recipient of its calls in Harmony."""
+        return f"{self.namespace}.{self.name}"
+
+    @property
+    def qualified_name(self) -> str:
+        """Name by which a call is found: without the namespace `functions`."""
+        return self.name if self.namespace == FUNCTIONS else self.recipient
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +238,7 @@ def function_tool(function: Json, where: str) -> Tool:
     if not isinstance(function, dict):
         raise wrong_value(where, "expected an object.")
     name = function.get("name")
-    if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
+    if not isinstance(name, str) or not TOOL_NAME.fullmatch(name):
         raise wrong_value(f"{where}.name", "expected 1 to 64 letters, digits, '_', '-' or '.'.")
     description = function.get("description")
     if description is not None and not isinstance(description, str):
@@ -235,7 +253,7 @@ def refuse_doubled(tools: Sequence[Tool]) -> None:
     """Reject two functions of one name, and more functions than a request may declare."""
     if len(tools) > _MOST_TOOLS:
         raise wrong_value("tools", f"expected at most {_MOST_TOOLS} functions, got {len(tools)}.")
-    names = [tool.name for tool in tools]
+    names = [tool.qualified_name for tool in tools]
     doubled = next((name for name in names if names.count(name) > 1), None)
     if doubled is not None:
         raise wrong_value("tools", f"the function '{doubled}' is declared twice.")
@@ -260,7 +278,7 @@ def tool_choice_word(value: str, tools: Sequence[Tool]) -> "tuple[ToolChoice, To
 
 def chosen_tool(name: str, tools: Sequence[Tool]) -> Tool:
     """Return the function that `tool_choice` names."""
-    function = next((tool for tool in tools if tool.name == name), None)
+    function = next((tool for tool in tools if name in (tool.name, tool.qualified_name)), None)
     if function is None:
         raise wrong_value("tool_choice", f"the function '{name}' is not among 'tools'.")
     return function

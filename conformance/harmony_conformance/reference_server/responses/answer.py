@@ -1,8 +1,9 @@
 """Format the answer to a Responses request: the stream of events, whose last one has the complete response."""
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.reference_server.chat.candidate import logprobs
@@ -24,23 +25,35 @@ from harmony_conformance.reference_server.model.output_parser import (
 )
 from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun, derive_id
 from harmony_conformance.reference_server.requests.errors import ApiError
-from harmony_conformance.reference_server.requests.fields import MODEL
+from harmony_conformance.reference_server.requests.fields import MODEL, Tool
 from harmony_conformance.reference_server.responses.builtin_tools import NAMESPACES, PYTHON, namespace_of
+from harmony_conformance.reference_server.responses.client_tools import CUSTOM
 from harmony_conformance.reference_server.responses.output_items import (
     COMPLETED,
     IN_PROGRESS,
     INCOMPLETE,
+    ActionCallOutput,
     BrowsingOutput,
+    CustomCallOutput,
     FunctionCallOutput,
     ItemPosition,
     MessageOutput,
     OutputItem,
     PythonOutput,
     ReasoningOutput,
+    ToolCallOutput,
 )
 from harmony_conformance.reference_server.responses.request import ReasoningMember, ResponsesRequest
 
-FAILED = "failed"
+FAILED: Final = "failed"
+QUEUED: Final = "queued"
+CANCELLED: Final = "cancelled"
+
+_CALL_OUTPUTS: Mapping[str, tuple[type[ToolCallOutput], str]] = {
+    "function": (FunctionCallOutput, "fc_"),
+    CUSTOM: (CustomCallOutput, "ctc_"),
+}
+"""The items of calls by the type of their tool, each with the beginning of its id."""
 
 
 @dataclass(kw_only=True)
@@ -58,6 +71,20 @@ class ResponsesAnswer:
     _open: "OutputItem | None" = None
     _is_reasoning: bool = False
     _is_announced: bool = False
+
+    @property
+    def token_count(self) -> int:
+        """Number of tokens generated so far."""
+        return len(self.run.generation.emitted_tokens)
+
+    def queued(self) -> JsonObject:
+        """Return the response before its generation, which runs in the background."""
+        return self.run.changes.json(self._response(QUEUED), ApiFamily.RESPONSES)
+
+    def cancelled(self) -> JsonObject:
+        """Return the response with the items that were completed before it was cancelled."""
+        response: JsonObject = {**self._response(CANCELLED), "output": [*self.output], "usage": self._usage()}
+        return self.run.changes.json(response, ApiFamily.RESPONSES)
 
     def complete_response(self) -> JsonObject:
         """Return the complete response; raise an ApiError if a defect causes an error."""
@@ -145,8 +172,7 @@ class ResponsesAnswer:
         target = destination(header, self.run.client_capabilities)
         if target.field is OutputField.ARGUMENTS:
             self._calls += 1
-            call = call_id(self.run.id_seed, self._calls - 1)
-            return FunctionCallOutput(self._position("fc_"), name=target.function, call_id=call)
+            return self._call(target.function, call_id(self.run.id_seed, self._calls - 1))
         if target.field is OutputField.REASONING:
             in_summary = self.request.reasoning_member is ReasoningMember.SUMMARY
             return ReasoningOutput(
@@ -154,6 +180,13 @@ class ResponsesAnswer:
             )
         phase = "commentary" if header.channel == "commentary" else "final_answer"
         return MessageOutput(self._position("msg_"), phase=phase)
+
+    def _call(self, name: str, call: str) -> OutputItem:
+        """Return the item of a call; a tool that was not offered is a function."""
+        unknown = Tool(name=name, description="", parameters=None)
+        tool = next((tool for tool in self.request.tools if tool.qualified_name == name), unknown)
+        output, prefix = _CALL_OUTPUTS.get(tool.kind, (ActionCallOutput, f"{tool.kind}_"))
+        return output(self._position(prefix), tool=tool, call_id=call)
 
     def _position(self, prefix: str) -> ItemPosition:
         index = len(self.output)
@@ -173,7 +206,7 @@ class ResponsesAnswer:
             "object": "response",
             "created_at": self.created,
             "status": status,
-            "background": False,
+            "background": self.request.is_background,
             "error": None,
             "incomplete_details": details,
             "model": MODEL,

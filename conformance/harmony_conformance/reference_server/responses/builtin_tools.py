@@ -4,6 +4,7 @@
 executes no tool: the turn ends with the call, and the client may send the result.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -22,6 +23,15 @@ NAMESPACES: Final[Mapping[str, ToolNamespaceConfig]] = {
 _ACTIONS = {"browser.search": "search", "browser.open": "open_page", "browser.find": "find_in_page"}
 RECIPIENTS: Final = {action: recipient for recipient, action in _ACTIONS.items()}
 """Recipient of each action of a `web_search_call`."""
+
+
+_DATE = re.compile(r"_20\d{2}_\d{2}_\d{2}$")
+
+
+def built_in_type(kind: str) -> str | None:
+    """Return the type of a built-in tool without its date (`web_search_2025_08_26`); None for any other type."""
+    undated = _DATE.sub("", kind)
+    return undated if undated in NAMESPACES else None
 
 
 def namespace_of(recipient: str) -> str:

@@ -25,6 +25,7 @@ from harmony_conformance.reference_server.responses.input_items import (
     MessageItem,
     ReasoningItem,
     ResultItem,
+    ToolsItem,
 )
 from harmony_conformance.reference_server.responses.request import ResponsesRequest
 from harmony_ref import Author, Message, Role, SystemContent
@@ -56,9 +57,11 @@ def _messages(entries: Sequence[Item]) -> Iterator[Message]:
                 if item.text:
                     yield assistant_message("analysis", item.text)
             case CallItem():
-                yield call_message(item.name, item.arguments)
+                yield call_message(item.name, item.arguments, item.namespace)
             case ResultItem():
-                yield result_message(item.tool, item.text)
+                yield result_message(item.call.name, item.text, item.call.namespace)
+            case ToolsItem():
+                pass
             case BuiltInItem():
                 yield from _built_in(item)
             case MessageItem(role="user"):

@@ -8,10 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from harmony_conformance.json_value import Json, JsonObject, items, members, text
+from harmony_conformance.json_value import Json, JsonObject, dumps, items, members, text
 from harmony_conformance.reference_server.requests.errors import ApiError, wrong_value
-from harmony_conformance.reference_server.requests.fields import string, text_part
+from harmony_conformance.reference_server.requests.fields import FUNCTIONS, string, text_part
 from harmony_conformance.reference_server.responses.builtin_tools import PYTHON, RECIPIENTS, browsing_arguments
+from harmony_conformance.reference_server.responses.client_tools import (
+    APPLY_PATCH,
+    LOCAL_SHELL,
+    SHELL,
+    TOOL_SEARCH,
+    arguments_of,
+)
 from harmony_conformance.reference_server.responses.encrypted_reasoning import unseal
 
 _TEXT_PARTS = {
@@ -41,17 +48,18 @@ class ReasoningItem:
 
 @dataclass(frozen=True, kw_only=True)
 class CallItem:
-    """A call of a function; `arguments` is the text that the client sent, unchanged."""
+    """A call of a tool of the client; `arguments` is the model's text, of a function as the client sent it."""
 
     name: str
     arguments: str
+    namespace: str = FUNCTIONS
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResultItem:
-    """The result of a function; `tool` is the name of the function."""
+    """The result of a call, which has the name and the namespace of the tool."""
 
-    tool: str
+    call: CallItem
     text: str
 
 
@@ -64,7 +72,23 @@ class BuiltInItem:
     logs: str | None = None
 
 
-Item: TypeAlias = MessageItem | ReasoningItem | CallItem | ResultItem | BuiltInItem
+@dataclass(frozen=True, kw_only=True)
+class ToolsItem:
+    """An item that only adds tools."""
+
+
+Item: TypeAlias = MessageItem | ReasoningItem | CallItem | ResultItem | BuiltInItem | ToolsItem
+
+_CALLS: Mapping[str, str] = {
+    "function_call": "",
+    "custom_tool_call": "",
+    "local_shell_call": LOCAL_SHELL,
+    "shell_call": SHELL,
+    "apply_patch_call": APPLY_PATCH,
+    "tool_search_call": TOOL_SEARCH,
+}
+"""The items of calls, each with the name of its tool if the item has none."""
+_RESULTS = frozenset({f"{call}_output" for call in _CALLS} | {"tool_search_output"})
 
 
 def to_item_list(value: Json) -> list[Json]:
@@ -82,29 +106,31 @@ def read_items(entries: list[Json]) -> tuple[Item, ...]:
     """Return the items, results with their function; raise an ApiError (400) that names an invalid member."""
     if not entries:
         raise wrong_value("input", "expected at least one item.")
-    functions: dict[str, str] = {}
+    calls: dict[str, CallItem] = {}
     parsed: list[Item] = []
     for position, entry in enumerate(entries):
         where = f"input[{position}]"
         if not isinstance(entry, dict):
             raise wrong_value(where, "expected an object.")
-        item = _item(entry, where, functions)
+        item = _item(entry, where, calls)
         if isinstance(item, CallItem):
-            functions[string(entry, "call_id", where)] = item.name
+            calls |= {text(entry.get(name)): item for name in ("id", "call_id") if entry.get(name)}
         parsed.append(item)
     return tuple(parsed)
 
 
-def _item(entry: JsonObject, where: str, functions: Mapping[str, str]) -> Item:
+def _item(entry: JsonObject, where: str, calls: Mapping[str, CallItem]) -> Item:
     match entry.get("type", "message"):
+        case str() as kind if kind in _CALLS:
+            return _call(entry, kind, where)
+        case str() as kind if kind in _RESULTS:
+            return _result(entry, where, calls)
+        case "additional_tools":
+            return ToolsItem()
         case "message":
             return _message(entry, where)
         case "reasoning":
             return ReasoningItem(text=_reasoning(entry, where))
-        case "function_call":
-            return CallItem(name=string(entry, "name", where), arguments=string(entry, "arguments", where))
-        case "function_call_output":
-            return _result(entry, where, functions)
         case "code_interpreter_call":
             outputs = items(entry.get("outputs"))
             logs = "".join(text(members(output).get("logs")) for output in outputs) if outputs else None
@@ -154,11 +180,39 @@ def _reasoning(entry: JsonObject, where: str) -> str:
     return ""
 
 
-def _result(entry: JsonObject, where: str, functions: Mapping[str, str]) -> ResultItem:
-    call = string(entry, "call_id", where)
-    if call not in functions:
-        raise wrong_value(f"{where}.call_id", f"no earlier function call has the id '{call}'.")
-    return ResultItem(tool=functions[call], text=_text(entry.get("output"), f"{where}.output", {"input_text": "text"}))
+def _call(entry: JsonObject, kind: str, where: str) -> CallItem:
+    if kind not in ("tool_search_call", "local_shell_call"):
+        string(entry, "call_id", where)
+    for member in _TEXTS_OF_CALL.get(kind, ()):
+        string(entry, member, where)
+    name = _CALLS[kind] or string(entry, "name", where)
+    arguments = text(entry.get("arguments")) if kind == "function_call" else arguments_of(entry)
+    return CallItem(name=name, arguments=arguments, namespace=text(entry.get("namespace")) or FUNCTIONS)
+
+
+_TEXTS_OF_CALL: Mapping[str, tuple[str, ...]] = {
+    "function_call": ("name", "arguments"),
+    "custom_tool_call": ("name", "input"),
+}
+
+
+def _result(entry: JsonObject, where: str, calls: Mapping[str, CallItem]) -> ResultItem:
+    name = next((name for name in ("call_id", "id") if text(entry.get(name)) in calls), "call_id")
+    if (call := text(entry.get(name))) not in calls:
+        raise wrong_value(f"{where}.call_id", f"no earlier call has the id '{call}'.")
+    return ResultItem(call=calls[call], text=_result_text(entry, where))
+
+
+def _result_text(entry: JsonObject, where: str) -> str:
+    match entry.get("type"):
+        case "tool_search_output":
+            return dumps(entry.get("tools"))
+        case "shell_call_output":
+            return dumps(entry.get("output"))
+        case "apply_patch_call_output":
+            return text(entry.get("output")) or string(entry, "status", where)
+        case _:
+            return _text(entry.get("output"), f"{where}.output", {"input_text": "text"})
 
 
 def _browser(entry: JsonObject, where: str) -> BuiltInItem:

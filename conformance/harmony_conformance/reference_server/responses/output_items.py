@@ -9,7 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harmony_conformance.json_value import Json, JsonObject, items, members
+from harmony_conformance.reference_server.requests.fields import FUNCTIONS, Tool
 from harmony_conformance.reference_server.responses.builtin_tools import browsing_action
+from harmony_conformance.reference_server.responses.client_tools import call_members
+from harmony_conformance.reference_server.responses.custom_input import InputReader
 from harmony_conformance.reference_server.responses.encrypted_reasoning import seal
 
 COMPLETED = "completed"
@@ -163,30 +166,74 @@ def _without_bytes(entries: list[Json]) -> list[Json]:
     ]
 
 
-class FunctionCallOutput(OutputItem):
-    """A call of a function of the client."""
+class ToolCallOutput(OutputItem):
+    """A call of a tool of the client."""
 
-    def __init__(self, position: ItemPosition, *, name: str, call_id: str) -> None:
+    def __init__(self, position: ItemPosition, *, tool: Tool, call_id: str) -> None:
         super().__init__(position)
-        self._name = name
+        self._tool = tool
         self._call_id = call_id
+
+    def _call(self, kind: str, status: str, **rest: Json) -> JsonObject:
+        return {"id": self._position.id, "type": kind, "call_id": self._call_id, **rest, "status": status}
+
+    def _names(self) -> JsonObject:
+        namespace: JsonObject = {} if self._tool.namespace == FUNCTIONS else {"namespace": self._tool.namespace}
+        return {"name": self._tool.name, **namespace}
+
+
+class FunctionCallOutput(ToolCallOutput):
+    """A call of a function."""
 
     def value(self, status: str) -> JsonObject:
         """Return the item."""
-        return {
-            "id": self._position.id,
-            "type": "function_call",
-            "call_id": self._call_id,
-            "name": self._name,
-            "arguments": self._text,
-            "status": status,
-        }
+        return self._call("function_call", status, **self._names(), arguments=self._text)
 
     def _delta(self, text: str, /) -> Iterator[JsonObject]:
         yield self._position.event("function_call_arguments.delta", delta=text)
 
     def _closing(self) -> Iterator[JsonObject]:
-        yield self._position.event("function_call_arguments.done", name=self._name, arguments=self._text)
+        yield self._position.event("function_call_arguments.done", name=self._tool.name, arguments=self._text)
+
+
+class CustomCallOutput(ToolCallOutput):
+    """A call of a custom tool: its input is the text alone."""
+
+    def __init__(self, position: ItemPosition, *, tool: Tool, call_id: str) -> None:
+        super().__init__(position, tool=tool, call_id=call_id)
+        self._reader = InputReader()
+        self._input = ""
+
+    def value(self, status: str) -> JsonObject:
+        """Return the item."""
+        return self._call("custom_tool_call", status, **self._names(), input=self._input)
+
+    def _delta(self, text: str, /) -> Iterator[JsonObject]:
+        yield from self._show(self._reader.read(text))
+
+    def end(self, status: str) -> Iterator[JsonObject]:
+        """Yield the rest of the input before the events of the end."""
+        yield from self._show(self._reader.rest())
+        yield from super().end(status)
+
+    def _show(self, text: str) -> Iterator[JsonObject]:
+        self._input += text
+        if text:
+            yield self._position.event("custom_tool_call_input.delta", delta=text)
+
+    def _closing(self) -> Iterator[JsonObject]:
+        yield self._position.event("custom_tool_call_input.done", input=self._input)
+
+
+class ActionCallOutput(ToolCallOutput):
+    """A call of `local_shell`, `shell`, `apply_patch` or `tool_search`; its members are complete only at the end."""
+
+    def value(self, status: str) -> JsonObject:
+        """Return the item."""
+        return self._call(f"{self._tool.kind}_call", status, **call_members(self._tool.kind, self._text))
+
+    def _delta(self, _text: str, /) -> Iterator[JsonObject]:
+        yield from ()
 
 
 class PythonOutput(OutputItem):

@@ -8,18 +8,23 @@ from harmony_conformance.json_value import Json, JsonObject, items, members, tex
 from harmony_conformance.reference_server.requests import fields
 from harmony_conformance.reference_server.requests.errors import unsupported, wrong_value
 from harmony_conformance.reference_server.requests.fields import AnswerForm, Effort, RequestOptions, Tool, ToolChoice
-from harmony_conformance.reference_server.responses.builtin_tools import NAMESPACES
+from harmony_conformance.reference_server.responses.client_tools import CUSTOM, read_tools, tools_of_items
 from harmony_conformance.reference_server.responses.input_items import Item, read_items
 
 _NEUTRAL: dict[str, tuple[Json, ...]] = {
-    "background": (None, False),
-    "conversation": (None,),
-    "max_tool_calls": (None,),
     "prompt": (None,),
     "truncation": (None, "disabled", "auto"),
 }
 _SEALED, _LOGPROBS = "reasoning.encrypted_content", "message.output_text.logprobs"
-_INCLUDED = frozenset({_SEALED, _LOGPROBS})
+_INCLUDED = frozenset(
+    {
+        _SEALED,
+        _LOGPROBS,
+        *("file_search_call.results", "web_search_call.results", "web_search_call.action.sources"),
+        *("message.input_image.image_url", "computer_call_output.output.image_url", "code_interpreter_call.outputs"),
+    }
+)
+"""The values of `include`; all but the first two name parts of tools that this server does not execute."""
 _MOST_LIKELY = 20
 _SUMMARIES = (None, "auto", "concise", "detailed")
 
@@ -37,30 +42,40 @@ class ResponsesRequest(RequestOptions):
 
     items: tuple[Item, ...]
     entries: tuple[Json, ...]  # the input as JSON
+    new_entries: tuple[Json, ...]  # that of this request alone
     instructions: str | None
     built_in: tuple[str, ...]  # types of the built-in tools
     reasoning_member: ReasoningMember
     encrypts_reasoning: bool  # return `encrypted_content`
     top_logprobs: int | None  # number of most likely tokens per log probability; None: no log probabilities
     is_stored: bool
+    is_background: bool
+    conversation: str | None  # id of the conversation that the response continues
     allowed_functions: frozenset[str] | None  # None: any function may be called
     ends_at_stop: bool  # an end-of-turn token ends the generation
     echoed_members: JsonObject  # members of the request that every response repeats
 
 
-def read_request(body: JsonObject, entries: Sequence[Json]) -> ResponsesRequest:
-    """Parse a JSON body with the whole input in `entries`; raise an ApiError (4xx) that names an invalid parameter."""
+def read_request(body: JsonObject, previous: Sequence[Json], new: Sequence[Json]) -> ResponsesRequest:
+    """Parse a JSON body with its `new` input and the `previous` items; raise an ApiError (4xx) that names an invalid parameter."""
+    entries = (*previous, *new)
     fields.validate_model(body)
     fields.refuse_unsupported(body, _NEUTRAL)
     fields.refuse_bad_sampling(body)
-    tools, built_in = _tools(body.get("tools"))
+    tools, built_in = _tools(body, entries)
     choice, demanded = _tool_choice(body.get("tool_choice"), tools)
     form, schema, name = _answer_form(body.get("text"))
     reasoning, included = _object(body, "reasoning"), _included(body.get("include"))
+    is_stored = fields.read_boolean(body, "store", otherwise=True)
+    is_background = fields.read_boolean(body, "background")
+    if is_background and not is_stored:
+        raise wrong_value("background", "it is only allowed when 'store' is true.")
+    fields.whole_number(body, "max_tool_calls", 1)
     likely = fields.whole_number(body, "top_logprobs", 0, _MOST_LIKELY) or 0
     return ResponsesRequest(
         items=read_items(list(entries)),
-        entries=tuple(entries),
+        entries=entries,
+        new_entries=tuple(new),
         instructions=_instructions(body.get("instructions")),
         tools=tools,
         built_in=built_in,
@@ -76,7 +91,9 @@ def read_request(body: JsonObject, entries: Sequence[Json]) -> ResponsesRequest:
         top_logprobs=likely if _LOGPROBS in included else None,
         limit=fields.limit(body, "max_output_tokens"),
         is_streamed=fields.read_boolean(body, "stream"),
-        is_stored=fields.read_boolean(body, "store", otherwise=True),
+        is_stored=is_stored,
+        is_background=is_background,
+        conversation=conversation_id(body),
         allowed_functions=_allowed_names(body.get("tool_choice")),
         ends_at_stop=not fields.read_boolean(body, "ignore_eos"),
         shows_token_ids=fields.read_boolean(body, "return_token_ids"),
@@ -85,6 +102,19 @@ def read_request(body: JsonObject, entries: Sequence[Json]) -> ResponsesRequest:
         token_delay=fields.token_delay(body),
         echoed_members=_echoed(body),
     )
+
+
+def conversation_id(body: JsonObject) -> str | None:
+    """Return the id of the conversation that a request continues; raise an ApiError if there is a `previous_response_id` too."""
+    value = body.get("conversation")
+    if value is None:
+        return None
+    if body.get("previous_response_id") is not None:
+        raise wrong_value("conversation", "it is only allowed without 'previous_response_id'.")
+    name = value if isinstance(value, str) else members(value).get("id")
+    if not isinstance(name, str):
+        raise wrong_value("conversation", "expected the id of a conversation.")
+    return name
 
 
 def _object(body: JsonObject, name: str) -> JsonObject:
@@ -100,25 +130,14 @@ def _instructions(value: Json) -> str | None:
     raise wrong_value("instructions", "expected a string.")
 
 
-def _tools(value: Json) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
-    """Return the functions, and the types of the built-in tools."""
-    if value is not None and not isinstance(value, list):
-        raise wrong_value("tools", "expected a list.")
-    functions: list[Tool] = []
-    built_in: list[str] = []
-    for position, entry in enumerate(items(value)):
-        where = f"tools[{position}]"
-        kind = members(entry).get("type")
-        if kind == "function":
-            functions.append(fields.function_tool(entry, where))
-        elif isinstance(kind, str) and kind in NAMESPACES:
-            built_in.append(kind)
-        elif isinstance(kind, str):
-            raise unsupported(f"{where}.type", f"expected one of function, {', '.join(NAMESPACES)}, got {kind!r}.")
-        else:
-            raise wrong_value(where, "expected an object with a 'type'.")
-    fields.refuse_doubled(functions)
-    return tuple(functions), tuple(built_in)
+def _tools(body: JsonObject, entries: Sequence[Json]) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
+    """Return the tools of the client, with those that items of the input add, and the types of the built-in tools."""
+    tools, built_in = read_tools(body.get("tools"))
+    fields.refuse_doubled(tools)
+    added, more = read_tools([*tools_of_items([*entries])], "input.tools")
+    by_name = {tool.qualified_name: tool for tool in (*added, *tools)}
+    fields.refuse_doubled(declared := tuple(by_name.values()))
+    return declared, (*built_in, *more)
 
 
 def _tool_choice(value: Json, tools: Sequence[Tool]) -> tuple[ToolChoice, Tool | None]:
@@ -129,11 +148,15 @@ def _tool_choice(value: Json, tools: Sequence[Tool]) -> tuple[ToolChoice, Tool |
         return _allowed(members(value), tools)
     if isinstance(value, str):
         return fields.tool_choice_word(value, tools)
-    chosen = members(value)
-    name = chosen.get("name")
-    if chosen.get("type") != "function" or not isinstance(name, str):
+    return ToolChoice.REQUIRED, _chosen(members(value), tools)
+
+
+def _chosen(choice: JsonObject, tools: Sequence[Tool]) -> Tool:
+    kind = choice.get("type")
+    name = choice.get("name") if kind in ("function", CUSTOM) else kind
+    if not isinstance(name, str):
         raise wrong_value("tool_choice", 'expected a string or an object like {"type": "function", "name": …}.')
-    return ToolChoice.REQUIRED, fields.chosen_tool(name, tools)
+    return fields.chosen_tool(name, [tool for tool in tools if tool.kind == kind])
 
 
 def _allowed(choice: JsonObject, tools: Sequence[Tool]) -> tuple[ToolChoice, Tool | None]:
@@ -149,7 +172,8 @@ def _allowed(choice: JsonObject, tools: Sequence[Tool]) -> tuple[ToolChoice, Too
 def _allowed_names(choice: Json) -> frozenset[str] | None:
     if members(choice).get("type") != "allowed_tools":
         return None
-    return frozenset(text(members(entry).get("name")) for entry in items(members(choice).get("tools")))
+    entries = map(members, items(members(choice).get("tools")))
+    return frozenset(text(entry.get("name")) or text(entry.get("type")) for entry in entries)
 
 
 def _answer_form(value: Json) -> tuple[AnswerForm, Json, str]:
@@ -188,9 +212,11 @@ def _included(value: Json) -> list[Json]:
 _DEFAULTS: JsonObject = {
     "instructions": None,
     "max_output_tokens": None,
+    "max_tool_calls": None,
     "metadata": {},
     "parallel_tool_calls": True,
     "previous_response_id": None,
+    "prompt_cache_key": None,
     "store": True,
     "temperature": 1.0,
     "tool_choice": "auto",
@@ -205,8 +231,10 @@ def _echoed(body: JsonObject) -> JsonObject:
     repeated = {name: default if body.get(name) is None else body[name] for name, default in _DEFAULTS.items()}
     reasoning = members(body.get("reasoning"))
     form = members(body.get("text")).get("format")
+    conversation = conversation_id(body)
     return {
         **repeated,
         "reasoning": {"effort": reasoning.get("effort") or Effort.MEDIUM.value, "summary": reasoning.get("summary")},
         "text": {"format": {"type": "text"} if form is None else form},
+        "conversation": None if conversation is None else {"id": conversation},
     }

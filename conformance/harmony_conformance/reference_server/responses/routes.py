@@ -1,13 +1,13 @@
-"""HTTP routes of the Responses API: create, retrieve, list input items, delete."""
+"""HTTP routes of the Responses API: create, retrieve or resume, cancel, list input items, delete; and conversations."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from http import HTTPStatus
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from harmony_conformance.json_value import Json, JsonObject, dumps, members, text
+from harmony_conformance.json_value import Json, JsonObject, dumps, items, members, text
 from harmony_conformance.reference_server.defects.stages import ApiFamily
 from harmony_conformance.reference_server.model.generation import (
     STOP_TOKENS,
@@ -18,18 +18,21 @@ from harmony_conformance.reference_server.model.generation import (
 )
 from harmony_conformance.reference_server.model.output_deltas import ClientCapabilities
 from harmony_conformance.reference_server.pipeline.http import (
+    EVENT_STREAM,
     ServerState,
     json_response,
     read_json_body,
     stream_response,
 )
 from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun, derive_id, render_prompt, request_hash
-from harmony_conformance.reference_server.requests.errors import Reply
+from harmony_conformance.reference_server.requests.errors import Reply, wrong_value
 from harmony_conformance.reference_server.requests.fields import refuse_large_answer
 from harmony_conformance.reference_server.responses.answer import FAILED, ResponsesAnswer
+from harmony_conformance.reference_server.responses.background import BackgroundRun, refuse_synchronous
 from harmony_conformance.reference_server.responses.conversation import conversation
+from harmony_conformance.reference_server.responses.conversation_store import Conversations
 from harmony_conformance.reference_server.responses.input_items import to_item_list
-from harmony_conformance.reference_server.responses.request import ResponsesRequest, read_request
+from harmony_conformance.reference_server.responses.request import ResponsesRequest, conversation_id, read_request
 from harmony_conformance.reference_server.responses.store import Store, StoredResponse, input_items
 
 
@@ -39,6 +42,8 @@ class Responses:
     def __init__(self, host: ServerState) -> None:
         self._host = host
         self._store = Store()
+        self._conversations = Conversations(host.now)
+        self._background: dict[str, BackgroundRun] = {}
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -46,6 +51,8 @@ class Responses:
             Route("/v1/responses", self.create, methods=["POST"]),
             Route("/v1/responses/{id}", self.retrieve, methods=["GET"]),
             Route("/v1/responses/{id}", self.delete, methods=["DELETE"]),
+            Route("/v1/responses/{id}/cancel", self.cancel, methods=["POST"]),
+            *self._conversations.routes(),
             Route("/v1/responses/{id}/input_items", self.input_items, methods=["GET"]),
         ]
 
@@ -53,6 +60,8 @@ class Responses:
         """POST /v1/responses."""
         answer = self._accept(self._host.changes.request(await read_json_body(request), api=ApiFamily.RESPONSES))
         generations, delay = [answer.run.generation], answer.request.token_delay
+        if answer.request.is_background:
+            return self._in_background(answer)
         if answer.request.is_streamed:
             events = self._host.changes.stream(self._stored_events(answer), ApiFamily.RESPONSES)
             return stream_response(_named_events(events), generations, delay, self._host.load)
@@ -62,13 +71,30 @@ class Responses:
         return self._host.reply(Reply(status=HTTPStatus.OK, body=body), ApiFamily.RESPONSES)
 
     async def retrieve(self, request: Request) -> Response:
-        """GET /v1/responses/{id}."""
-        return json_response(HTTPStatus.OK, self._store.get(request.path_params["id"]).response)
+        """GET /v1/responses/{id}, with `stream` the events after `starting_after`."""
+        name, query = request.path_params["id"], request.query_params
+        stored, run = self._store.get(name), self._background.get(name)
+        if query.get("stream", "false") != "true":
+            return json_response(HTTPStatus.OK, stored.response if run is None else run.response)
+        after = query.get("starting_after", "-1")
+        if not after.removeprefix("-").isdecimal():
+            raise wrong_value("starting_after", f"expected a whole number, got {after!r}.")
+        return _background_stream(refuse_synchronous(run, "stream"), max(int(after), -1))
+
+    async def cancel(self, request: Request) -> Response:
+        """POST /v1/responses/{id}/cancel; a response that is over remains as it is."""
+        name = request.path_params["id"]
+        self._store.get(name)
+        run = refuse_synchronous(self._background.get(name), "cancel")
+        await run.cancel()
+        return json_response(HTTPStatus.OK, run.response)
 
     async def delete(self, request: Request) -> Response:
         """DELETE /v1/responses/{id}."""
         response = request.path_params["id"]
         self._store.remove(response)
+        if (run := self._background.pop(response, None)) is not None:
+            await run.cancel()
         return json_response(HTTPStatus.OK, {"id": response, "object": "response", "deleted": True})
 
     async def input_items(self, request: Request) -> Response:
@@ -83,10 +109,11 @@ class Responses:
 
     def _accept(self, body: JsonObject) -> ResponsesAnswer:
         previous = self._store.previous_items(body.get("previous_response_id"))
-        request = read_request(body, (*previous, *self._store.resolve_references(to_item_list(body.get("input")))))
+        previous += self._conversations.entries(conversation_id(body))
+        request = read_request(body, previous, self._store.resolve_references(to_item_list(body.get("input"))))
         changes = self._host.changes
         offer = ClientCapabilities(
-            declared_functions=frozenset(tool.name for tool in request.tools),
+            declared_functions=frozenset(tool.qualified_name for tool in request.tools),
             accepts_calls=bool(request.declared_tools),
             allowed_functions=request.allowed_functions,
         )
@@ -115,9 +142,34 @@ class Responses:
                 self._store_response(answer.request, response)
             yield event
 
+    def _in_background(self, answer: ResponsesAnswer) -> Response:
+        run = BackgroundRun(answer, self._host.changes, self._host.load)
+        self._store.add(StoredResponse(response=run.response, entries=answer.request.entries))
+        self._background[answer.id] = run
+        for name in [name for name in self._background if not self._store.has(name)]:
+            del self._background[name]
+
+        def store_end(response: JsonObject) -> None:
+            if self._store.has(answer.id):
+                self._store_response(answer.request, response)
+
+        run.start(store_end)
+        return _background_stream(run, -1) if answer.request.is_streamed else json_response(HTTPStatus.OK, run.response)
+
     def _store_response(self, request: ResponsesRequest, response: JsonObject) -> None:
         if request.is_stored:
             self._store.add(StoredResponse(response=response, entries=request.entries))
+        if request.conversation is not None:
+            self._conversations.extend(request.conversation, (*request.new_entries, *items(response.get("output"))))
+
+
+def _background_stream(run: BackgroundRun, after: int) -> Response:
+    async def pieces() -> AsyncIterator[bytes]:
+        async for event in run.events(after):
+            for piece in _named_events(iter([event])):
+                yield piece.encode("utf-8", "replace")
+
+    return StreamingResponse(pieces(), media_type=EVENT_STREAM, headers={"cache-control": "no-cache"})
 
 
 def _named_events(events: Iterator[Json]) -> Iterator[str]:

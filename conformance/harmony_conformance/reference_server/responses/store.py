@@ -43,6 +43,10 @@ class Store:
         while len(self._stored) > _MOST or self._size > LARGEST_STORE:
             self.remove(next(iter(self._stored)))
 
+    def has(self, response: str) -> bool:
+        """Return True if the response is stored."""
+        return response in self._stored
+
     def get(self, response: str) -> StoredResponse:
         """Return the response with this id; raise an ApiError (404) for an unknown id."""
         if response not in self._stored:
@@ -66,6 +70,8 @@ class Store:
                 code="previous_response_not_found",
             )
         stored = self._stored[previous]
+        if stored.response.get("status") in ("queued", "in_progress"):
+            raise ApiError(f"Previous response with id '{previous}' is not complete.", param="previous_response_id")
         return (*stored.entries, *items(stored.response.get("output")))
 
     def resolve_references(self, entries: Sequence[Json]) -> tuple[Json, ...]:

@@ -166,7 +166,7 @@ class _Server:
 
 
 _APIS = {
-    "/v1/responses": ApiFamily.RESPONSES,
+    **dict.fromkeys(("/v1/responses", "/v1/conversations"), ApiFamily.RESPONSES),
     "/v1/messages": ApiFamily.MESSAGES,
     "/v1/completions": ApiFamily.COMPLETIONS,
     "/api/": ApiFamily.OLLAMA,
