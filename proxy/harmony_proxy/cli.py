@@ -9,7 +9,6 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from functools import partial
 from pathlib import Path
 
-from harmony_conformance.cli.command import Command
 from harmony_conformance.engines.target import InvalidTargetError, Target, parse_target
 from harmony_conformance.errors import UsageError
 from harmony_proxy.configuration import (
@@ -164,11 +163,3 @@ def _upstream(text: str) -> Target:
             f"invalid --upstream: expected the URL of a server such as vllm:http://127.0.0.1:8000/v1, got {text!r}"
         )
     return target
-
-
-COMMAND = Command(
-    name="proxy",
-    help="judge the traffic of an endpoint and log failures; optionally repair or block responses",
-    configure=configure,
-    run=execute,
-)

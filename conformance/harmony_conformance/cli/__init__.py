@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from harmony_conformance.cli.command import Command, command_in
 
-from harmony_conformance.cli.command import Command
+_HELP = {
+    "run": "test an endpoint, or judge a recording",
+    "run-all": "test every endpoint of a configuration file, side by side",
+    "serve": "run the reference server, optionally with defects",
+    "selftest": "test every check on every defect and on blind mutants",
+    "audit": "judge the exchanges of a traffic log",
+    "render": "render a conversation or an API request (JSON) as Harmony text or token ids",
+    "parse": "parse Harmony text or token ids to messages as JSON",
+    "golden": "check, write, list or copy the golden data, or judge a renderer or parser by it",
+    "checks": "list every check with its requirement and clause",
+    "rates": "send graded tasks many times: rates with intervals",
+    "load": "measure latency under load, with objectives as a gate",
+    "compare": "compare two runs: new, fixed and changed failures",
+    "explain": "explain a check, defect, cause or scenario",
+    "matrix": "several runs side by side",
+    "report": "render the report of a finished run again",
+    "reproduce": "run a cause of a report again: does it still happen?",
+    "teleprompter": "build a checkpoint that replays scripted output",
+}
 
-NAMES = (
-    "run",
-    "run-all",
-    "serve",
-    "selftest",
-    "audit",
-    "render",
-    "parse",
-    "golden",
-    "checks",
-    "rates",
-    "load",
-    "compare",
-    "explain",
-    "matrix",
-    "report",
-    "reproduce",
+COMMANDS: tuple[Command, ...] = tuple(
+    command_in(f"{__name__}.{name.replace('-', '_')}", name, help_line) for name, help_line in _HELP.items()
 )
-
-
-def load(name: str) -> Command:
-    """Import the command of this name."""
-    command: object = getattr(import_module(f"{__name__}.{name.replace('-', '_')}"), "COMMAND")  # noqa: B009 - pyright knows of no attribute
-    assert isinstance(command, Command)
-    return command

@@ -28,7 +28,6 @@ from harmony_conformance.audit.report import (
 from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.audit.terminal import print_audit
 from harmony_conformance.audit.workers import scan_all
-from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import UsageError
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.report.terminal import report_console
@@ -189,6 +188,3 @@ def _scan_into(out: Path, paths: list[str], reading: ReadOptions, arguments: Nam
             write_table(out, out / ROW_FILES[0])
         folder.finish(audit)
     return audit
-
-
-COMMAND = Command(name="audit", help="judge the exchanges of a traffic log", configure=configure, run=execute)

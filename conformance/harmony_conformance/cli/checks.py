@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from harmony_conformance.checks.accounting import BASE_STEP, REPEATED_BASE_STEP
-from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import Exit
 from harmony_conformance.golden import data as golden
 from harmony_conformance.golden.scenario import read_scenario
@@ -47,9 +46,4 @@ def _evidence() -> str:
 
 _FORMATS: Mapping[str, Callable[[], str]] = MappingProxyType(
     {"md": checks_markdown, "json": checks_json, "accounting": _accounting, "evidence": _evidence}
-)
-
-
-COMMAND = Command(
-    name="checks", help="list every check with its requirement and clause", configure=configure, run=execute
 )

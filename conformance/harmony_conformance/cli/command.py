@@ -5,6 +5,8 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
+from typing import cast
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,3 +17,15 @@ class Command:
     help: str
     configure: Callable[[ArgumentParser], None]
     run: Callable[[Namespace], int]
+
+
+def command_in(module: str, name: str, help_line: str) -> Command:
+    """Return a command of a module with `configure` and `execute`. The module is imported when the command is called."""
+
+    def configure(parser: ArgumentParser) -> None:
+        cast("Callable[[ArgumentParser], None]", vars(import_module(module))["configure"])(parser)
+
+    def run(arguments: Namespace) -> int:
+        return cast("Callable[[Namespace], int]", vars(import_module(module))["execute"])(arguments)
+
+    return Command(name=name, help=help_line, configure=configure, run=run)

@@ -10,7 +10,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
-from harmony_conformance.cli.command import Command
 from harmony_conformance.cli.report import read_run
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import dumps
@@ -98,7 +97,3 @@ def _json(compared: Comparison) -> Iterator[str]:
 
 
 _FORMATS: Mapping[str, Callable[[Comparison], Iterator[str]]] = MappingProxyType({"text": _text, "json": _json})
-
-COMMAND = Command(
-    name="compare", help="compare two runs: new, fixed and changed failures", configure=configure, run=execute
-)

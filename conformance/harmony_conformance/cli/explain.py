@@ -6,7 +6,6 @@ import textwrap
 from argparse import ArgumentParser, Namespace
 
 from harmony_conformance.causes.explanation import UnknownIdError, explain
-from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import dumps
 from harmony_conformance.runner.selection import load_scenarios
@@ -36,6 +35,3 @@ def execute(arguments: Namespace) -> int:
         for paragraph in paragraphs:
             print(textwrap.fill(paragraph, _WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False))
     return Exit.CONFORMS
-
-
-COMMAND = Command(name="explain", help="explain a check, defect, cause or scenario", configure=configure, run=execute)

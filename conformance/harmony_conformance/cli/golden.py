@@ -8,7 +8,6 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from harmony_conformance.cli import golden_run
-from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.golden import data as golden
 from harmony_conformance.golden.vectors import agreement, json_schemas
@@ -171,11 +170,3 @@ def _copy_files(source: Path | Traversable, target: Path) -> int:
             (target / entry.name).write_bytes(entry.read_bytes())
             count += 1
     return count
-
-
-COMMAND = Command(
-    name="golden",
-    help="check, write, list or copy the golden data, or judge a renderer or parser by it",
-    configure=configure,
-    run=execute,
-)

@@ -13,7 +13,6 @@ from itertools import product
 from math import inf
 from pathlib import Path
 
-from harmony_conformance.cli.command import Command
 from harmony_conformance.cli.run_folder import open_run_folder, report_write_errors
 from harmony_conformance.cli.run_recording import RunRecording
 from harmony_conformance.engines.diagnosis import EndpointUnusableError
@@ -258,8 +257,3 @@ def _objectives(words: str) -> tuple[Objective, ...]:
         return read_objectives(words)
     except InvalidObjectiveError as problem:
         raise ArgumentTypeError(str(problem)) from None
-
-
-COMMAND = Command(
-    name="load", help="measure latency under load, with objectives as a gate", configure=configure, run=execute
-)

@@ -7,10 +7,10 @@ import sys
 import traceback
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
-from importlib.metadata import EntryPoint, entry_points, version
+from importlib.metadata import entry_points, version
 from typing import NoReturn
 
-from harmony_conformance.cli import NAMES, load
+from harmony_conformance.cli import COMMANDS
 from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.runtime.terminal_text import escape_invisible, escaped_output
@@ -66,6 +66,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _parser(called: str) -> ArgumentParser:
+    """Return the parser. Only the called command has its options: no other one is imported."""
     parser = _Parser(
         prog="harmony-conformance",
         description="Verify that a gpt-oss endpoint, or a traffic log, follows the OpenAI Harmony format in prompts and outputs.",
@@ -74,28 +75,33 @@ def _parser(called: str) -> ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=version("harmony-conformance"))
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in _commands(called):
+    for command in all_commands():
         own = subparsers.add_parser(command.name, help=command.help, description=command.help)
-        command.configure(own)
-        own.set_defaults(command=command)
+        own.set_defaults(command=_configured(command, own) if command.name == called else command)
     return parser
 
 
-def _commands(called: str) -> Iterator[Command]:
-    """Yield the called command if it is built in, else every command."""
-    yield from map(load, [called] if called in NAMES else NAMES)
-    if called not in NAMES:
-        for point in sorted(entry_points(group=_GROUP), key=lambda point: point.name):
-            command = _load(point)
-            if isinstance(command, Command):
-                yield command
+def all_commands() -> Iterator[Command]:
+    """Yield the commands of this package, then those of the entry points, by name."""
+    yield from COMMANDS
+    for point in sorted(entry_points(group=_GROUP), key=lambda point: point.name):
+        try:
+            command: object = point.load()
+        except ImportError as missing:
+            command = _not_installed(point.name, str(missing))
+        if isinstance(command, Command):
+            yield command
 
 
-def _load(point: EntryPoint) -> object:
+def _configured(command: Command, parser: ArgumentParser) -> Command:
+    """Add the options of a command; return one that reports its missing extra if its modules cannot be imported."""
     try:
-        return point.load()
+        command.configure(parser)
     except ImportError as missing:
-        return _not_installed(point.name, str(missing))
+        if command in COMMANDS:
+            raise
+        return _not_installed(command.name, str(missing))
+    return command
 
 
 def _not_installed(name: str, problem: str) -> Command:

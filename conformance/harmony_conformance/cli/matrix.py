@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from harmony_conformance.cli.command import Command
 from harmony_conformance.cli.report import read_run
 from harmony_conformance.errors import Exit
 from harmony_conformance.json_value import dumps
@@ -54,5 +53,3 @@ def _json(matrix: Matrix) -> str:
 _FORMATS: Mapping[str, Callable[[Matrix], str]] = MappingProxyType(
     {"md": _markdown, "html": matrix_html, "json": _json}
 )
-
-COMMAND = Command(name="matrix", help="several runs side by side", configure=configure, run=execute)

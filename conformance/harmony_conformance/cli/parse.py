@@ -6,7 +6,6 @@ import json
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
-from harmony_conformance.cli.command import Command
 from harmony_conformance.cli.render import display_name, one_line, parse_ids, read_document
 from harmony_conformance.errors import Exit, UsageError
 from harmony_ref import Conversation, HarmonyError, ParseError, Role, encode_with_special_tokens, parse, tokens
@@ -109,8 +108,3 @@ def _remainder_json(remainder: Remainder) -> Wire:
         "tokens": list(remainder.tokens),
         "position": remainder.start,
     }
-
-
-COMMAND = Command(
-    name="parse", help="parse Harmony text or token ids to messages as JSON", configure=configure, run=execute
-)

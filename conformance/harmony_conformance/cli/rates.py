@@ -11,7 +11,6 @@ from fnmatch import fnmatchcase
 from importlib.metadata import version
 from pathlib import Path
 
-from harmony_conformance.cli.command import Command
 from harmony_conformance.cli.run_folder import open_run_folder, report_write_errors
 from harmony_conformance.cli.run_recording import RunRecording
 from harmony_conformance.engines.diagnosis import EndpointUnusableError
@@ -209,8 +208,3 @@ def _minimum(text: str) -> tuple[str, float]:
     if not name or not 0 <= value <= 1:
         raise ArgumentTypeError(f"expected RATE=SHARE like quality=0.9, got {text!r}")
     return name, value
-
-
-COMMAND = Command(
-    name="rates", help="send graded tasks many times: rates with intervals", configure=configure, run=execute
-)

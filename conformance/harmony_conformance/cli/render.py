@@ -13,7 +13,6 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from types import MappingProxyType
 
-from harmony_conformance.cli.command import Command
 from harmony_conformance.cli.request_input import AUTO, FORMS, HARMONY, detect_form, read_conversation
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import InvalidJsonError, Json, dumps, items, loads
@@ -219,11 +218,3 @@ def display_name(file: str) -> str:
 def one_line(problem: Exception) -> str:
     """Return the message of an error on one line."""
     return " ".join(str(problem).split())
-
-
-COMMAND = Command(
-    name="render",
-    help="render a conversation or an API request (JSON) as Harmony text or token ids",
-    configure=configure,
-    run=execute,
-)

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.evidence.recording_file import read_recorded
 from harmony_conformance.report.ci_formats import badge_json, badge_svg, ctrf, github_annotations, sarif
@@ -69,6 +68,3 @@ def read_run(path: Path) -> Report:
         return read_report_file(path)
     except InvalidReportError as problem:
         raise UsageError(str(problem)) from None
-
-
-COMMAND = Command(name="report", help="render the report of a finished run again", configure=configure, run=execute)

@@ -12,7 +12,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from harmony_conformance.apis.registry import APIS
-from harmony_conformance.cli.command import Command
 from harmony_conformance.cli.report import read_run
 from harmony_conformance.engines.target import InvalidTargetError, parse_target
 from harmony_conformance.errors import Exit, UsageError
@@ -180,8 +179,3 @@ def _compare(recorded: ResultLine, now: ResultLine | None) -> int:
     same = next((message for message in messages if message in before), "")
     print(f"still happens: {name}: {same}" if same else f"fails in another way: {name}: {messages[0]}")
     return Exit.DIVERGES
-
-
-COMMAND = Command(
-    name="reproduce", help="run a cause of a report again: does it still happen?", configure=configure, run=execute
-)

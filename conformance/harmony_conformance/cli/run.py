@@ -16,7 +16,6 @@ from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS
 from harmony_conformance.causes.attribution import find_causes
 from harmony_conformance.causes.known import causes_of_version
 from harmony_conformance.checks.rendering.renderer_fingerprint import Fingerprint, fingerprint
-from harmony_conformance.cli.command import Command
 from harmony_conformance.cli.dry_run import print_dry_run
 from harmony_conformance.cli.live_run import endpoint_facts, send_plan
 from harmony_conformance.cli.run_folder import announce_replacement, open_run_folder, report_write_errors
@@ -327,6 +326,3 @@ def _is_text(body: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return b"\\ud" not in body.lower()
-
-
-COMMAND = Command(name="run", help="test an endpoint, or judge a recording", configure=configure, run=execute)

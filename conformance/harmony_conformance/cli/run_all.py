@@ -13,7 +13,6 @@ from pathlib import Path
 from signal import SIGINT
 from typing import cast
 
-from harmony_conformance.cli.command import Command
 from harmony_conformance.cli.report import read_run
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.report.html import matrix_html
@@ -152,8 +151,3 @@ def _options(value: object, place: object) -> tuple[str, ...]:
     if not all(isinstance(one, str) for one in listed):
         raise UsageError(f'{place}: expected options as a list of texts like ["--model", "m"], got {value!r}')
     return tuple(str(one) for one in listed)
-
-
-COMMAND = Command(
-    name="run-all", help="test every endpoint of a configuration file, side by side", configure=configure, run=execute
-)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import Json, dumps
 from harmony_conformance.reference_server.defects import DEFECTS
@@ -192,8 +191,3 @@ def _summarize(console: Console, outcome: SelfTest, blind: MutationScore) -> Non
         f"{sum(bool(result.unrelated) for result in results)} with unrelated failures, "
         f"{sum(bool(result.missed) for result in results)} with an expected check that passed"
     )
-
-
-COMMAND = Command(
-    name="selftest", help="test every check on every defect and on blind mutants", configure=configure, run=execute
-)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
-from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.reference_server.defects import DEFECTS, SURFACE_DEFECTS
 from harmony_conformance.reference_server.server.serving import serve
@@ -49,8 +48,3 @@ def _port(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(digits) > _DIGITS or int(digits) > _HIGHEST:
         raise ArgumentTypeError(f"expected a port from 0 to {_HIGHEST}, got {text!r}")
     return int(digits)
-
-
-COMMAND = Command(
-    name="serve", help="run the reference server, optionally with defects", configure=configure, run=execute
-)

@@ -6,7 +6,6 @@ import importlib.util
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from harmony_conformance.cli.command import Command
 from harmony_conformance.engines.teleprompter.script import LAG, TRAILER_LENGTH, TeleprompterScriptError, write_script
 from harmony_conformance.errors import Exit, UsageError
 from harmony_ref import encode_with_special_tokens
@@ -74,8 +73,3 @@ def _write(folder: Path, form: str, template: Path | None) -> list[Path]:
     from harmony_conformance.engines.teleprompter.gguf_file import write_gguf  # noqa: PLC0415
 
     return [write_gguf(folder, template.read_text(encoding="utf-8"))]
-
-
-COMMAND = Command(
-    name="teleprompter", help="build a checkpoint that replays scripted output", configure=configure, run=execute
-)

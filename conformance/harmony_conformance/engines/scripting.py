@@ -29,8 +29,8 @@ from harmony_conformance.transport.messages import Request
 from harmony_ref import decode, encode, encode_with_special_tokens, tokens
 
 _END = "<|end|>"
-_CONTINUATION = tuple(encode_with_special_tokens("Fine.<|return|>"))
-_DEFAULT_SCRIPT = tuple(encode_with_special_tokens("<|channel|>final<|message|>Fine.<|return|>"))
+_CONTINUATION = "Fine.<|return|>"
+_DEFAULT_SCRIPT = "<|channel|>final<|message|>Fine.<|return|>"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ def with_default_script(body: JsonObject, way: Scripting) -> JsonObject:
     if way.method is not ScriptMethod.TELEPROMPTER:
         return body
     try:
-        return with_script(body, _DEFAULT_SCRIPT, way)
+        return with_script(body, encode_with_special_tokens(_DEFAULT_SCRIPT), way)
     except ScriptUnsupportedError:
         return body
 
@@ -92,7 +92,7 @@ def with_forced_prefix(body: JsonObject, begins: Sequence[int], way: Scripting) 
         ScriptUnsupportedError: The request has no place for the script.
     """
     if way.method is ScriptMethod.TELEPROMPTER:
-        return with_script(body, (*begins, *_CONTINUATION), way)
+        return with_script(body, (*begins, *encode_with_special_tokens(_CONTINUATION)), way)
     scripted = with_script(body, begins, way)
     match way.method:
         case ScriptMethod.VLLM:

@@ -211,14 +211,15 @@ def test_a_line_that_takes_too_long_in_this_process_is_an_error(tmp_path, monkey
 @pytest.mark.parametrize("value", ["0", "-1", "two", "1.5"])
 def test_a_number_of_processes_is_one_or_more(capsys, value):
     parser = ArgumentParser()
-    audit.COMMAND.configure(parser)
+    audit.configure(parser)
     with pytest.raises(SystemExit):
         parser.parse_args(["log", f"--workers={value}"])
     assert f"expected a whole number from 1, got {value!r}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("where", "said"), [("batches", "harmony-conformance audit: stopped"), ("load", "harmony-conformance: stopped")]
+    ("where", "said"),
+    [("batches", "harmony-conformance audit: stopped"), ("all_commands", "harmony-conformance: stopped")],
 )
 def test_who_stops_it_gets_one_line(tmp_path, monkeypatch, capsys, where, said):
     def stopped(*_):

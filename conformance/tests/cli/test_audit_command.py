@@ -11,7 +11,7 @@ import pytest
 
 from harmony_conformance.audit import out_folder
 from harmony_conformance.checks import CHECKS
-from harmony_conformance.cli.audit import COMMAND
+from harmony_conformance.cli import audit as command
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.evidence.recording_file import append_atomically
 from harmony_conformance.report.model import read_report
@@ -49,8 +49,8 @@ def log(path, *lines):
 
 def audit(*arguments):
     parser = ArgumentParser()
-    COMMAND.configure(parser)
-    return COMMAND.run(parser.parse_args([str(argument) for argument in arguments]))
+    command.configure(parser)
+    return command.execute(parser.parse_args([str(argument) for argument in arguments]))
 
 
 def test_a_clean_log_conforms(tmp_path, capsys):

@@ -15,8 +15,8 @@ def call(tmp_path):
         path = tmp_path / "input"
         path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
         parser = ArgumentParser()
-        parse.COMMAND.configure(parser)
-        return parse.COMMAND.run(parser.parse_args([str(path), *options]))
+        parse.configure(parser)
+        return parse.execute(parser.parse_args([str(path), *options]))
 
     return run
 

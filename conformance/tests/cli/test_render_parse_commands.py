@@ -27,8 +27,8 @@ COMPLETION = "<|channel|>analysis<|message|>A sum.<|end|><|start|>assistant<|cha
 
 def call(command, *arguments):
     parser = ArgumentParser()
-    command.COMMAND.configure(parser)
-    return command.COMMAND.run(parser.parse_args([str(argument) for argument in arguments]))
+    command.configure(parser)
+    return command.execute(parser.parse_args([str(argument) for argument in arguments]))
 
 
 @pytest.fixture
