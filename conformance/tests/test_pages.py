@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harmony_conformance.cli.main import _parser
+from harmony_conformance.cli.main import build_parser
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -56,7 +56,7 @@ def test_links_of_pages_lead_somewhere(page):
 def test_commands_of_pages_are_valid(page, capsys):
     for words in commands(page):
         try:
-            _parser(words[0] if words else "").parse_args(words)
+            build_parser(words[0] if words else "").parse_args(words)
         except SystemExit:  # also after --help, which prints no error
             printed = capsys.readouterr().err
         else:

@@ -93,6 +93,12 @@ def test_golden_data_is_in_the_wheel(installed):
     assert len(listed.stdout.splitlines()) > 100
 
 
+def test_pages_are_in_the_wheel(installed):
+    command, _, elsewhere = installed
+    shown = run(command, "help", "tutorial", cwd=elsewhere)
+    assert (shown.returncode, shown.stdout) == (0, (ROOT / "docs" / "tutorial.md").read_text("utf-8"))
+
+
 def test_reference_conforms_from_another_folder(installed):
     command, _, elsewhere = installed
     quick = ("--latency", "0", "--skip", "slow_stream", "--skip", "rows_[!n]*")

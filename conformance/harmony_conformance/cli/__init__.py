@@ -22,6 +22,8 @@ _HELP = {
     "report": "render the report of a finished run again",
     "reproduce": "run a cause of a report again: does it still happen?",
     "teleprompter": "build a checkpoint that replays scripted output",
+    "help": "show a page of the documentation, or the options of a command",
+    "completion": "print the script that completes commands and options in a shell",
 }
 
 COMMANDS: tuple[Command, ...] = tuple(

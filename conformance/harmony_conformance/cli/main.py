@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str] | None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     try:
-        chosen = _parser(words[0] if words else "").parse_args(words)
+        chosen = build_parser(words[0] if words else "").parse_args(words)
     except KeyboardInterrupt:  # while modules are being imported
         print("harmony-conformance: stopped", file=sys.stderr)
         return _STOPPED
@@ -65,8 +65,8 @@ def _run(arguments: Sequence[str] | None) -> int:
     return code
 
 
-def _parser(called: str) -> ArgumentParser:
-    """Return the parser. Only the called command has its options: no other one is imported."""
+def build_parser(called: str | None) -> ArgumentParser:
+    """Return the parser. Only the called command has its options, and its module is imported; None: every command."""
     parser = _Parser(
         prog="harmony-conformance",
         description="Verify that a gpt-oss endpoint, or a traffic log, follows the OpenAI Harmony format in prompts and outputs.",
@@ -77,7 +77,7 @@ def _parser(called: str) -> ArgumentParser:
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in all_commands():
         own = subparsers.add_parser(command.name, help=command.help, description=command.help)
-        own.set_defaults(command=_configured(command, own) if command.name == called else command)
+        own.set_defaults(command=_configured(command, own) if called in {command.name, None} else command)
     return parser
 
 

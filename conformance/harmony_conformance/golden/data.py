@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from harmony_conformance.evidence.exchange import Series
 from harmony_conformance.evidence.exchange_json import InvalidRecordError, read_exchange, read_script
 from harmony_conformance.json_value import InvalidJsonError, Json, items, loads, members, text, value_at
 from harmony_conformance.judge.check import Outcome
+from harmony_conformance.runtime.package_data import package_data
 
 KINDS = {"pass": Outcome.PASS, "fail": Outcome.FAIL, "variant": Outcome.VARIANT, "na": Outcome.NOT_APPLICABLE}
 """Expected outcome of the check by the first word of an example's file name."""
@@ -70,14 +70,11 @@ def root() -> Path | Traversable:
     Raises:
         MissingGoldenDataError: neither exists.
     """
-    packaged = files("harmony_conformance") / "_golden"
-    if packaged.is_dir():
-        return packaged
-    checkout = Path(__file__).resolve().parents[3] / "golden"
-    if checkout.is_dir():
-        return checkout
-    places = "neither harmony_conformance/_golden nor the golden/ folder of a checkout"
-    raise MissingGoldenDataError(f"the golden data is missing: found {places}")
+    folder = package_data("golden")
+    if folder is None:
+        places = "neither harmony_conformance/_golden nor the golden/ folder of a checkout"
+        raise MissingGoldenDataError(f"the golden data is missing: found {places}")
+    return folder
 
 
 def golden_file_ids() -> Iterator[str]:

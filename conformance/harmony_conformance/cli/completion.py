@@ -1,0 +1,29 @@
+"""`harmony-conformance completion SHELL`: print the script that completes commands and options."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+import shtab
+
+from harmony_conformance.errors import Exit
+
+_WAYS = {
+    "bash": "harmony-conformance completion bash > ~/.local/share/bash-completion/completions/harmony-conformance",
+    "zsh": "harmony-conformance completion zsh > ~/.zfunc/_harmony-conformance   (a folder of $fpath)",
+    "tcsh": "harmony-conformance completion tcsh > ~/.harmony-conformance.tcsh, and source it in ~/.tcshrc",
+}
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Add the options of `completion`."""
+    parser.add_argument("shell", metavar="SHELL", choices=[*_WAYS], help="bash, zsh or tcsh")
+    parser.epilog = "Examples: " + "; ".join(f"`{way}`" for way in _WAYS.values())
+
+
+def execute(arguments: Namespace) -> int:
+    """Print the script."""
+    from harmony_conformance.cli.main import build_parser  # noqa: PLC0415 - main imports the commands
+
+    print(shtab.complete(build_parser(None), arguments.shell))
+    return Exit.CONFORMS
