@@ -130,11 +130,16 @@ lock:  ## pin the versions of the environment and of what installs it anew (need
 	$(LOCKED) --python-version 3.12 pyproject.toml --group build --extra pytest --extra mitmproxy -o requirements/mitmproxy-12.lock
 	echo uv | $(LOCKED) --python-version 3.11 - -o requirements/installer.lock
 	echo zensical | $(LOCKED) --python-version 3.11 - -o requirements/site.lock
+	echo twine | $(LOCKED) --python-version 3.11 - -o requirements/package.lock
 
 .PHONY: site
 site: $(READY) .benchmarks/site/.ready  ## dist/docs/site/: the documentation, with a page for each check, defect, cause and scenario; REPOSITORY=URL
 	$(BIN)/python tools/write_site.py dist/docs $(if $(REPOSITORY),--repository $(REPOSITORY))
 	.benchmarks/site/bin/zensical build --strict -f dist/docs/zensical.toml
+
+.PHONY: package
+package: $(READY) .oracles/package/.ready  ## dist/: sdist and wheel, built twice, and tried in empty environments of each Python; ARGUMENTS="--python 3.12"
+	$(BIN)/python tools/check_package.py .oracles/package/bin/twine dist $(ARGUMENTS)
 
 .PHONY: sbom audit-dependencies
 sbom: $(READY) $(AUDIT)/.ready $(MITMPROXY)/.ready  ## dist/sbom/: what is installed with each extra, as CycloneDX

@@ -19,6 +19,7 @@ from harmony_conformance.reference_server import running
 
 ROOT = Path(__file__).parents[3]
 WORKFLOW = ROOT / "examples" / "github-actions" / "engine.yml"
+WORKFLOWS = [WORKFLOW, *sorted((ROOT / ".github" / "workflows").glob("*.yml"))]
 ACTIONLINT = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"
 UNREACHABLE = re.compile("dial tcp|no such host|i/o timeout|connection refused|TLS handshake|proxyconnect")
 JOB = yaml.safe_load(WORKFLOW.read_text("utf-8"))
@@ -95,7 +96,8 @@ def run_workflow(folder, **changed):
     return steps
 
 
-def test_workflow_is_valid(request):
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda workflow: workflow.name)
+def test_workflow_is_valid(request, workflow):
     if shutil.which("go") is None:
         pytest.skip("Go is not installed, which builds actionlint")
     folder = request.config.cache.mkdir("actionlint")
@@ -109,7 +111,7 @@ def test_workflow_is_valid(request):
             pytest.skip("actionlint cannot be downloaded")
         assert built.returncode == 0, built.stderr
         (folder / "actionlint").rename(linter)
-    linted = subprocess.run([str(linter), "-no-color", str(WORKFLOW)], capture_output=True, text=True, check=False)
+    linted = subprocess.run([str(linter), "-no-color", str(workflow)], capture_output=True, text=True, check=False)
     assert (linted.returncode, linted.stdout) == (0, "")
 
 
