@@ -31,7 +31,7 @@ PROGRAMS = {
     "http2": "import h2.connection",
     "socks": "import socksio",
     "compat": "from harmony_ref.compat import load_harmony_encoding as f; f('HarmonyGptOss').encode('a')",
-    "huggingface": "from harmony_ref.huggingface import render_chat_template",
+    "huggingface": "from harmony_ref.huggingface.chat_template import render_chat_template",
     "teleprompter": "from harmony_conformance.cli.main import main; import sys; sys.exit(main(['teleprompter', 'build', '--format', 'safetensors', 't']))",
     "proxy": "import harmony_proxy.standalone.server, harmony_proxy.asgi",
     "logs": "import pyarrow as a, pyarrow.parquet as p, sys; p.write_table(a.table({'output': ['Hello!']}), 'a.parquet');"
