@@ -1,0 +1,1 @@
+"""Plans: which records of a log are judged, and by which checks."""

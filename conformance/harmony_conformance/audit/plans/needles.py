@@ -1,0 +1,121 @@
+r"""Needles: patterns of bytes, at least one in each record whose text can leak a marker or a channel word.
+
+The needles are a superset of what `NEEDLE_CHECKS` find. These checks judge each record that has one.
+A needle does not depend on the order of members, the depth of JSON within JSON, escapes of JSON and HTML, or the events of a stream.
+A stream can cut a word into pieces anywhere. A piece with `_LONG` letters and the quote at its cut is a needle. If all pieces of a word
+are shorter, the record has a short piece for each of several letters. Such patterns are needles together.
+
+Not seen: text in base64, except in HTTP archives; text in another encoding than UTF-8; roles, if their name is cut.
+A quote is `"`, `\"` or `\u0022`. So `["2]` precedes the first letter of a string, and `["\\]` follows the last one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import chain
+
+NEEDLE_CHECKS = frozenset({"channels.no_marker_leak", "channels.no_channel_words"})
+"""The checks whose every failure is in a record with a needle."""
+
+_BEGIN, _END = '["2]', r'["\\]'
+_END_OF_VALUE = r'(?:(?:"|\\"|\\\\\\"|u0022)[^:]|\\{4})'
+_LONG = 5
+_ROLE = "assistant"
+_JOINED = tuple(_ROLE + word for word in ("final", "analysis", "commentary", "json", "code"))
+_FIRST = ("analysis", "commentary")
+"""Words that are a leak at the beginning of a text, in front of `to=`."""
+_LETTERS = (8, 6, 4)
+"""Letters of joined words whose short pieces are needles together. The pieces of the first one are the rarest."""
+_AFTER_A_NAME = r'(?:":"|": "|\\":\\"|\\": \\"|\\u0022:\\u0022)'
+
+
+def _either(patterns: Iterator[str]) -> str:
+    return "(?:" + "|".join(sorted(set(patterns))) + ")"
+
+
+def _long_pieces(word: str) -> Iterator[str]:
+    """Yield a joined word and its long pieces: before the first cut, or after a cut that no long piece precedes."""
+    yield word
+    yield from (word[:end] + _END for end in range(_LONG, len(word)) if end != len(_ROLE))
+    yield from (_BEGIN + word[begin : begin + _LONG] for begin in range(1, _LETTERS[0] + 1))
+
+
+def _first_long_pieces(word: str) -> Iterator[str]:
+    """Yield a word at the beginning of a text, and its long pieces."""
+    yield rf'{_BEGIN}{word}(?:t|[^A-Za-z0-9"\\]|\\[nrtfv]|\\u[^0]|{_END_OF_VALUE})'
+    yield from (_BEGIN + word[:end] + _END_OF_VALUE for end in range(_LONG, len(word)))
+    yield from (_BEGIN + word[begin : begin + _LONG] for begin in range(1, len(word) - _LONG + 1))
+
+
+def _short_pieces(word: str, place: int) -> Iterator[str]:
+    """Yield the short pieces that cover one letter of a word."""
+    for begin in range(max(1, place - _LONG + 2), place + 1):
+        yield from (word[begin:end] for end in range(place + 1, min(begin + _LONG, len(word))))
+
+
+def _short_joined(place: int) -> str:
+    return _BEGIN + _either(chain.from_iterable(_short_pieces(word, place) for word in _JOINED)) + _END
+
+
+def _first_short_pieces(word: str) -> tuple[str, ...]:
+    """Return the first piece of a word at the beginning of a text, and the last piece, if all pieces are short."""
+    firsts = _BEGIN + _either(word[:end] for end in range(1, _LONG)) + _END
+    return firsts, _BEGIN + _either(word[begin:] for begin in range(len(word) - _LONG + 1, len(word))) + r"(?:t|[^a-zA-Z0-9])"
+
+
+_ANY_BAR = r"(?:\||u007[cC]|&v|&amp;v|u0026v|&#|&amp;#|u0026#)"
+_MARKERS = (
+    rf"<{_ANY_BAR}",
+    rf"u003[cC]{_ANY_BAR}",
+    rf"lt;{_ANY_BAR}",
+    rf"60;{_ANY_BAR}",
+    rf"3[cC];{_ANY_BAR}",
+    rf"<\\+{_ANY_BAR}",
+    rf"(?:u003[cC]|lt;|60;|3[cC];)\\+{_ANY_BAR}",
+)
+_ROLES_ASIDE = (  # the word `assistant` at the end of a string, unless it is the whole member `role`
+    rf"(?:[^e\\]|[^l]e|[^o]le){_AFTER_A_NAME}{_ROLE}{_END}",
+    *(before + _ROLE + _END for before in (r'[^: \\]"', '[^:] "', r'[^: ]\\"', r'[^:] \\"', r"[^:]\\u0022", r'[^"2]')),
+    *(rf'[^"2]:{quote}{_ROLE}{_END}' for quote in ('"', ' "', r"\\\"", r" \\\"", r"\\u0022")),
+)
+NEEDLES: tuple[str, ...] = tuple(
+    dict.fromkeys(
+        (
+            *_MARKERS,
+            *chain.from_iterable(map(_long_pieces, _JOINED)),
+            *chain.from_iterable(map(_first_long_pieces, _FIRST)),
+            *_ROLES_ASIDE,
+            # `assistant commentary to=functions.`; the checks take code for white space
+            rf'{_ROLE}[^A-Za-z0-9"\\]{{1,3}}(?:comm|co?m?{_END}|{_END})',
+            rf"{_ROLE}[`~]",
+            # with token ids, the checks find more than by texts
+            r'(?:token_ids|output_ids)\\*"[ \t]*:[ \t]*[^ \tn]',
+            r'"tokens?\\*"[ \t]*:[ \t]*[\[{]',
+            # letters in escapes, and bodies of HTTP archives in base64
+            r"\\u00(?:[46][1-9a-fA-F]|[57][0-9aA]|5[cC])",
+            r'encoding\\*"[ \t]*:[ \t]*\\*"base64',
+        )
+    )
+)
+_NAME = r"(?:sta|end|mes|cha|con|ret|res|cal|[a-z]{0,2}[\"\\])"
+_CUT_ESCAPE = rf"{_BEGIN}(?:[A-Za-z0-9#&;]{{0,20}}[|;]|\\{{0,8}}u?0{{0,2}}3?[cC][|\\&\"]|\\{{0,8}}u?0{{0,2}}7?[cC]{_NAME})"
+"""The piece after the last cut in an escape of `<|`: it has at least the last letter."""
+TOGETHER: tuple[tuple[str, ...], ...] = (
+    *(
+        (end, _CUT_ESCAPE)
+        for end in (
+            rf"<{_END}",
+            rf"(?:u003[cC]|lt;|60;|3[cC];){_END}",
+            rf"(?:&|amp;|u0026)(?:l|lt)?{_END}",
+            rf"(?:&|amp;|u0026)ve?r?t?b?a?r?{_END}",
+            rf"#[xX0-9a-cC]*{_END}",
+            r'\\u0{0,2}[37]?(?:\\*"|\\u0022)',
+            r'[^\\](?:\\{2}"|\\{5}"|\\{11}"|\\{4,}u0022)',  # a backslash before the quote, in JSON of depth 1, 2, 3
+        )
+    ),
+    tuple(map(_short_joined, _LETTERS)),
+    (rf"{_BEGIN}(?:tant|ant|nt|t)(?:[^A-Za-z0-9]|c)", _BEGIN + _either(_short_pieces(_ROLE, _LETTERS[-1])) + _END),
+    *map(_first_short_pieces, _FIRST),
+)
+"""Patterns that are a needle if a record has all of a row. The first one is the rarest."""
