@@ -121,7 +121,7 @@ selftest-sample: $(READY)  ## each eighth defect, which is what CI has time for
 	$(BIN)/harmony-conformance selftest --every 8
 
 # every extra except mitmproxy's, which needs a newer Python and pins much of its environment
-EXTRAS := pytest http2 socks compat huggingface teleprompter proxy logs
+EXTRAS := pytest http2 socks compat huggingface teleprompter proxy logs needles
 
 LOCKED = uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --upgrade
 

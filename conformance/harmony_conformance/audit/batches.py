@@ -10,6 +10,8 @@ from pathlib import Path
 from zlib import crc32
 
 from harmony_conformance.audit.answer_source import source_of
+from harmony_conformance.audit.plans.blocks import Block, Selection, read_block, select, split_file
+from harmony_conformance.audit.plans.plan import Plan, PlanName
 from harmony_conformance.audit.readers.container import InputFile
 from harmony_conformance.audit.readers.files import open_logs
 from harmony_conformance.audit.readers.record import DiscoveryLine, LoggedExchange
@@ -43,16 +45,27 @@ class ReadOptions:
     columns: Mapping[str, str] = field(default_factory=dict[str, str])
     excerpts: Excerpts = Excerpts.REDACTED
     user_key: bytes = field(default=b"", repr=False)
+    plan: Plan = field(default_factory=Plan)
     line_seconds: float = JUDGING_SECONDS
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Consecutive records of one file, with the unreadable ones. `mark` precedes their offsets in places, see `LinePosition`."""
+    """Consecutive records of one file, with the unreadable ones.
+
+    Attributes:
+        file: The file.
+        lines: The records. Of a block, those that its plan selects; none before it is read.
+        mark: The sign before their offsets in places, see `LinePosition`.
+        block: The block that has the records, None if they were read one by one.
+        selection: The records that are judged, None before they are selected.
+    """
 
     file: str
     lines: tuple[Line | UnreadableLine, ...]
     mark: str = "@"
+    block: Block | None = None
+    selection: Selection | None = None
 
     def place(self, line: Line | UnreadableLine) -> LinePosition:
         """Return the place of one of the records."""
@@ -61,10 +74,29 @@ class Batch:
     @property
     def digest(self) -> str:
         """Place and checksum of the lines, by which a resumed audit recognizes a batch."""
-        checksum = 0
-        for line in self.lines:
+        lines, checksum = self.lines if self.block is None else self.selected(self.block.plan).lines, 0
+        for line in lines:
             checksum = crc32(line.data if isinstance(line, Line) else str(line).encode(), checksum)
-        return f"{self.place(self.lines[0])}: {len(self.lines)} lines, checksum {checksum:08x}"
+        start = self.place(lines[0]) if self.block is None else f"{self.file}@{self.block.start} to {self.block.end}"
+        return f"{start}: {len(lines)} lines, checksum {checksum:08x}"
+
+    def selected(self, plan: Plan) -> Selection:
+        """Return the records that a plan judges. A block is read for it."""
+        if self.selection is not None:
+            return self.selection
+        if self.block is not None:
+            return read_block(self.block)
+        return Selection(lines=self.lines) if plan.judges_all else select(self.lines, plan)
+
+    def single_records(self) -> Iterator[Batch]:
+        """Yield a batch for each record, and one for the number of those that the plan of a block passes over."""
+        if self.block is None:
+            yield from (replace(self, lines=(line,)) for line in self.lines)
+            return
+        selection = self.selected(self.block.plan)
+        yield replace(self, selection=replace(selection, lines=()))
+        for line in selection.lines:
+            yield replace(self, lines=(line,), selection=replace(selection, lines=(line,), passed_over=0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,11 +110,30 @@ class BatchResult:
 
 
 def batches(
-    paths: Iterable[str | Path], form: str = AUTO, *, lines: int = MAX_BATCH_LINES, size: int = MAX_BATCH_BYTES
+    paths: Iterable[str | Path],
+    form: str = AUTO,
+    plan: Plan | None = None,
+    *,
+    lines: int = MAX_BATCH_LINES,
+    size: int = MAX_BATCH_BYTES,
 ) -> Iterator[Batch]:
-    """Yield the records of files in order, in batches of at most `lines` records and `size` bytes. A batch is of one file."""
+    """Yield the records of files in order, in batches of at most `lines` records and `size` bytes. A batch is of one file.
+
+    With the plan `needles`, the judging processes read plain files themselves, in blocks.
+    """
     for log in open_logs(map(str, paths), form):
-        yield from _batches_of(log, lines, size)
+        if plan is not None and plan.name is PlanName.NEEDLES and log.is_plain and Path(log.name).is_file():
+            yield from _blocks_of(log.name, plan)
+        else:
+            yield from _batches_of(log, lines, size)
+
+
+def _blocks_of(path: str, plan: Plan) -> Iterator[Batch]:
+    for part in split_file(path, plan):
+        if isinstance(part, Block):
+            yield Batch(file=path, lines=(), block=part)
+        else:
+            yield Batch(file=path, lines=(part,))
 
 
 def _batches_of(log: InputFile, lines: int, size: int) -> Iterator[Batch]:
@@ -104,8 +155,11 @@ def scan_batch(batch: Batch, reading: ReadOptions) -> BatchResult:
     counting = TallyBuilder()
     failures: list[str] = []
     unreadable: list[str] = []
-    for line in batch.lines:
+    digest = replace(batch, selection=(selection := batch.selected(reading.plan))).digest
+    counting.add_passed_over(selection.passed_over)
+    for line in selection.lines:
         place = batch.place(line)
+        by_needle = line.offset in selection.by_needle
         records: list[Record] = []
         try:
             with time_limit(reading.line_seconds):
@@ -118,7 +172,7 @@ def scan_batch(batch: Batch, reading: ReadOptions) -> BatchResult:
             where = place if len(records) == 1 else replace(place, part=part)
             try:
                 with time_limit(reading.line_seconds):
-                    judged = _judge_record(record, where, reading) if isinstance(record, LoggedExchange) else record
+                    judged = _judge(record, where, reading, by_needle=by_needle)
                 match judged:
                     case UnreadableLine():
                         unreadable.append(dumps(_unreadable_row(where, judged)))
@@ -136,7 +190,7 @@ def scan_batch(batch: Batch, reading: ReadOptions) -> BatchResult:
         tally=counting.tally(),
         failures=_encode_rows(failures),
         unreadable=_encode_rows(unreadable),
-        digest=batch.digest,
+        digest=digest,
     )
 
 
@@ -179,16 +233,18 @@ def unjudged_batch(batch: Batch, kind: str) -> BatchResult:
     return BatchResult(tally=counting.tally(), failures=_encode_rows(rows), digest=batch.digest)
 
 
-def _judge_record(
-    record: LoggedExchange, place: LinePosition, reading: ReadOptions
-) -> tuple[JudgedExchange, list[str]]:
-    """Return a judged exchange, and its rows of `failures.jsonl`."""
-    aside, results = judge_split(record.exchange, checks_of(record.scope))
+def _judge(
+    record: Record, place: LinePosition, reading: ReadOptions, *, by_needle: bool
+) -> tuple[JudgedExchange, list[str]] | DiscoveryLine | UnreadableLine:
+    """Return a judged exchange, and its rows of `failures.jsonl`. Any other record is returned."""
+    if not isinstance(record, LoggedExchange):
+        return record
+    aside, results = judge_split(record.exchange, checks_of(record.scope, by_needle=by_needle))
     redacted = _redact(record.exchange, results, reading.excerpts)
     source = source_of(record, reading.user_key)
     row_source: JsonObject = {name: value or None for name, value in source.items()}
     rows = [dumps({**_failure_row(place, one), **row_source}) for one in redacted if one.outcome in _FAILED_OUTCOMES]
-    everything = (*redacted, *left_out(record.exchange, record.scope))
+    everything = (*redacted, *left_out(record.exchange, record.scope, by_needle=by_needle))
     judged = JudgedExchange(place=place, results=everything, shared_results=aside, source=source)
     return judged, rows
 

@@ -74,6 +74,7 @@ def _tally_json(tally: Tally) -> JsonObject:
     return {
         "exchanges": tally.exchanges,
         "discovery_exchanges": tally.discovery_exchanges,
+        "passed_over": tally.passed_over,
         "checks": {name: _check_json(check) for name, check in tally.checks.items()},
         "unreadable": _problems_json(tally.unreadable_by_kind),
         "errors": _problems_json(tally.errors_by_kind),
@@ -85,6 +86,7 @@ def _read_tally(value: Json) -> Tally:
     return Tally(
         exchanges=integer(value_at(value, "exchanges")) or 0,
         discovery_exchanges=integer(value_at(value, "discovery_exchanges")) or 0,
+        passed_over=integer(value_at(value, "passed_over")) or 0,
         checks={name: _read_check(check) for name, check in members(value_at(value, "checks")).items()},
         unreadable_by_kind=_read_problems(value_at(value, "unreadable")),
         errors_by_kind=_read_problems(value_at(value, "errors")),

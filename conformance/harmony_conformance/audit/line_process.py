@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -26,8 +25,7 @@ def judge_by_line(batch: Batch, scan: Scan, seconds: float) -> BatchResult:
     """
     process = _LineProcess(scan)
     try:
-        parts = (replace(batch, lines=(line,)) for line in batch.lines)
-        return join_results(batch, [_judge_line(process, part, seconds) for part in parts])
+        return join_results(batch, [_judge_line(process, part, seconds) for part in batch.single_records()])
     finally:
         process.close()
 

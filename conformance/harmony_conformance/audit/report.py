@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from harmony_conformance.audit.plans.plan import Plan
 from harmony_conformance.audit.rates.rate import rates, share_json
 from harmony_conformance.audit.redaction import Excerpts
 from harmony_conformance.audit.tallies import CheckTally, FindingExample, LineProblems, Tally
@@ -58,6 +59,7 @@ class Audit:
     lines: tuple[AuditLine, ...]
     excerpts: Excerpts
     version: str
+    plan: Plan
 
     @property
     def counts(self) -> Counter[Outcome]:
@@ -80,6 +82,11 @@ class Audit:
                 "excerpts": self.excerpts.value,
                 "exchanges": self.tally.exchanges,
                 "left_out": self.tally.discovery_exchanges,
+                "plan": {
+                    "name": self.plan.name.value,
+                    "sample": self.plan.sample,
+                    "passed_over": self.tally.passed_over,
+                },
                 "unreadable": self.tally.unreadable,
                 "unread": _problems_json(self.tally.unreadable_by_kind),
                 "errors": self.tally.errors,
@@ -105,7 +112,9 @@ class Audit:
         )
 
 
-def make_audit(tally: Tally, files: tuple[str, ...], excerpts: Excerpts, version: str) -> Audit:
+def make_audit(
+    tally: Tally, files: tuple[str, ...], excerpts: Excerpts, version: str, plan: Plan | None = None
+) -> Audit:
     """Return the report of a tally. Every check has a line, even if no exchange was read."""
     lines = (_line(rule, tally.checks.get(rule.id, CheckTally()), tally.exchanges) for rule in CHECKS)
     return Audit(
@@ -114,6 +123,7 @@ def make_audit(tally: Tally, files: tuple[str, ...], excerpts: Excerpts, version
         lines=tuple(sorted(lines, key=lambda line: line.result.check)),
         excerpts=excerpts,
         version=version,
+        plan=plan or Plan(),
     )
 
 
@@ -132,7 +142,9 @@ def unchecked_reason(audit: Audit) -> str:
     if not audit.tally.exchanges:
         empty = "only discovery requests" if audit.tally.discovery_exchanges else "the input is empty"
         return f"no exchange in the input ({unreadable_summary(audit.tally) or empty}); {_EXPECTED_LINE}"
-    if not any(line.result.applied for line in audit.lines if line.result.severity is Severity.MUST):
+    if not audit.tally.passed_over and not any(
+        line.result.applied for line in audit.lines if line.result.severity is Severity.MUST
+    ):
         return "no MUST check was applicable"
     return ""
 

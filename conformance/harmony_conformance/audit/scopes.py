@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache
 
+from harmony_conformance.audit.plans.needles import NEEDLE_CHECKS
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.judge.applicability import ConditionIndex, build_index
@@ -81,25 +82,31 @@ def needs_no_more(scope: Scope, check: str) -> bool:
     return scope is Scope.WHOLE or name in _CHECKS[scope].get(family, ())
 
 
-@cache
-def checks_of(scope: Scope) -> ConditionIndex:
-    """Return the checks that need no more than this part of an exchange."""
-    return build_index(tuple(rule for rule in CHECKS if needs_no_more(scope, rule.id)))
-
-
-def left_out(x: Exchange, scope: Scope) -> tuple[Result, ...]:
-    """Return the results of the other checks: not applicable, because the log has no more."""
-    return _left_out(x.scenario, x.api, scope)
+def _is_judged(scope: Scope, check: str, *, by_needle: bool) -> bool:
+    return needs_no_more(scope, check) and (not by_needle or check in NEEDLE_CHECKS)
 
 
 @cache
-def _left_out(scenario: str, api: str, scope: Scope) -> tuple[Result, ...]:
+def checks_of(scope: Scope, *, by_needle: bool = False) -> ConditionIndex:
+    """Return the checks that need no more than this part of an exchange. `by_needle`: only those that the plan `needles` has."""
+    return build_index(tuple(rule for rule in CHECKS if _is_judged(scope, rule.id, by_needle=by_needle)))
+
+
+def left_out(x: Exchange, scope: Scope, *, by_needle: bool = False) -> tuple[Result, ...]:
+    """Return the results of the other checks: not applicable, because the log or the plan has no more."""
+    return _left_out(x.scenario, x.api, scope, by_needle)
+
+
+@cache
+def _left_out(scenario: str, api: str, scope: Scope, by_needle: bool) -> tuple[Result, ...]:
     return tuple(
         Result(rule.id, rule.severity, rule.clause, scenario, api, Outcome.NOT_APPLICABLE, reason=_reason(rule, scope))
         for rule in CHECKS
-        if not needs_no_more(scope, rule.id)
+        if not _is_judged(scope, rule.id, by_needle=by_needle)
     )
 
 
 def _reason(rule: Check | Comparison, scope: Scope) -> str:
-    return "applies to series of several exchanges" if is_comparison(rule) else f"the log has only {scope.value}"
+    if is_comparison(rule):
+        return "applies to series of several exchanges"
+    return "the plan judges it on a sample only" if needs_no_more(scope, rule.id) else f"the log has only {scope.value}"

@@ -90,6 +90,7 @@ class Tally:
         unreadable_by_kind: Unreadable lines by kind.
         errors_by_kind: Lines that were not judged because of an internal error, by kind.
         groups: Exchanges by model, day and the like.
+        passed_over: Number of records that the plan did not judge.
     """
 
     exchanges: int = 0
@@ -98,6 +99,7 @@ class Tally:
     unreadable_by_kind: Mapping[str, LineProblems] = field(default_factory=dict[str, LineProblems])
     errors_by_kind: Mapping[str, LineProblems] = field(default_factory=dict[str, LineProblems])
     groups: Groups = field(default_factory=dict[str, Mapping[str, GroupTally]])
+    passed_over: int = 0
 
     def __add__(self, other: Tally) -> Tally:
         """Return the sum."""
@@ -112,6 +114,7 @@ class Tally:
             unreadable_by_kind=_add_problems(self.unreadable_by_kind, other.unreadable_by_kind),
             errors_by_kind=_add_problems(self.errors_by_kind, other.errors_by_kind),
             groups=add_groups(self.groups, other.groups),
+            passed_over=self.passed_over + other.passed_over,
         )
 
     @property
@@ -154,7 +157,7 @@ class TallyBuilder:
 
     def __init__(self) -> None:
         self._exchanges = 0
-        self._left_out = 0
+        self._left_out = self._passed_over = 0
         self._asides: dict[int, tuple[tuple[Result, ...], int]] = {}
         self._counts: Counter[tuple[str, Outcome]] = Counter()
         self._reasons: Counter[tuple[str, str]] = Counter()
@@ -191,6 +194,10 @@ class TallyBuilder:
                 self._reasons[result.check, result.reason] += times
         self._asides.clear()
 
+    def add_passed_over(self, records: int) -> None:
+        """Count records that the plan does not judge."""
+        self._passed_over += records
+
     def add_discovery(self) -> None:
         """Count an exchange of discovery."""
         self._left_out += 1
@@ -224,6 +231,7 @@ class TallyBuilder:
             unreadable_by_kind=dict(self._unread),
             errors_by_kind=dict(self._errors),
             groups=self._groups.groups(),
+            passed_over=self._passed_over,
         )
 
     def _add_example(self, judged: JudgedExchange, result: Result) -> None:

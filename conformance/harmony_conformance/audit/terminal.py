@@ -64,6 +64,9 @@ def _lines(audit: Audit) -> Iterator[str]:
     failed = any(line.counts.get(outcome) for line in audit.lines for outcome in (Outcome.FAIL, Outcome.ERROR))
     if failed or audit.tally.unreadable_by_kind or audit.tally.errors_by_kind:
         yield "FILE@N: the record at byte N of FILE (after decompression); FILE#N: record N, from 0; /N: a part of it"
+    yield str(audit.plan)
+    if audit.tally.passed_over:
+        yield f"{audit.tally.passed_over} records not judged"
     yield f"{audit.tally.exchanges} exchanges judged; counts are exchanges times checks"
     yield audit.summary()
 

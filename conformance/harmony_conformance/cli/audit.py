@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from harmony_conformance.audit.batches import ReadOptions, batches
 from harmony_conformance.audit.explain_format import explain_format
 from harmony_conformance.audit.failures_table import prepare_table, write_table
 from harmony_conformance.audit.out_folder import ROW_FILES, open_folder
+from harmony_conformance.audit.plans.plan import PlanName, choose_plan
 from harmony_conformance.audit.readers.files import CONTAINERS
 from harmony_conformance.audit.readers.shapes import AUTO, COLUMNS, SHAPES
 from harmony_conformance.audit.readers.sources import STDIN, expand, is_url
@@ -87,6 +89,19 @@ def configure(parser: ArgumentParser) -> None:
         help="environment variable with a key; failures then have a keyed hash of the user (HMAC-SHA256), by which they can be joined",
     )
     parser.add_argument(
+        "--plan",
+        choices=[name.value for name in PlanName],
+        default=PlanName.AUTO.value,
+        help="needles: only leaks of markers and channel words, in every record, and all checks on a sample;"
+        " structure: all checks; auto: needles above 2 GiB of files (default)",
+    )
+    parser.add_argument(
+        "--sample",
+        type=_share,
+        metavar="SHARE",
+        help="share of the records that all checks judge, from 0 to 1 (default: 1, or for needles 0 and the first record of each file)",
+    )
+    parser.add_argument(
         "--workers",
         type=whole_number(1),
         default=os.cpu_count() or 1,
@@ -108,6 +123,16 @@ def _column(value: str) -> tuple[str, str]:
     return name, path
 
 
+def _share(value: str) -> float:
+    try:
+        share = float(value)
+    except ValueError:
+        share = -1
+    if not 0 <= share <= 1:
+        raise ArgumentTypeError(f"expected a share from 0 to 1, got {value!r}")
+    return share
+
+
 def _read_key(variable: str | None) -> bytes:
     key = os.environ.get(variable, "").encode("utf-8", "surrogateescape") if variable else b""
     if variable and len(key) < _LEAST_KEY:
@@ -127,6 +152,7 @@ def execute(arguments: Namespace) -> int:
     )
     found = expand(iter(arguments.paths))
     paths = [path for path in found if path in arguments.paths or not _is_output(path, arguments.out)]
+    reading = replace(reading, plan=choose_plan(PlanName(arguments.plan), arguments.sample, paths))
     if arguments.explain_format:
         lines, code = explain_format(paths, reading)
         print("\n".join(lines))
@@ -136,6 +162,8 @@ def execute(arguments: Namespace) -> int:
         raise UsageError("invalid --resume: expected --out with the folder of the killed audit, got none")
     if arguments.parquet and out is None:
         raise UsageError("invalid --parquet: expected --out with a folder for the table, got none")
+    if not reading.plan.judges_all:
+        print(reading.plan, file=sys.stderr)
     audit = _scan(paths, reading, arguments.workers) if out is None else _scan_into(out, paths, reading, arguments)
     total = audit.tally
     reason = unchecked_reason(audit)
@@ -155,9 +183,9 @@ def execute(arguments: Namespace) -> int:
 
 def _scan(paths: list[str], reading: ReadOptions, workers: int) -> Audit:
     total = Tally()
-    for scanned in scan_all(batches(paths, reading.form), reading, workers=workers):
+    for scanned in scan_all(batches(paths, reading.form, reading.plan), reading, workers=workers):
         total += scanned.tally
-    return make_audit(total, tuple(paths), reading.excerpts, version(_PACKAGE))
+    return make_audit(total, tuple(paths), reading.excerpts, version(_PACKAGE), reading.plan)
 
 
 def _scan_into(out: Path, paths: list[str], reading: ReadOptions, arguments: Namespace) -> Audit:
@@ -170,20 +198,22 @@ def _scan_into(out: Path, paths: list[str], reading: ReadOptions, arguments: Nam
         "format": reading.form,
         "map": columns,
         "excerpts": reading.excerpts.value,
+        "plan": reading.plan.name.value,
+        "sample": reading.plan.sample,
         **({"users": hash_user("", reading.user_key)} if reading.user_key else {}),
     }
     local = [path for name in paths if name != STDIN and (path := Path(name)).exists()]
     with open_folder(out, options, local, resume=arguments.resume) as folder:
         prepare_table(out, is_wanted=arguments.parquet)
         try:
-            remaining = folder.skip_finished(batches(paths, reading.form))
+            remaining = folder.skip_finished(batches(paths, reading.form, reading.plan))
             if folder.total.exchanges:
                 print(f"resuming after {folder.total.exchanges} exchanges", file=sys.stderr)
             for scanned in scan_all(remaining, reading, workers=arguments.workers):
                 folder.add(scanned)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("stopped; the same command with --resume continues") from None
-        audit = make_audit(folder.total, tuple(paths), reading.excerpts, version(_PACKAGE))
+        audit = make_audit(folder.total, tuple(paths), reading.excerpts, version(_PACKAGE), reading.plan)
         if arguments.parquet:
             write_table(out, out / ROW_FILES[0])
         folder.finish(audit)

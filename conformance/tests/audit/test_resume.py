@@ -45,7 +45,7 @@ def files(out):
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    monkeypatch.setattr(command, "batches", lambda paths, form: batches_of(paths, form, lines=1))
+    monkeypatch.setattr(command, "batches", lambda paths, form, plan: batches_of(paths, form, plan, lines=1))
 
 
 batches_of = command.batches

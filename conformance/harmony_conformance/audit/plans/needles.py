@@ -11,7 +11,6 @@ A quote is `"`, `\"` or `\u0022`. So `["2]` precedes the first letter of a strin
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from itertools import chain
 
@@ -61,7 +60,9 @@ def _short_joined(place: int) -> str:
 def _first_short_pieces(word: str) -> tuple[str, ...]:
     """Return the first piece of a word at the beginning of a text, and the last piece, if all pieces are short."""
     firsts = _BEGIN + _either(word[:end] for end in range(1, _LONG)) + _END
-    return firsts, _BEGIN + _either(word[begin:] for begin in range(len(word) - _LONG + 1, len(word))) + r"(?:t|[^a-zA-Z0-9])"
+    return firsts, _BEGIN + _either(
+        word[begin:] for begin in range(len(word) - _LONG + 1, len(word))
+    ) + r"(?:t|[^a-zA-Z0-9])"
 
 
 _ANY_BAR = r"(?:\||u007[cC]|&v|&amp;v|u0026v|&#|&amp;#|u0026#)"
@@ -99,7 +100,9 @@ NEEDLES: tuple[str, ...] = tuple(
     )
 )
 _NAME = r"(?:sta|end|mes|cha|con|ret|res|cal|[a-z]{0,2}[\"\\])"
-_CUT_ESCAPE = rf"{_BEGIN}(?:[A-Za-z0-9#&;]{{0,20}}[|;]|\\{{0,8}}u?0{{0,2}}3?[cC][|\\&\"]|\\{{0,8}}u?0{{0,2}}7?[cC]{_NAME})"
+_CUT_ESCAPE = (
+    rf"{_BEGIN}(?:[A-Za-z0-9#&;]{{0,20}}[|;]|\\{{0,8}}u?0{{0,2}}3?[cC][|\\&\"]|\\{{0,8}}u?0{{0,2}}7?[cC]{_NAME})"
+)
 """The piece after the last cut in an escape of `<|`: it has at least the last letter."""
 TOGETHER: tuple[tuple[str, ...], ...] = (
     *(

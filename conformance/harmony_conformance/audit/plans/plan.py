@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 from harmony_conformance.audit.plans.prefilter import LIBRARIES, installed_library
@@ -76,7 +75,9 @@ def choose_plan(name: PlanName, sample: float | None, paths: Iterable[str]) -> P
     library = installed_library()
     if name is PlanName.NEEDLES and not library:
         names = " or ".join(LIBRARIES)
-        raise UsageError(f"invalid --plan needles: expected {names}, got neither: pip install 'harmony-conformance[needles]'")
+        raise UsageError(
+            f"invalid --plan needles: expected {names}, got neither: pip install 'harmony-conformance[needles]'"
+        )
     if name is PlanName.AUTO:
         is_large = sum(path.stat().st_size for path in map(Path, paths) if path.is_file()) > LARGE_LOG
         name = PlanName.NEEDLES if is_large and sample is None and library else PlanName.STRUCTURE

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -13,89 +13,101 @@ from harmony_conformance.audit.plans.needles import NEEDLES, TOGETHER
 LIBRARIES = {"hyperscan": "hyperscan", "google-re2": "re2"}
 """The libraries that can find needles, and their modules. The first one that is installed is used."""
 
-_TRIGGERS = tuple(pattern.encode() for pattern in (*NEEDLES, *(row[0] for row in TOGETHER)))
-_ROWS = tuple(tuple(re.compile(pattern.encode()) for pattern in row) for row in TOGETHER)
-_Matches = Iterable[tuple[int, int]]
-"""The number of a trigger and the offset after its match, for each match."""
+_Hit = tuple[int, int]
+"""The offset after a match, and the place of its pattern in `_PATTERNS`."""
+_TRIGGERS = tuple(dict.fromkeys((*NEEDLES, *(row[0] for row in TOGETHER))))
+_PATTERNS = tuple(dict.fromkeys((*_TRIGGERS, *(pattern for row in TOGETHER for pattern in row))))
+_PLACES = {pattern: place for place, pattern in enumerate(_PATTERNS)}
+_ROWS = tuple(frozenset(map(_PLACES.__getitem__, row)) for row in TOGETHER)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Library:
+    """Functions of a library.
+
+    Attributes:
+        hits: Yield the matches of the triggers in a block, at least one in each line that has any.
+        patterns_in: Return the places of all patterns that a line has.
+    """
+
+    hits: Callable[[bytes], Iterable[_Hit]]
+    patterns_in: Callable[[bytes], Iterable[int]]
 
 
 def installed_library() -> str:
-    """Return the name of the library that finds the needles, empty if there is none."""
+    """Return the name of the library that finds needles, empty if there is none."""
     return next((name for name, module in LIBRARIES.items() if find_spec(module) is not None), "")
 
 
 def find_lines(block: bytes, library: str) -> Iterator[tuple[int, int]]:
     """Yield beginning and end of each line with a needle, in their order. The end does not include the line feed."""
-    hits: dict[int, set[int]] = {}
-    begin = end = 0
-    for trigger, offset in sorted(_matcher(library)(block), key=_OFFSET):
-        if offset > end:
-            begin = block.rfind(b"\n", 0, offset - 1) + 1
-            end = block.find(b"\n", offset - 1)
-            end = len(block) if end < 0 else end
-        hits.setdefault(begin, set()).add(trigger)
-    for begin, triggers in hits.items():
-        end = block.find(b"\n", begin)
-        end = len(block) if end < 0 else end
-        if _has_needle(block, begin, end, triggers):
+    search = _LIBRARIES[library]()
+    last = -1
+    for offset, pattern in sorted(search.hits(block)):
+        if offset <= last:
+            continue
+        begin, end = line_at(block, offset - 1)
+        if pattern < len(NEEDLES) or _has_needle(search.patterns_in(block[begin:end])):
             yield begin, end
+        last = end
 
 
-def _OFFSET(match: tuple[int, int]) -> int:
-    return match[1]
+def _has_needle(patterns: Iterable[int]) -> bool:
+    """Return True if one of the patterns is a needle, or all of a row are there."""
+    present = frozenset(patterns)
+    return any(pattern < len(NEEDLES) for pattern in present) or any(map(present.issuperset, _ROWS))
 
 
-def _has_needle(block: bytes, begin: int, end: int, triggers: set[int]) -> bool:
-    """Return True if one of the triggers is a needle alone, or together with the other patterns of its row."""
-    return any(
-        trigger < len(NEEDLES)
-        or all(pattern.search(block, begin, end) is not None for pattern in _ROWS[trigger - len(NEEDLES)][1:])
-        for trigger in triggers
-    )
+def line_at(block: bytes, offset: int) -> tuple[int, int]:
+    """Return beginning and end of the line at an offset of a block."""
+    end = block.find(b"\n", offset)
+    return block.rfind(b"\n", 0, offset) + 1, len(block) if end < 0 else end
 
 
 @cache
-def _matcher(library: str) -> Callable[[bytes], _Matches]:
-    return _hyperscan() if library == "hyperscan" else _re2()
-
-
-def _hyperscan() -> Callable[[bytes], _Matches]:
+def _hyperscan() -> _Library:
     hyperscan = import_module("hyperscan")
-    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-    count = len(_TRIGGERS)
-    database.compile(expressions=list(_TRIGGERS), ids=list(range(count)), elements=count, flags=[0] * count)
 
-    def match(block: bytes) -> _Matches:
-        found: list[tuple[int, int]] = []
-        database.scan(block, match_event_handler=_append, context=found)
-        return found
+    def build(patterns: tuple[str, ...], flags: int) -> Callable[[bytes], list[_Hit]]:
+        database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+        expressions = [pattern.encode() for pattern in patterns]
+        count = len(patterns)
+        database.compile(expressions=expressions, ids=list(range(count)), elements=count, flags=[flags] * count)
 
-    return match
+        def match(text: bytes) -> list[_Hit]:
+            found: list[_Hit] = []
+            database.scan(text, match_event_handler=_append_hit, context=found)
+            return found
+
+        return match
+
+    once = build(_PATTERNS, hyperscan.HS_FLAG_SINGLEMATCH)
+    return _Library(hits=build(_TRIGGERS, 0), patterns_in=lambda line: (pattern for _, pattern in once(line)))
 
 
-def _append(trigger: int, _begin: int, end: int, _flags: int, found: list[tuple[int, int]]) -> None:
-    found.append((trigger, end))
+def _append_hit(pattern: int, _begin: int, end: int, _flags: int, found: list[_Hit]) -> None:
+    found.append((end, pattern))
 
 
-def _re2() -> Callable[[bytes], _Matches]:
-    """Return a matcher by RE2. It reports a line once, with the triggers that the line has."""
+@cache
+def _re2() -> _Library:
     re2 = import_module("re2")
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.max_mem = 64 * 1024 * 1024
-    every = re2.compile(b"|".join(b"(?:" + pattern + b")" for pattern in _TRIGGERS), options)
-    single = re2.Set.SearchSet(options)
-    for pattern in _TRIGGERS:
-        single.Add(pattern)
-    single.Compile()
+    any_trigger = re2.compile(b"|".join(b"(?:" + pattern.encode() + b")" for pattern in _TRIGGERS), options)
+    every = re2.Set.SearchSet(options)
+    for pattern in _PATTERNS:
+        every.Add(pattern.encode())
+    every.Compile()
 
-    def match(block: bytes) -> _Matches:
+    def hits(block: bytes) -> Iterator[_Hit]:
         offset = 0
-        while (found := every.search(block, offset)) is not None:
-            begin = block.rfind(b"\n", 0, found.start()) + 1
-            end = block.find(b"\n", found.end() - 1)
-            end = len(block) if end < 0 else end
-            yield from ((trigger, end) for trigger in single.Match(block[begin:end]))
-            offset = end
+        while (found := any_trigger.search(block, offset)) is not None:
+            yield found.end(), len(_PATTERNS)  # the pattern is not known
+            _, offset = line_at(block, found.end() - 1)
 
-    return match
+    return _Library(hits=hits, patterns_in=every.Match)
+
+
+_LIBRARIES: dict[str, Callable[[], _Library]] = {"hyperscan": _hyperscan, "google-re2": _re2}

@@ -23,12 +23,14 @@ class InputFile:
         format: The name of its format.
         records: The records, each a JSON value.
         mark: `@` if places are byte offsets, `#` if they are numbers of records from 0.
+        is_plain: True if the records are the lines of the file as it is stored.
     """
 
     name: str
     format: str
     records: Records
     mark: str = "@"
+    is_plain: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from harmony_conformance.audit.readers.container import Container, Records, json_line, one_file, problem
+from harmony_conformance.audit.readers.container import (
+    HEAD_BYTES,
+    Container,
+    InputFile,
+    Records,
+    json_line,
+    one_file,
+    problem,
+)
 from harmony_conformance.audit.readers.disk_index import DiskIndex
 from harmony_conformance.audit.readers.json_elements import read_elements
 from harmony_conformance.audit.readers.sources import PeekableStream
@@ -59,11 +67,16 @@ def _is_any_file(_: bytes, __: str) -> bool:
     return True
 
 
+def _read_lines(stream: PeekableStream, name: str) -> list[InputFile]:
+    is_plain = stream.file is not None and _is_like_json(stream.peek(HEAD_BYTES))
+    return [InputFile(name=name, format="jsonl", records=split_lines(stream), is_plain=is_plain)]
+
+
 LINES = Container(
     name="jsonl",
     title="JSON lines",
     matches=_is_any_file,
-    read=one_file("jsonl", split_lines),
+    read=_read_lines,
 )
 
 _EVENT = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:(?:data|event|id|retry):|:[^\n]*\r?\n+(?:data|event):)")

@@ -1,0 +1,120 @@
+"""Blocks of plain files of JSON lines, which a judging process reads itself, and the selection of their lines by a plan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harmony_conformance.audit.plans.plan import Plan, PlanName
+from harmony_conformance.audit.plans.prefilter import find_lines, line_at
+from harmony_conformance.evidence.file_lines import LINE_LIMIT, Line, UnreadableLine
+
+BLOCK_BYTES = 4 * 1024 * 1024
+_READ_BYTES = 256 * 1024
+_LINE_FEED = re.compile(rb"\n")
+_UTF8_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Whole lines of a file, from one byte offset to another, and the plan that selects among them."""
+
+    file: str
+    start: int
+    end: int
+    plan: Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """The records of a batch or block that a plan judges.
+
+    Attributes:
+        lines: These records, and those that cannot be read, in the order of the log.
+        by_needle: The offsets of the records that only `NEEDLE_CHECKS` judge.
+        passed_over: The number of the other records.
+    """
+
+    lines: tuple[Line | UnreadableLine, ...]
+    by_needle: frozenset[int] = frozenset()
+    passed_over: int = 0
+
+
+def split_file(path: str, plan: Plan) -> Iterator[Block | UnreadableLine]:
+    """Yield the blocks of a file, and its lines that are too long. The file may grow: what is added later is left out."""
+    with Path(path).open("rb") as file:
+        size = file.seek(0, 2)
+        start = 0
+        while start < size:
+            middle = min(start + BLOCK_BYTES, size)
+            file.seek(middle)
+            end = middle
+            found = -1
+            while end < size and found < 0:
+                piece = file.read(min(_READ_BYTES, size - end))
+                found = piece.find(b"\n")
+                end += len(piece) if found < 0 else found + 1
+            if end - middle <= LINE_LIMIT:
+                yield Block(file=path, start=start, end=end, plan=plan)
+            else:
+                file.seek(start)
+                begin = start + file.read(middle - start).rfind(b"\n") + 1
+                if begin > start:
+                    yield Block(file=path, start=start, end=begin, plan=plan)
+                detail = f"{end - begin} bytes, at most {LINE_LIMIT} are read"
+                yield UnreadableLine(offset=begin, number=1, kind="the line is too long", detail=detail)
+            start = end
+
+
+def read_block(block: Block) -> Selection:
+    """Read a block, and select its lines."""
+    plan = block.plan
+    with Path(block.file).open("rb", buffering=0) as file:
+        file.seek(block.start)
+        data = file.read(block.end - block.start)
+    needles = dict(find_lines(data, plan.library))
+    sampled = _sampled_lines(data, block.start, plan)
+    lines: list[Line | UnreadableLine] = []
+    for begin, end in sorted((needles | sampled).items()):
+        text = data[begin:end]
+        text = text if block.start + begin else text.removeprefix(_UTF8_MARK)
+        if len(text) > LINE_LIMIT:
+            detail = f"{len(text)} bytes, at most {LINE_LIMIT} are read"
+            lines.append(
+                UnreadableLine(offset=block.start + begin, number=1, kind="the line is too long", detail=detail)
+            )
+        elif text.strip():
+            lines.append(Line(offset=block.start + begin, number=1, data=text))
+    count = data.count(b"\n") + (not data.endswith(b"\n"))
+    by_needle = frozenset(block.start + begin for begin in needles.keys() - sampled.keys())
+    return Selection(lines=tuple(lines), by_needle=by_needle, passed_over=count - len(lines))
+
+
+def _sampled_lines(data: bytes, start: int, plan: Plan) -> dict[int, int]:
+    if not plan.sample:
+        return {0: line_at(data, 0)[1]} if not start and data else {}
+    begins = [0, *(match.end() for match in _LINE_FEED.finditer(data))]
+    return {begin: line_at(data, begin)[1] for begin in begins if begin < len(data) and plan.is_sampled(start + begin)}
+
+
+def select(lines: Iterable[Line | UnreadableLine], plan: Plan) -> Selection:
+    """Select records that were read already."""
+    chosen: list[Line | UnreadableLine] = []
+    by_needle: set[int] = set()
+    passed_over = 0
+    for line in lines:
+        if isinstance(line, UnreadableLine) or plan.is_sampled(line.offset):
+            chosen.append(line)
+        elif plan.name is PlanName.NEEDLES and _has_needle(line.data, plan):
+            chosen.append(line)
+            by_needle.add(line.offset)
+        else:
+            passed_over += 1
+    return Selection(lines=tuple(chosen), by_needle=frozenset(by_needle), passed_over=passed_over)
+
+
+def _has_needle(record: bytes, plan: Plan) -> bool:
+    """Return True if a record, which may have several lines, has a needle."""
+    return any(find_lines(record.replace(b"\n", b" "), plan.library))

@@ -1,0 +1,260 @@
+"""The plan `needles` finds every failure that all checks find, however a text is escaped, nested or cut."""
+
+import json
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from harmony_conformance.audit.batches import Batch, ReadOptions, batches, scan_batch
+from harmony_conformance.audit.plans import blocks
+from harmony_conformance.audit.plans.needles import NEEDLE_CHECKS
+from harmony_conformance.audit.plans.plan import LARGE_LOG, Plan, PlanName, choose_plan
+from harmony_conformance.audit.plans.prefilter import LIBRARIES, find_lines
+from harmony_conformance.audit.redaction import Excerpts
+from harmony_conformance.audit.tallies import Tally
+from harmony_conformance.errors import UsageError
+from harmony_conformance.evidence.file_lines import LINE_LIMIT, Line, UnreadableLine
+
+ROOT = Path(__file__).parents[3]
+BENCHMARKS = ROOT / "benchmarks"
+LIBRARY_NAMES = sorted(LIBRARIES)
+STRUCTURE = ReadOptions(excerpts=Excerpts.FULL)
+LEAKS = (
+    "<|channel|>analysis<|message|>We need to answer.<|end|><|start|>assistant<|channel|>final<|message|>Hello!",
+    "Hello!<|return|>",
+    "<|reserved_200013|>",
+    "analysisWe need to say hello.assistantfinalHello!",
+    "Done.assistantanalysisThe user",
+    "Hm.assistantcommentary to=functions.f json{}",
+    'assistantjson{"a":1}',
+    'So.assistantcode{"a":1}',
+    'commentary to=functions.get_weather json{"city":"Oslo"}',
+    'analysis to=functions.f code{"a":1}',
+    'assistant commentary to=functions.f {"a":1}',
+    'assistant`x`commentary to=functions.f {"a":1}',
+)
+ESCAPES = {
+    "none": lambda text: text,
+    "json": lambda text: text.replace("<", "\\u003c").replace(">", "\\u003e"),
+    "json, bars too": lambda text: text.replace("<", "\\u003C").replace("|", "\\u007c"),
+    "html": lambda text: text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"),
+    "html twice": lambda text: text.replace("<", "&amp;lt;").replace("|", "&amp;vert;").replace(">", "&amp;gt;"),
+    "html by numbers": lambda text: text.replace("<", "&#060;").replace("|", "&#124;").replace(">", "&#62;"),
+    "html by hexadecimal numbers": lambda text: text.replace("<", "&#x3c;").replace("|", "&#x7C;"),
+}
+
+
+def escape_as_dotnet(found):
+    """Return quotes and markup as hexadecimal escapes, like System.Text.Json."""
+    is_escape = found.group().startswith("\\") and found.group() != '\\"'
+    return found.group() if is_escape else f"\\u{ord(found.group()[-1]):04X}"
+
+
+WRITERS = {
+    "json": lambda value: json.dumps(value),
+    "without spaces": lambda value: json.dumps(value, separators=(",", ":"), ensure_ascii=False),
+    "for HTML": lambda value: (
+        json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026").replace("/", "\\/")
+    ),
+    ".NET": lambda value: re.sub(r"\\.|[<>&'+`]", escape_as_dotnet, json.dumps(value, separators=(",", ":"))),
+    "letters escaped": lambda value: re.sub(
+        "[a-z]t", lambda found: f"\\u{ord(found.group()[0]):04x}t", json.dumps(value)
+    ),
+}
+
+
+def chunk(delta, **more):
+    return {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, "finish_reason": None, **more}]}
+
+
+def whole(text):
+    message = {"role": "assistant", "content": text}
+    return {"object": "chat.completion", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+
+
+def events(pieces):
+    return [
+        chunk({"role": "assistant"}),
+        *(chunk({"content": piece}) for piece in pieces),
+        chunk({}, finish_reason="stop"),
+    ]
+
+
+def cut(text, places):
+    marks = [0, *sorted(places), len(text)]
+    return [text[start:end] for start, end in zip(marks, marks[1:], strict=False)]
+
+
+RESPONSES = {
+    "events": lambda pieces, write: events(pieces),
+    "stream as text": lambda pieces, write: "".join(f"data: {write(event)}\n\n" for event in events(pieces)),
+    "body as text": lambda pieces, write: write(whole("".join(pieces))),
+    "body": lambda pieces, write: whole("".join(pieces)),
+}
+
+
+def record(pieces, response, write):
+    asked = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+    return write({"response": RESPONSES[response](pieces, write), "request": asked}).encode()
+
+
+@st.composite
+def leaked_records(draw):
+    text = draw(st.sampled_from(LEAKS))
+    text = ESCAPES[draw(st.sampled_from(sorted(ESCAPES)))](text)
+    places = st.sets(st.integers(1, len(text) - 1), max_size=6) | st.just(range(1, len(text)))
+    pieces = cut(text, draw(places))
+    return record(pieces, draw(st.sampled_from(sorted(RESPONSES))), WRITERS[draw(st.sampled_from(sorted(WRITERS)))])
+
+
+@pytest.mark.parametrize("library", LIBRARY_NAMES)
+@settings(max_examples=150, deadline=None)
+@given(data=leaked_records())
+@example(data=record(cut("a <|end|>", {3}), "events", WRITERS["json"]))
+def test_a_leak_has_a_needle_however_it_is_written(library, data):
+    begin = data.index(b"{")
+    block = b'{"response": {}}\n' + data + b'\n{"role": "assistant", "content": "a & b; analysis"}'
+    assert [block[start:end] for start, end in find_lines(block, library)] == [data[begin:]]
+
+
+def failures(lines, plan):
+    """Return the failing places by check, and the tally."""
+    batch = Batch(
+        file="log", lines=tuple(Line(offset=1 + place, number=1, data=line) for place, line in enumerate(lines))
+    )
+    result = scan_batch(batch, replace(STRUCTURE, plan=plan))
+    rows = [json.loads(row) for row in result.failures.splitlines()]
+    return [row for row in rows if row["check"] in NEEDLE_CHECKS], result.tally
+
+
+@pytest.fixture(scope="module")
+def leaking_records():
+    """Every way to leak, each as a body, a stream, and with its token ids."""
+    if not BENCHMARKS.exists():
+        pytest.skip("the benchmarks are in the checkout only")
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        from innocent.case import Call, Case, Shape, exchange
+        from leaking import WAYS
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+    records = []
+    talk = Case(user="Hi", content="Hello, how are you?", reasoning="We need to greet the user. Be short.")
+    for number, way in enumerate(WAYS):
+        case = replace(talk, calls=(Call(name="search", arguments='{"q": "Oslo"}'),)) if way.calls else talk
+        what = way.leak(case)
+        shape = Shape(letters=(0, 1, 3, 7, 40)[number % 5], ids=number % 7 == 0)
+        x = exchange(case, what, shape)
+        data = x.response.chunks[0].data.decode()
+        pair = {"request": json.loads(x.request.body), "response": data if shape.letters else json.loads(data)}
+        records += [write(pair).encode("utf-8", "replace") for write in WRITERS.values()]
+    return records
+
+
+@pytest.mark.parametrize("library", LIBRARY_NAMES)
+def test_each_way_to_leak_is_found_as_by_all_checks(leaking_records, library):
+    expected, judged = failures(leaking_records, Plan())
+    found, some = failures(leaking_records, Plan(name=PlanName.NEEDLES, sample=0.0, library=library))
+    assert len(expected) > len(leaking_records) // 2
+    assert found == expected
+    assert judged.exchanges == len(leaking_records) == some.exchanges + some.passed_over
+
+
+def needles(library="hyperscan", sample=0.0):
+    return Plan(name=PlanName.NEEDLES, sample=sample, library=library)
+
+
+def scanned(path, plan, **size):
+    """Return the results of a file, batch by batch."""
+    return [scan_batch(batch, replace(STRUCTURE, plan=plan)) for batch in batches([path], plan=plan, **size)]
+
+
+@pytest.fixture
+def log(tmp_path):
+    clean, leak = (record([text], "body", WRITERS["json"]) for text in ("Hello!", LEAKS[0]))
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b"\n".join([leak, clean, b"", clean, leak, b"no JSON", clean, leak]))
+    return path
+
+
+@pytest.mark.parametrize("library", LIBRARY_NAMES)
+@pytest.mark.parametrize("size", [1, 700, blocks.BLOCK_BYTES])
+def test_blocks_of_any_size_give_the_same_failures(log, monkeypatch, size, library):
+    whole = b"".join(result.failures for result in scanned(log, Plan()))
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", size)
+    results = scanned(log, needles(library))
+    total = sum((result.tally for result in results), Tally())
+    assert [json.loads(row)["exchange"] for row in whole.splitlines()].count(f"{log}@0") > 0
+    by_needle = [
+        row for row in whole.splitlines() if json.loads(row)["check"] in NEEDLE_CHECKS or f"{log}@0" in row.decode()
+    ]
+    assert b"".join(result.failures for result in results).splitlines() == by_needle
+    assert (total.exchanges, total.unreadable) == (3, 0)
+
+
+def test_the_first_record_of_a_file_is_judged_by_all_checks(log):
+    first = log.read_bytes().split(b"\n")[1]
+    log.write_bytes(first + b"\n" + first)
+    (result,) = scanned(log, needles())
+    assert (result.tally.exchanges, result.tally.passed_over) == (1, 1)
+    assert result.tally.checks["usage.adds_up"].counts
+
+
+@pytest.mark.parametrize("name", [PlanName.NEEDLES, PlanName.STRUCTURE])
+def test_a_sample_is_the_same_however_a_log_is_divided(log, monkeypatch, name):
+    log.write_bytes(log.read_bytes().replace(b"no JSON", b"{}") * 6)
+    plan = replace(needles(sample=0.5), name=name)
+    whole = sum((result.tally for result in scanned(log, plan)), Tally())
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1)
+    parts = sum((result.tally for result in scanned(log, plan, lines=1)), Tally())
+    assert whole.checks == parts.checks
+    assert 0 < whole.exchanges < 36
+
+
+def test_the_lines_around_one_that_is_too_long_are_judged(log, monkeypatch):
+    data = log.read_bytes().split(b"\n")[0]
+    long = data + b" " * (LINE_LIMIT + 1)
+    log.write_bytes(b"\n".join([data, long, data]))
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 2 * len(data))
+    total = sum((result.tally for result in scanned(log, needles())), Tally())
+    assert total.exchanges == 2
+    assert list(total.unreadable_by_kind) == ["the line is too long"]
+
+
+def test_lines_that_are_added_during_an_audit_are_left_out(log):
+    parts = list(batches([log], plan=needles()))
+    before = [part.digest for part in parts]
+    with log.open("ab") as file:
+        file.write(b"\n" + record([LEAKS[0]], "body", WRITERS["json"]))
+    assert [part.digest for part in parts] == before
+
+
+def test_a_file_of_another_format_is_selected_record_by_record(log):
+    lines = log.read_bytes().split(b"\n")
+    log.write_text(json.dumps([json.loads(line) for line in lines if line.startswith(b"{")], indent=1), "utf-8")
+    (result,) = scanned(log, needles())
+    assert (result.tally.exchanges, result.tally.passed_over) == (3, 3)
+
+
+def test_auto_chooses_by_the_size_of_the_files(log, monkeypatch):
+    assert choose_plan(PlanName.AUTO, None, [str(log)]) == Plan()
+    with log.open("r+b") as file:
+        file.truncate(LARGE_LOG + 1)
+    large = choose_plan(PlanName.AUTO, None, [str(log)])
+    assert (large.name, large.sample) == (PlanName.NEEDLES, 0.01)
+    assert choose_plan(PlanName.AUTO, 0.5, [str(log)]) == Plan(sample=0.5)
+    monkeypatch.setattr("harmony_conformance.audit.plans.plan.installed_library", lambda: "")
+    assert choose_plan(PlanName.AUTO, None, [str(log)]) == Plan()
+    with pytest.raises(UsageError, match="expected hyperscan or google-re2, got neither"):
+        choose_plan(PlanName.NEEDLES, None, [])
+
+
+def test_a_problem_of_reading_is_kept(log):
+    problem = UnreadableLine(offset=3, number=1, kind="a problem")
+    result = scan_batch(Batch(file="log", lines=(problem,)), replace(STRUCTURE, plan=needles()))
+    assert result.tally.unreadable == 1
