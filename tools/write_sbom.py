@@ -18,7 +18,19 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 PROJECT = "harmony-conformance"
 MITMPROXY = "mitmproxy"
-EXTRAS = ("", "pytest", "http2", "socks", "compat", "huggingface", "teleprompter", "proxy", "logs", "needles", MITMPROXY)
+EXTRAS = (
+    "",
+    "pytest",
+    "http2",
+    "socks",
+    "compat",
+    "huggingface",
+    "teleprompter",
+    "proxy",
+    "logs",
+    "needles",
+    MITMPROXY,
+)
 LOCKS = {MITMPROXY: "mitmproxy-12.lock"}
 LOCK = "dev.lock"
 

@@ -1,5 +1,6 @@
 """The plan `needles` finds every failure that all checks find, however a text is escaped, nested or cut."""
 
+import itertools
 import json
 import re
 import sys
@@ -56,7 +57,7 @@ def escape_as_dotnet(found):
 
 
 WRITERS = {
-    "json": lambda value: json.dumps(value),
+    "json": json.dumps,
     "without spaces": lambda value: json.dumps(value, separators=(",", ":"), ensure_ascii=False),
     "for HTML": lambda value: (
         json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026").replace("/", "\\/")
@@ -87,7 +88,7 @@ def events(pieces):
 
 def cut(text, places):
     marks = [0, *sorted(places), len(text)]
-    return [text[start:end] for start, end in zip(marks, marks[1:], strict=False)]
+    return [text[start:end] for start, end in itertools.pairwise(marks)]
 
 
 RESPONSES = {
