@@ -11,7 +11,7 @@ from zlib import crc32
 
 from harmony_conformance.audit.answer_source import source_of
 from harmony_conformance.audit.plans.blocks import Block, Selection, read_block, select, split_file
-from harmony_conformance.audit.plans.plan import Plan, PlanName
+from harmony_conformance.audit.plans.plan import AuditPlan, PlanName
 from harmony_conformance.audit.readers.container import InputFile
 from harmony_conformance.audit.readers.files import open_logs
 from harmony_conformance.audit.readers.record import DiscoveryLine, LoggedExchange
@@ -45,7 +45,7 @@ class ReadOptions:
     columns: Mapping[str, str] = field(default_factory=dict[str, str])
     excerpts: Excerpts = Excerpts.REDACTED
     user_key: bytes = field(default=b"", repr=False)
-    plan: Plan = field(default_factory=Plan)
+    plan: AuditPlan = field(default_factory=AuditPlan)
     line_seconds: float = JUDGING_SECONDS
 
 
@@ -80,7 +80,7 @@ class Batch:
         start = self.place(lines[0]) if self.block is None else f"{self.file}@{self.block.start} to {self.block.end}"
         return f"{start}: {len(lines)} lines, checksum {checksum:08x}"
 
-    def selected(self, plan: Plan) -> Selection:
+    def selected(self, plan: AuditPlan) -> Selection:
         """Return the records that a plan judges. A block is read for it."""
         if self.selection is not None:
             return self.selection
@@ -112,7 +112,7 @@ class BatchResult:
 def batches(
     paths: Iterable[str | Path],
     form: str = AUTO,
-    plan: Plan | None = None,
+    plan: AuditPlan | None = None,
     *,
     lines: int = MAX_BATCH_LINES,
     size: int = MAX_BATCH_BYTES,
@@ -128,7 +128,7 @@ def batches(
             yield from _batches_of(log, lines, size)
 
 
-def _blocks_of(path: str, plan: Plan) -> Iterator[Batch]:
+def _blocks_of(path: str, plan: AuditPlan) -> Iterator[Batch]:
     for part in split_file(path, plan):
         if isinstance(part, Block):
             yield Batch(file=path, lines=(), block=part)

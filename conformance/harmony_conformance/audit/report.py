@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from harmony_conformance.audit.plans.plan import Plan
+from harmony_conformance.audit.plans.plan import AuditPlan
 from harmony_conformance.audit.rates.rate import rates, share_json
 from harmony_conformance.audit.redaction import Excerpts
 from harmony_conformance.audit.tallies import CheckTally, FindingExample, LineProblems, Tally
@@ -59,7 +59,7 @@ class Audit:
     lines: tuple[AuditLine, ...]
     excerpts: Excerpts
     version: str
-    plan: Plan
+    plan: AuditPlan
 
     @property
     def counts(self) -> Counter[Outcome]:
@@ -113,7 +113,7 @@ class Audit:
 
 
 def make_audit(
-    tally: Tally, files: tuple[str, ...], excerpts: Excerpts, version: str, plan: Plan | None = None
+    tally: Tally, files: tuple[str, ...], excerpts: Excerpts, version: str, plan: AuditPlan | None = None
 ) -> Audit:
     """Return the report of a tally. Every check has a line, even if no exchange was read."""
     lines = (_line(rule, tally.checks.get(rule.id, CheckTally()), tally.exchanges) for rule in CHECKS)
@@ -123,7 +123,7 @@ def make_audit(
         lines=tuple(sorted(lines, key=lambda line: line.result.check)),
         excerpts=excerpts,
         version=version,
-        plan=plan or Plan(),
+        plan=plan or AuditPlan(),
     )
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from harmony_conformance.audit.batches import Batch, ReadOptions, batches, scan_batch
 from harmony_conformance.audit.plans import blocks
 from harmony_conformance.audit.plans.needles import NEEDLE_CHECKS
-from harmony_conformance.audit.plans.plan import LARGE_LOG, Plan, PlanName, choose_plan
+from harmony_conformance.audit.plans.plan import LARGE_LOG, AuditPlan, PlanName, choose_plan
 from harmony_conformance.audit.plans.prefilter import LIBRARIES, find_lines
 from harmony_conformance.audit.redaction import Excerpts
 from harmony_conformance.audit.tallies import Tally
@@ -159,15 +159,15 @@ def leaking_records():
 
 @pytest.mark.parametrize("library", LIBRARY_NAMES)
 def test_each_way_to_leak_is_found_as_by_all_checks(leaking_records, library):
-    expected, judged = failures(leaking_records, Plan())
-    found, some = failures(leaking_records, Plan(name=PlanName.NEEDLES, sample=0.0, library=library))
+    expected, judged = failures(leaking_records, AuditPlan())
+    found, some = failures(leaking_records, AuditPlan(name=PlanName.NEEDLES, sample=0.0, library=library))
     assert len(expected) > len(leaking_records) // 2
     assert found == expected
     assert judged.exchanges == len(leaking_records) == some.exchanges + some.passed_over
 
 
 def needles(library="hyperscan", sample=0.0):
-    return Plan(name=PlanName.NEEDLES, sample=sample, library=library)
+    return AuditPlan(name=PlanName.NEEDLES, sample=sample, library=library)
 
 
 def scanned(path, plan, **size):
@@ -186,7 +186,7 @@ def log(tmp_path):
 @pytest.mark.parametrize("library", LIBRARY_NAMES)
 @pytest.mark.parametrize("size", [1, 700, blocks.BLOCK_BYTES])
 def test_blocks_of_any_size_give_the_same_failures(log, monkeypatch, size, library):
-    whole = b"".join(result.failures for result in scanned(log, Plan()))
+    whole = b"".join(result.failures for result in scanned(log, AuditPlan()))
     monkeypatch.setattr(blocks, "BLOCK_BYTES", size)
     results = scanned(log, needles(library))
     total = sum((result.tally for result in results), Tally())
@@ -243,14 +243,14 @@ def test_a_file_of_another_format_is_selected_record_by_record(log):
 
 
 def test_auto_chooses_by_the_size_of_the_files(log, monkeypatch):
-    assert choose_plan(PlanName.AUTO, None, [str(log)]) == Plan()
+    assert choose_plan(PlanName.AUTO, None, [str(log)]) == AuditPlan()
     with log.open("r+b") as file:
         file.truncate(LARGE_LOG + 1)
     large = choose_plan(PlanName.AUTO, None, [str(log)])
     assert (large.name, large.sample) == (PlanName.NEEDLES, 0.01)
-    assert choose_plan(PlanName.AUTO, 0.5, [str(log)]) == Plan(sample=0.5)
+    assert choose_plan(PlanName.AUTO, 0.5, [str(log)]) == AuditPlan(sample=0.5)
     monkeypatch.setattr("harmony_conformance.audit.plans.plan.installed_library", lambda: "")
-    assert choose_plan(PlanName.AUTO, None, [str(log)]) == Plan()
+    assert choose_plan(PlanName.AUTO, None, [str(log)]) == AuditPlan()
     with pytest.raises(UsageError, match="expected hyperscan or google-re2, got neither"):
         choose_plan(PlanName.NEEDLES, None, [])
 

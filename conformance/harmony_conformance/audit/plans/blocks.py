@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harmony_conformance.audit.plans.plan import Plan, PlanName
+from harmony_conformance.audit.plans.plan import AuditPlan, PlanName
 from harmony_conformance.audit.plans.prefilter import find_lines, line_at
 from harmony_conformance.evidence.file_lines import LINE_LIMIT, Line, UnreadableLine
 
@@ -24,7 +24,7 @@ class Block:
     file: str
     start: int
     end: int
-    plan: Plan
+    plan: AuditPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class Selection:
     passed_over: int = 0
 
 
-def split_file(path: str, plan: Plan) -> Iterator[Block | UnreadableLine]:
+def split_file(path: str, plan: AuditPlan) -> Iterator[Block | UnreadableLine]:
     """Yield the blocks of a file, and its lines that are too long. The file may grow: what is added later is left out."""
     with Path(path).open("rb") as file:
         size = file.seek(0, 2)
@@ -92,14 +92,14 @@ def read_block(block: Block) -> Selection:
     return Selection(lines=tuple(lines), by_needle=by_needle, passed_over=count - len(lines))
 
 
-def _sampled_lines(data: bytes, start: int, plan: Plan) -> dict[int, int]:
+def _sampled_lines(data: bytes, start: int, plan: AuditPlan) -> dict[int, int]:
     if not plan.sample:
         return {0: line_at(data, 0)[1]} if not start and data else {}
     begins = [0, *(match.end() for match in _LINE_FEED.finditer(data))]
     return {begin: line_at(data, begin)[1] for begin in begins if begin < len(data) and plan.is_sampled(start + begin)}
 
 
-def select(lines: Iterable[Line | UnreadableLine], plan: Plan) -> Selection:
+def select(lines: Iterable[Line | UnreadableLine], plan: AuditPlan) -> Selection:
     """Select records that were read already."""
     chosen: list[Line | UnreadableLine] = []
     by_needle: set[int] = set()
@@ -115,6 +115,6 @@ def select(lines: Iterable[Line | UnreadableLine], plan: Plan) -> Selection:
     return Selection(lines=tuple(chosen), by_needle=frozenset(by_needle), passed_over=passed_over)
 
 
-def _has_needle(record: bytes, plan: Plan) -> bool:
+def _has_needle(record: bytes, plan: AuditPlan) -> bool:
     """Return True if a record, which may have several lines, has a needle."""
     return any(find_lines(record.replace(b"\n", b" "), plan.library))

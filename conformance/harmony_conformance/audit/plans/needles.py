@@ -1,7 +1,8 @@
 r"""Needles: patterns of bytes, at least one in each record whose text can leak a marker or a channel word.
 
 The needles are a superset of what `NEEDLE_CHECKS` find. These checks judge each record that has one.
-A needle does not depend on the order of members, the depth of JSON within JSON, escapes of JSON and HTML, or the events of a stream.
+A needle does not depend on the order of members or the depth of JSON within JSON.
+It does not depend on escapes of JSON and HTML either, nor on the events of a stream.
 A stream can cut a word into pieces anywhere. A piece with `_LONG` letters and the quote at its cut is a needle. If all pieces of a word
 are shorter, the record has a short piece for each of several letters. Such patterns are needles together.
 

@@ -29,12 +29,12 @@ UNSEEN: Final = (
     "not seen in the other records: thoughts without marker or channel word, finish reasons, calls, schemas, histories, usage, streams;"
     " unreadable records; texts in base64"
 )
-"""What the plan `needles` does not find."""
+"""Failures that the plan `needles` does not find."""
 _FACTOR, _RANGE = 0x9E3779B97F4A7C15, 2**64
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class AuditPlan:
     """The records that are judged.
 
     Attributes:
@@ -66,8 +66,8 @@ class Plan:
         return f"plan structure: all checks on {share}"
 
 
-def choose_plan(name: PlanName, sample: float | None, paths: Iterable[str]) -> Plan:
-    """Return the plan of that name. `auto` is `needles` for large files of which `sample` is not given.
+def choose_plan(name: PlanName, sample: float | None, paths: Iterable[str]) -> AuditPlan:
+    """Return the plan of that name. `auto` is `needles` for large files, unless `sample` is given.
 
     Raises:
         UsageError: The library that finds needles is missing.
@@ -83,8 +83,8 @@ def choose_plan(name: PlanName, sample: float | None, paths: Iterable[str]) -> P
         name = PlanName.NEEDLES if is_large and sample is None and library else PlanName.STRUCTURE
         sample = SAMPLE_OF_LARGE_LOG if name is PlanName.NEEDLES else sample
     if name is PlanName.NEEDLES:
-        return Plan(name=name, sample=sample or 0.0, library=library)
-    return Plan(name=name, sample=1.0 if sample is None else sample)
+        return AuditPlan(name=name, sample=sample or 0.0, library=library)
+    return AuditPlan(name=name, sample=1.0 if sample is None else sample)
 
 
-__all__ = ["LARGE_LOG", "SAMPLE_OF_LARGE_LOG", "UNSEEN", "Plan", "PlanName", "choose_plan"]
+__all__ = ["LARGE_LOG", "SAMPLE_OF_LARGE_LOG", "UNSEEN", "AuditPlan", "PlanName", "choose_plan"]

@@ -35,7 +35,7 @@ class _Library:
 
 
 def installed_library() -> str:
-    """Return the name of the library that finds needles, empty if there is none."""
+    """Return the name of the library that finds needles, empty if none is installed."""
     return next((name for name, module in LIBRARIES.items() if find_spec(module) is not None), "")
 
 
