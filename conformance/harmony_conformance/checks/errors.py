@@ -48,12 +48,13 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
             limit = RedactableText("the server declares that it does not support {}", refused)
             yield variant(limit, where="status")
         elif x.validity is Validity.VALID or x.response.status >= on.MIN_SERVER_ERROR_STATUS or blames_the_model:
-            valid = "valid " if x.validity is Validity.VALID else ""
+            is_valid = x.validity is Validity.VALID and not on.is_refusable(x)
+            valid = "valid " if is_valid else ""
             failed = RedactableText(f"a {valid}request was answered with HTTP {{}}", x.response.status)
             shown = RedactableText("{}: {}", x.response.status, shorten(_reason(x)))
             excerpt = shorten(text(value_at(x.error, "failed_generation"))) or None
             told = with_added_end(x, failed)
-            expected = "200" if x.validity is Validity.VALID else "an answer, or a 4xx status"
+            expected = "200" if is_valid else "an answer, or a 4xx status"
             yield Finding(message=told, location="status", expected=expected, actual=shown, excerpt=excerpt)
         return
     if x.answered_by is AnsweredBy.RENDER and x.rendered_prompt is not None:

@@ -221,7 +221,7 @@ def is_a_list_of_messages(x: Exchange) -> Iterator[Finding]:
             yield mismatch("a message of the prompt is not closed", where, "⟦end⟧", shorten(str(message)))
     roles = [m.role for m in messages]
     if roles[:1] != ["system"] or roles.count("system") > 1:
-        problem = "the prompt does not begin with the one system message"
+        problem = "the prompt has no system message at its beginning, or more than one"
         yield mismatch(problem, "prompt", "one, first", quote(", ".join(roles)) or "no message")
     yield from placement.find_conversation_faults(x.expected_parts, messages)
 
@@ -366,7 +366,7 @@ _CLAUSES_OF_TEXTS = {
     "parameter": "harmony#tools",
     "enum": "harmony#tools",
 }
-"""The clauses that demand a text in the prompt, by the last words of the step."""
+"""The clauses that demand a text in the prompt, by the last word of the step."""
 
 
 @comparison(MUST, spec="harmony#special-tokens", when=has_counted_pair)
@@ -387,6 +387,6 @@ def text_costs_its_tokens(series: Series) -> Iterator[Finding]:
             actual = RedactableText("{} more tokens", pair.prompt_growth)
             finding = mismatch(message, "/usage/prompt_tokens", expected, actual, exchange=pair.longer.id)
             is_injected = pair.longer.step.startswith("marked") and pair.prompt_growth
-            clause = "" if is_injected else _CLAUSES_OF_TEXTS.get(pair.longer.step.partition(" ")[2], "")
+            clause = "" if is_injected else _CLAUSES_OF_TEXTS.get(pair.longer.step.rpartition(" ")[2], "")
             finding = replace(finding, clause=clause)
             yield ruled(finding, QUOTED_RESULTS) if pair.prompt_growth == pair.quoted_growth else finding

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from harmony_conformance.apis.text_fields import FieldKind
 from harmony_conformance.checks.helpers.empty_answers import goes_beyond_limit
@@ -61,11 +62,12 @@ def analysis_is_reasoning(x: Exchange) -> Iterator[Finding]:
     accepted = (output.reasoning, (*output.reasoning, *output.preambles))
     if not any(has_texts_in_order(texts, turn.reasoning) for texts in accepted):
         expected, actual = text_difference("\n".join(output.reasoning), turn.reasoning)
-        template = "{} contains more than the analysis channel"
+        template, clause = "{} contains more than the thoughts of the model", ""
         if goes_beyond_limit(x, "\n".join(output.reasoning), turn.reasoning):
-            template = "{} continues beyond the limit"
+            template, clause = "{} continues beyond the limit", "chat#max-tokens"
         message = RedactableText(template, Location(turn.reasoning_field))
-        yield mismatch(message, turn.reasoning_field or "reasoning", expected, actual)
+        finding = mismatch(message, turn.reasoning_field or "reasoning", expected, actual)
+        yield replace(finding, clause=clause)
 
 
 @check(

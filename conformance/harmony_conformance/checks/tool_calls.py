@@ -102,8 +102,9 @@ def call_is_complete(x: Exchange) -> Iterator[Finding]:
         for member, value in (("id", call.id), ("type", call.kind == "function"), ("function/name", call.name)):
             if not value:
                 problem = RedactableText("call {} has no valid {}", index + 1, Location(member))
-                expected = "function" if member == "type" else "a text"
-                yield mismatch(problem, f"/tool_calls/{index}/{member}", expected, "something else, or nothing")
+                expected = "function" if member == "type" else "a text that is not empty"
+                actual = "something else, or nothing" if member == "type" else "an empty text, or nothing"
+                yield mismatch(problem, f"/tool_calls/{index}/{member}", expected, actual)
     for sent in items(value_at(x.chat_completion, "choices", 0, "message", "tool_calls")):
         arguments = value_at(sent, "function", "arguments")
         if not isinstance(arguments, str):

@@ -98,7 +98,7 @@ def orphan_result_is_not_misnamed(x: Exchange) -> Iterator[Finding]:
             continue
         where = pointer("messages", index)
         if not any(is_same_function(name, shown.function) for name in functions):
-            problem = "a result that names no call is under a name that the server invented"
+            problem = "a result that names no call is not under the name of a call without a result"
             expected = quote(" or ".join(f"functions.{name}" for name in sorted(functions))) or "a 4xx status"
             yield mismatch(problem, where, expected, quote(shown.name or "no name"))
         else:

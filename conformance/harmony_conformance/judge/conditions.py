@@ -103,12 +103,15 @@ def was_sent(x: Exchange) -> bool:
 @condition
 def is_valid(x: Exchange) -> bool:
     """requests known to be valid, or answered by a server error or an error about the model's output"""
-    is_ruled = (
-        f"{x.scenario}/{x.step.removesuffix(STREAM_SUFFIX)}" in REFUSABLE_STEPS
-    )  # older recordings have it as valid
     has_failed = is_server_error(x) or x.failure is not None or blames_the_model(x)
-    is_known = x.validity is Validity.VALID and not is_ruled
-    return was_sent.holds(x) and (is_known or (has_failed and x.validity in (Validity.VALID, Validity.UNKNOWN)))
+    is_known = x.validity is Validity.VALID and not is_refusable(x)
+    is_possible = x.validity in (Validity.VALID, Validity.UNKNOWN) or is_refusable(x)
+    return was_sent.holds(x) and (is_known or (has_failed and is_possible))
+
+
+def is_refusable(x: Exchange) -> bool:
+    """Return True for a request that is neither valid nor invalid, by a ruling. Older recordings have it as one of them."""
+    return f"{x.scenario}/{x.step.removesuffix(STREAM_SUFFIX)}" in REFUSABLE_STEPS
 
 
 def blames_the_model(x: Exchange) -> bool:
@@ -128,7 +131,7 @@ def is_server_error(x: Exchange) -> bool:
 @condition
 def is_invalid(x: Exchange) -> bool:
     """requests that are invalid on purpose"""
-    return x.validity is Validity.INVALID and was_sent.holds(x)
+    return x.validity is Validity.INVALID and not is_refusable(x) and was_sent.holds(x)
 
 
 @condition

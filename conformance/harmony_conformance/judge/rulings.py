@@ -115,6 +115,11 @@ RULINGS: Mapping[str, Ruling] = MappingProxyType(
             source="JSON Schema allows it. OpenAI's API refuses it: `array schema missing items`.",
             steps=("tool_schemas/array without items",),
         ),
+        "schemas-left-out": Ruling(
+            subject="a response format of the type `json_schema` has no schema",
+            source="API reference: of the members of `json_schema`, `name` is required and `schema` is not. Without it nothing binds the answer.",
+            steps=("wrong_formats/no schema",),
+        ),
         "half-surrogates": Ruling(
             subject="a text contains half of a surrogate pair",
             source="RFC 8259, section 8.2: the behavior of software that receives JSON texts containing such values is unpredictable.",

@@ -212,3 +212,36 @@ def test_prompts_shown_as_text_are_known_by_their_source():
         shown for engine in ENGINES.values() for shown in (engine.prompt_endpoint, engine.prompt_echo) if shown
     ]
     assert {shown.name for shown in endpoints if shown.text_path} == TEXT_SOURCES
+
+
+def findings_of(check, name, change):
+    """The failures of a check on an example of golden data, after a change of its text."""
+    shown = (golden.root() / "exchanges" / check / f"{name}.json").read_text("utf-8")
+    assert change(shown) != shown
+    example = golden.read_example(change(shown).encode(), check=check, name=name)
+    (result,) = judge([example.series], [RULES[check]])
+    return result.findings
+
+
+@pytest.mark.parametrize(
+    ("check", "name", "actual", "expected"),
+    [
+        ("tool_calls.call_is_complete", "fail-no-name", "an empty text, or nothing", "a text that is not empty"),
+        ("tool_calls.call_is_complete", "fail-no-type", "something else, or nothing", "function"),
+        ("responses.items_have_their_members", "fail-call-without-name", None, "a string that is not empty"),
+        ("responses.items_stand_in_order", "fail-call-before-preamble", None, None),
+    ],
+)
+def test_what_is_missing_is_not_called_a_wrong_type(check, name, actual, expected):
+    (finding, *_) = EXAMPLES[f"{check}/{name}"], None
+    (result,) = judge([finding.series], [RULES[check]])
+    failure = result.findings[0]
+    assert actual is None or str(failure.actual) == actual
+    assert expected is None or str(failure.expected) == expected
+    assert not {"shown", "called", "analysis"} & set(str(failure.expected).split(", "))
+
+
+@pytest.mark.parametrize("check", ["channels.content_is_the_answer", "reasoning.analysis_is_reasoning"])
+def test_text_beyond_the_limit_cites_the_limit(check):
+    (result,) = judge([EXAMPLES[f"{check}/fail-beyond-the-limit"].series], [RULES[check]])
+    assert result.findings[0].clause == "chat#max-tokens"

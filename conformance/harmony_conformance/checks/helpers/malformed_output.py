@@ -16,10 +16,19 @@ def ruled_if_malformed(finding: Finding, x: Exchange) -> Finding:
 
     Broken output by its row in the golden data counts too, with precedence over another ruling.
     """
-    is_broken = x.expectation is not None and not x.expectation.is_well_formed
+    is_broken = _is_broken(x)
     is_malformed_script = not finding.ruling and x.output.ids is not None and is_malformed(x.output.ids)
     is_excused = finding.verdict is Verdict.FAIL and (is_broken or is_malformed_script)
     return ruled(finding, MALFORMED_OUTPUT) if is_excused else finding
+
+
+def has_malformed_output(x: Exchange) -> bool:
+    """Return True if the model wrote malformed output, or a row of the golden data says so."""
+    return _is_broken(x) or (x.output.ids is not None and is_malformed(x.output.ids))
+
+
+def _is_broken(x: Exchange) -> bool:
+    return x.expectation is not None and not x.expectation.is_well_formed
 
 
 def lenient_on_malformed_output(

@@ -59,7 +59,7 @@ _BLOCKS: dict[str, dict[LiteralString, _Rule]] = {
 def _faults(value: JsonObject, rules: dict[LiteralString, _Rule], *where: str | int) -> Iterator[Finding]:
     for name, (is_valid, expected) in rules.items():
         if not is_valid(value.get(name)):
-            message = f"`{name}` is missing or of the wrong type"
+            message = f"`{name}` is missing, empty or of the wrong type"
             yield mismatch(message, pointer(*where, name), expected, shorten(dumps(value.get(name))))
 
 

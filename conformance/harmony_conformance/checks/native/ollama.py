@@ -111,7 +111,7 @@ def arguments_are_objects(x: Exchange) -> Iterator[Finding]:
         if wrong == "name" and isinstance(name, str) and name:
             continue
         where = pointer("tool_calls", index, "function", wrong)
-        expected = "an object" if wrong == "arguments" else "a string"
+        expected = "an object" if wrong == "arguments" else "a string that is not empty"
         yield mismatch(f"a call has no valid {wrong}", where, expected, shorten(dumps(value_at(function, wrong))))
 
 

@@ -162,7 +162,7 @@ def _tools_difference(expected: str, shown: str, tools: Sequence[Json]) -> Itera
     if names != names_shown:
         is_moved = Counter(names) == Counter(names_shown)
         kind = Problem.MOVED if is_moved else Problem.MISSING if len(names_shown) < len(names) else Problem.DIFFERENT
-        words = f"the functions are {', '.join(names_shown) or 'none'} where {', '.join(names)} were expected"
+        words = f"the functions are {', '.join(declared_shown) or 'none'} where {', '.join(declared)} were expected"
         yield failing_difference(Part.TOOLS, kind, words)
         return
     functions = {text(value_at(tool, "function", "name")): value_at(tool, "function") for tool in tools}

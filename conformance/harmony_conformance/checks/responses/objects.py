@@ -34,7 +34,7 @@ _STATUSES = ("completed", "failed", "in_progress", "cancelled", "queued", "incom
 _Members = dict[LiteralString, tuple[Callable[[Json], bool], LiteralString]]
 
 _RESPONSE: _Members = {
-    "id": (_is_filled, "a string"),
+    "id": (_is_filled, "a string that is not empty"),
     "object": (_is("response"), "response"),
     "created_at": (lambda value: integer(value) is not None or isinstance(value, float), "a time in seconds"),
     "status": (_is(*_STATUSES), "one of " + ", ".join(_STATUSES)),
@@ -44,22 +44,28 @@ _RESPONSE: _Members = {
 
 _ITEMS: dict[str, _Members] = {
     "message": {
-        "id": (_is_filled, "a string"),
+        "id": (_is_filled, "a string that is not empty"),
         "role": (_is("assistant"), "assistant"),
         "content": (_is_a(list), "a list of parts"),
     },
     "reasoning": {
-        "id": (_is_filled, "a string"),
+        "id": (_is_filled, "a string that is not empty"),
         "summary": (_is_a(list), "a list"),
         "content": (_is_a(list, type(None)), "a list of parts, or null"),
     },
     "function_call": {
-        "call_id": (_is_filled, "a string"),
-        "name": (_is_filled, "a string"),
+        "call_id": (_is_filled, "a string that is not empty"),
+        "name": (_is_filled, "a string that is not empty"),
         "arguments": (_is_a(str), "a string"),
     },
-    "code_interpreter_call": {"id": (_is_filled, "a string"), "status": (_is_filled, "a string")},
-    "web_search_call": {"id": (_is_filled, "a string"), "status": (_is_filled, "a string")},
+    "code_interpreter_call": {
+        "id": (_is_filled, "a string that is not empty"),
+        "status": (_is_filled, "a string that is not empty"),
+    },
+    "web_search_call": {
+        "id": (_is_filled, "a string that is not empty"),
+        "status": (_is_filled, "a string that is not empty"),
+    },
 }
 """The members of an item by its type. Other types belong to tools that gpt-oss does not have."""
 
@@ -104,7 +110,7 @@ def _faults(value: JsonObject, expected_members: _Members, where: str) -> Iterat
     for name, (is_valid, expected) in expected_members.items():
         member = value.get(name)
         if not is_valid(member):
-            message = f"`{name}` is missing or of the wrong type"
+            message = f"`{name}` is missing, empty or of the wrong type"
             actual = "nothing" if member is None else shorten(dumps(member))
             yield mismatch(message, f"{where}/{name}", expected, actual)
 

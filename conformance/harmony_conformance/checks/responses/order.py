@@ -211,6 +211,9 @@ def items_stand_in_order(x: Exchange) -> Iterator[Finding]:
         if not after:
             message = "an item comes after one that the model wrote later"
             actual = quote(", ".join(text(value_at(one, "type")) or "no type" for one in views.output(x)))
-            yield mismatch(message, pointer("output", place), quote(", ".join(kind for kind, _ in messages)), actual)
+            types = {kind: name for name, kind in _KIND_BY_ITEM_TYPE.items()}
+            yield mismatch(
+                message, pointer("output", place), quote(", ".join(types[kind] for kind, _ in messages)), actual
+            )
             return
         last = after[0]

@@ -47,7 +47,7 @@ def events_name_their_item(x: Exchange) -> Iterator[Finding]:
             expected = quote(announced_at) if index != announced_at else "0 or more"
             yield mismatch(message, f"event {place}", expected, quote(index))
             return
-        if index is not None and kind == views.ITEM_DONE and index not in announced:
+        if index is not None and kind.endswith(".done") and index not in announced:
             unannounced.add(index)
         if index is not None and name and announced.setdefault(index, name) != name:
             message = "an event has another item id than was announced at its output_index"
@@ -72,7 +72,7 @@ def items_stay_as_announced(x: Exchange) -> Iterator[Finding]:
     items_with_events: set[int | str | None] = set()
     unannounced: set[int | str | None] = set()
     for place, (event, item) in enumerate(views.events_by_item(x)):
-        if text(event.get("type")) == views.ITEM_DONE and item not in items_with_events:
+        if text(event.get("type")).endswith(".done") and item not in items_with_events:
             unannounced.add(item)
         items_with_events.add(item)
         for key, value in _identifiers(event, item):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from harmony_conformance.apis.chat_completion import Turn, has_same_calls, has_same_objects
 from harmony_conformance.apis.registry import find_api
-from harmony_conformance.checks.helpers.malformed_output import ruled_if_malformed
+from harmony_conformance.checks.helpers.malformed_output import has_malformed_output, ruled_if_malformed
 from harmony_conformance.checks.helpers.value_diff import json_differences
 from harmony_conformance.checks.streaming.right_side import (
     CALLS,
@@ -122,8 +122,10 @@ def _pair_findings(pair: _Pair, name: str, part: Callable[[Turn], Json]) -> Iter
     one, other = part(pair.whole), part(pair.streamed)
     if one == other or (side := find_right_side(*pair.exchanges, name)) is RightSide.STREAM:
         return
+    x = pair.exchanges[1]
+    if has_malformed_output(x):  # that the stream is wrong does not show that the whole answer is right
+        side = RightSide.UNKNOWN
     for finding in _difference_findings(pair, one, other, side):
-        x = pair.exchanges[1]
         is_joiner = finding.message.endswith(_IN_WHITE_SPACE) and _has_several(x, finding.location)
         yield ruled(finding, WHITE_SPACE_BETWEEN_MESSAGES) if is_joiner else ruled_if_malformed(finding, x)
 
