@@ -126,9 +126,8 @@ def _print(sampled: Sequence[Sampled], minima: dict[str, float], out: Path) -> N
     console = report_console()
     for one in sampled:
         found = one.capabilities
-        console.print(
-            visible(f"{found.model} on {found.engine.name} {found.engine_version or ''}: {len(one.samples)} tries")
-        )
+        tested = f"{found.model} on {found.engine.name} {found.engine_version or ''}: {len(one.samples)} tries"
+        console.print(visible(tested), markup=False, soft_wrap=True)
         console.print(rate_table(all_rates(one.samples), minima))
         for its_set, rows in pass_rates(one.samples).items():
             last = rows[-1] if isinstance(rows, list) and rows else None

@@ -24,6 +24,12 @@ from harmony_conformance.runtime.private_files import write_private
 MATRIX = "matrix.html"
 """File name of the page with all endpoints."""
 DEFAULT_FILE = Path("harmony-conformance.toml")
+_RUN = """import sys
+from harmony_conformance.runtime.processes import end_with_parent_process
+end_with_parent_process()
+from harmony_conformance.cli.main import main
+sys.exit(main())"""
+"""The program of each run: `python -m harmony_conformance` that ends with this command."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +96,7 @@ class RunningProcesses:
         """Run the suite, print its line and return its exit code."""
         words = ("run", endpoint.target, *endpoint.options, "--quiet", "--out", str(out))
         with subprocess.Popen(  # noqa: S603 - this program
-            [sys.executable, "-m", "harmony_conformance", *words],
+            [sys.executable, "-c", _RUN, *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

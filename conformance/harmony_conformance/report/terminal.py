@@ -32,7 +32,7 @@ from harmony_conformance.report.summary import (
     title,
     variants,
 )
-from harmony_conformance.runtime.terminal_text import escape_invisible, unescaped
+from harmony_conformance.runtime.terminal_text import escape_invisible, escape_line_commands, unescaped
 
 STYLE = {
     Outcome.PASS: "green",
@@ -50,12 +50,19 @@ _WIDE = 140  # a file has no edge; a table cut at 80 columns would lose words
 
 
 class EscapingConsole(Console):
-    """A console whose only control characters are its own colours and cursor movements."""
+    """A console whose only control characters are its own colours and cursor movements. No line is a command for a CI system."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Yield the segments of anything that is printed."""
+        line = ""
         for segment in super().render(renderable, options):
-            yield segment if segment.control else segment._replace(text=escape_invisible(segment.text, keep="\n"))
+            if segment.control:
+                yield segment
+                continue
+            shown = escape_line_commands(line + escape_invisible(segment.text, keep="\n"))[len(line) :]
+            line = f"{line}{shown}".rpartition("\n")[2]
+            line = line.strip()[:1] or line  # blanks, or a sign that shows that there is more
+            yield segment._replace(text=shown)
 
 
 def report_console(*, piped_width: int | None = _WIDE, stderr: bool = False) -> Console:

@@ -1,9 +1,11 @@
 """Worker processes. They are forked if that is safe: a forked process has all modules and the vocabulary in memory already."""
 
 import asyncio
+import ctypes
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
@@ -14,6 +16,7 @@ from threading import Thread, active_count, current_thread, main_thread
 from typing import ParamSpec
 
 Arguments = ParamSpec("Arguments")
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def may_fork() -> bool:
@@ -67,6 +70,26 @@ def restore_interrupts() -> None:
 def follow_parent() -> None:
     """End this process when its parent ends."""
     Thread(target=_end_with_parent, daemon=True).start()
+
+
+def end_with_parent_process() -> None:
+    """End this process when the process that started it ends. For a process that `multiprocessing` did not start.
+
+    On Linux the kernel sends SIGTERM, so that no thread forbids forking. Elsewhere a thread looks for another parent.
+    """
+    parent = os.getppid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # it ended in between
+            os._exit(1)
+    elif sys.platform != "win32":
+        Thread(target=_end_without, args=(parent,), daemon=True).start()
+
+
+def _end_without(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
 
 
 def cores() -> int:

@@ -1,5 +1,7 @@
 r"""The one door to the terminal: characters that steer it, reorder text or are invisible are written as escapes.
 
+So are the beginnings of commands that CI systems read from logs: `##[error]` (GitHub, Azure), `##vso[…]` (Azure), `##teamcity[…]`.
+
 The escapes are those of JSON (`\u009b`), so a JSON text stays equal and a command that quotes one can still be pasted.
 """
 
@@ -15,6 +17,11 @@ from typing import TextIO
 
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef]")
 """Characters that Python calls printable but terminals show as nothing."""
+_COMMAND = re.compile(r"##(?=\[|vso\[|teamcity\[)", re.IGNORECASE)
+"""The beginning of a command that a CI system obeys anywhere in a line of a log."""
+_ESCAPED_COMMAND = r"#\u0023"
+_LINE_COMMAND = re.compile(r"(?<![^\n])([^\S\n]*+):(?=:)")
+"""The beginning of a command that GitHub obeys at the beginning of a line: `::error::`."""
 _LAYOUT = "\n\t"
 
 
@@ -22,11 +29,18 @@ def escape_invisible(value: str, *, keep: str = "") -> str:
     """Return the text with invisible and steering characters as JSON escapes, except those in `keep`.
 
     These are C0 and C1 controls, bidi controls, line and paragraph separators, zero-width characters, tags, surrogates,
-    and spaces other than U+0020.
+    and spaces other than U+0020. The second `#` of a command for a CI system is escaped too.
     """
+    if "##" in value:
+        value = _COMMAND.sub(lambda _: _ESCAPED_COMMAND, value)
     if value.isprintable() and (value.isascii() or not _BLANK.search(value)):  # the usual case
         return value
     return "".join(char if char in keep or _is_visible(char) else _escape(char) for char in value)
+
+
+def escape_line_commands(value: str) -> str:
+    """Return lines with `::` as the first characters of one escaped, so that GitHub reads no command in it."""
+    return _LINE_COMMAND.sub(r"\1\\u003a", value) if "::" in value else value
 
 
 def _is_visible(char: str) -> bool:

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -71,6 +72,31 @@ def test_interrupt_ends_all_runs(tmp_path):
     assert f"stopped; the runs so far are in {tmp_path / 'all'}" in error
     assert "Traceback" not in error
     assert not (tmp_path / "all" / "e5").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_runs_end_with_a_killed_command(tmp_path):
+    file = tmp_path / "all.toml"
+    file.write_text('[[endpoint]]\nname = "e"\ntarget = "reference"\n', "utf-8")
+    command = [sys.executable, "-m", "harmony_conformance", "run-all", str(file), "--out", str(tmp_path / "all")]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while not (tmp_path / "all" / "e" / "exchanges.jsonl").exists():
+            time.sleep(0.1)
+        children = Path(f"/proc/{process.pid}/task").glob("*/children")
+        runs = [pid for child in children for pid in child.read_text().split()]
+        process.kill()
+    deadline = time.monotonic() + 30
+    while alive := [pid for pid in runs if is_running(pid)]:
+        assert time.monotonic() < deadline, f"still running: {alive}"
+        time.sleep(0.1)
+    assert runs
+
+
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harmony_conformance.runtime.private_files import create_private_folder, write_private
-from harmony_conformance.runtime.terminal_text import escape_invisible, escaped_output
+from harmony_conformance.runtime.terminal_text import escape_invisible, escape_line_commands, escaped_output
 
 HOSTILE = {
     "C0": "\x00\x07\x08\x0b\x0c\r\x1b",
@@ -34,6 +34,22 @@ def test_an_escaped_json_text_is_equal_and_stays_as_it_is(value):
     escaped = escape_invisible(document)
     assert json.loads(escaped) == json.loads(json.dumps(value))
     assert escape_invisible(escaped) == escaped
+
+
+@pytest.mark.parametrize(
+    "command", ["##[error]", "##vso[task.setvariable variable=PATH]", "##teamcity[x]", "###VSO[x]"]
+)
+def test_a_command_for_a_ci_system_is_escaped_and_equal_as_json(command):
+    escaped = escape_invisible(f"text {command} more")
+    assert command not in escaped
+    assert "##[" not in escaped
+    assert json.loads(f'"{escaped}"') == f"text {command} more"
+    assert escape_invisible(escaped) == escaped
+
+
+def test_only_the_first_signs_of_a_line_are_a_command_for_github():
+    text = "::error::a\n  \t::add-mask::b\nstd::vector ::c\n:d"
+    assert escape_line_commands(text) == "\\u003a:error::a\n  \t\\u003a:add-mask::b\nstd::vector ::c\n:d"
 
 
 def test_visible_text_of_all_languages_stays():

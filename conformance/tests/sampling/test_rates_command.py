@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import threading
 import time
 from contextlib import contextmanager
@@ -55,7 +56,7 @@ def wrong(task, body):
 
 
 @contextmanager
-def serving(answer):
+def serving(answer, model="gpt-oss-20b"):
     """A server of Chat Completions. `answer`: the message for a task and a request, or a status."""
     bodies = []
 
@@ -69,7 +70,7 @@ def serving(answer):
             self.wfile.write(data)
 
         def do_GET(self):
-            self.reply(200, {"object": "list", "data": [{"id": "gpt-oss-20b", "object": "model"}]})
+            self.reply(200, {"object": "list", "data": [{"id": model, "object": "model"}]})
 
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -147,6 +148,17 @@ def test_wrong_answers_fail_a_minimum_and_end_early(tmp_path, capsys):
     assert len(bodies) == len(read_tasks()["quality"])  # one round decided
     assert by_name(document)["no_leak"]["share"] == 0.0
     assert "0 of 1 solved" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("model", ["[/bold][red]", "[link=http://x]a", "::error::a", "a ##vso[task.x]b"])
+def test_a_name_of_a_model_is_plain_text(tmp_path, capsys, model):
+    with serving(right, model) as (url, _):
+        code, document = rates(tmp_path, url, "--set", "effort", "--tries", "1")
+    printed = capsys.readouterr().out
+    assert code in (0, 2)
+    assert document["endpoints"][0]["model"] == model
+    assert not re.search(r"^\s*::|##\[|##vso", printed, re.MULTILINE)
+    assert model.replace("::e", r"\u003a:e").replace("##v", r"#\u0023v") in printed
 
 
 def test_errors_count(tmp_path):

@@ -192,3 +192,63 @@ def test_the_count_of_tokens_shows_no_text_and_passes_where_unknown_paths_are_re
     app = guarded(**BLOCKING, fail="closed")
     assert send(app, "/v1/messages/count_tokens").json()["input_tokens"] > 0
     assert send(app, "/v1/messages/batches").status_code == 403
+
+
+SECRET = "SECRETREASON"
+MARKERS = f"<|channel|>analysis<|message|>{SECRET}<|end|><|start|>assistant<|channel|>final<|message|>Hi"
+JOINED = f"analysisThe user asks for it, {SECRET}assistantfinalHi there"
+MESSAGE = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": "end_turn"}
+READINGS = {
+    "content as a text": lambda leak: {"content": leak},
+    "content as an object": lambda leak: {"content": {"type": "text", "text": leak}},
+    "content in a list in a list": lambda leak: {"content": [[{"type": "text", "text": leak}]]},
+    "a block of another type": lambda leak: {"content": [{"type": "text", "text": "x"}, {"type": "z", "text": leak}]},
+    "another member of a block": lambda leak: {"content": [{"type": "tool_use", "name": "f", "input": {}, "text": leak}]},
+    "a result of a server's tool": lambda leak: {"content": [{"type": "web_search_tool_result", "content": [{"title": leak}]}]},
+    "a choice": lambda leak: {"content": [{"type": "text", "text": "x"}], "choices": [{"message": {"content": leak}}]},
+    "a stop sequence": lambda leak: {"content": [{"type": "text", "text": "x"}], "stop_sequence": leak},
+}  # fmt: skip
+START = {"type": "message_start", "message": MESSAGE}
+EVENTS = {
+    "content of the message as a text": lambda leak: {**START, "message": {**MESSAGE, "content": leak}},
+    "a chunk of Chat Completions": lambda leak: {"choices": [{"index": 0, "delta": {"content": leak}}]},
+    "a result of a server's tool": lambda leak: {
+        "type": "content_block_start",
+        "index": 0,
+        "content_block": {"type": "web_search_tool_result", "content": [{"title": leak}]},
+    },
+}
+
+
+def answered(data, content_type):
+    """What a client gets of an answer through a guard that blocks."""
+
+    async def server(_scope, receive, send):
+        while (await receive()).get("more_body"):
+            pass
+        headers = [(b"content-type", content_type)]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": data})
+
+    guard = HarmonyGuard(server, policy=load_rules(**BLOCKING), queue=Nobody())
+    return send(guard, stream=content_type == b"text/event-stream").text
+
+
+@pytest.mark.parametrize("leak", [MARKERS, JOINED], ids=["markers", "channel words"])
+@pytest.mark.parametrize("reading", READINGS)
+def test_what_only_some_clients_read_of_a_message_is_blocked(reading, leak):
+    body = {**MESSAGE, **READINGS[reading](leak)}
+    assert SECRET not in answered(json.dumps(body).encode(), b"application/json")
+    innocent = json.dumps({**MESSAGE, **READINGS[reading]("It is sunny.")})
+    assert json.loads(answered(innocent.encode(), b"application/json")) == json.loads(innocent)
+
+
+@pytest.mark.parametrize("leak", [MARKERS, JOINED], ids=["markers", "channel words"])
+@pytest.mark.parametrize("place", EVENTS)
+def test_what_only_some_clients_read_of_a_stream_is_blocked(place, leak):
+    def stream(text):
+        events = (START, EVENTS[place](text), {"type": "message_stop"})
+        return "".join(f"event: {one.get('type', 'x')}\ndata: {json.dumps(one)}\n\n" for one in events)
+
+    assert SECRET not in answered(stream(leak).encode(), b"text/event-stream")
+    assert answered(stream("It is sunny.").encode(), b"text/event-stream") == stream("It is sunny.")

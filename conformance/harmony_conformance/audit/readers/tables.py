@@ -1,11 +1,14 @@
-"""Tables: Parquet, Arrow, SQLite and DuckDB. Rows are read in small groups; a value that is no JSON becomes a text."""
+"""Tables: Parquet, Arrow, SQLite and DuckDB. Rows are read one by one; a value that is no JSON becomes a text.
+
+A text of a Parquet column that rows share is kept once, unless it is nested. Expressions of databases are not evaluated.
+"""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ from harmony_conformance.audit.readers.sources import PeekableStream, require
 from harmony_conformance.evidence.file_lines import LINE_LIMIT
 
 _ROWS = 64
-"""Rows that are read at once: their values are in memory together."""
+"""Rows of a Parquet file that are decoded together."""
 _NOT_A_FILE = "{} is read from a file: store the decompressed data in one"
 
 
@@ -54,10 +57,10 @@ def _read_arrow_batches(batches: Iterable[Any]) -> Records:
     try:
         for batch in batches:
             batch.validate(full=True)  # or damaged offsets would be read beyond the end of the memory
-            for start in range(0, batch.num_rows, _ROWS):
-                for row in batch.slice(start, _ROWS).to_pylist(maps_as_pydicts="lossy"):
-                    yield from _row(number, row)
-                    number += 1
+            for place in range(batch.num_rows):
+                (row,) = batch.slice(place, 1).to_pylist(maps_as_pydicts="lossy")
+                yield from _row(number, row)
+                number += 1
     except Exception as error:  # noqa: BLE001 - the library has errors of its own, and of Python
         yield problem("the file is damaged", _first_line(error), number)
 
@@ -74,6 +77,10 @@ def _read_parquet(stream: PeekableStream) -> Records:
     stream.file.seek(0)
     try:
         file = import_module("pyarrow.parquet").ParquetFile(stream.file, pre_buffer=False)
+        columns = [file.schema.column(place) for place in range(len(file.schema))]
+        texts = [one.path for one in columns if one.physical_type == "BYTE_ARRAY" and "." not in one.path]
+        stream.file.seek(0)  # a text of the dictionary, which all rows may share, is kept once
+        file = import_module("pyarrow.parquet").ParquetFile(stream.file, pre_buffer=False, read_dictionary=texts)
     except Exception as error:  # noqa: BLE001 - see above
         yield problem("the file is damaged", _first_line(error))
         return
@@ -119,11 +126,12 @@ def _sqlite_tables(name: str) -> Iterator[InputFile]:
         return
     try:
         database.text_factory = _decode
-        tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LINE_LIMIT)
+        tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0 AND name NOT LIKE 'sqlite_%' ORDER BY name"
         for (table,) in database.execute(tables).fetchall():
-            yield InputFile(
-                name=f"{name}:{table}", format="sqlite", records=_read_table(database.cursor(), str(table)), mark="#"
-            )
+            found = database.execute("SELECT name FROM pragma_table_xinfo(?) WHERE hidden IN (0, 3)", (table,))
+            records = _read_table(database.cursor(), [str(table)], [str(column) for (column,) in found])
+            yield InputFile(name=f"{name}:{table}", format="sqlite", records=records, mark="#")
     except (sqlite3.Error, ValueError) as error:  # names may be no text
         yield InputFile(
             name=name, format="sqlite", records=iter([problem("the file is damaged", _first_line(error))]), mark="#"
@@ -152,12 +160,13 @@ def _duckdb_tables(name: str) -> Iterator[InputFile]:
                 "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE' ORDER BY 1, 2"
             ).fetchall()
             for schema, table in rows:
-                yield InputFile(
-                    name=f"{name}:{table}",
-                    format="duckdb",
-                    records=_read_table(database.cursor(), table, schema),
-                    mark="#",
+                found = database.execute(
+                    "SELECT column_name FROM information_schema.columns WHERE table_schema = ? AND table_name = ?"
+                    " AND is_generated = 'NEVER' ORDER BY ordinal_position",
+                    [schema, table],
                 )
+                records = _read_table(database.cursor(), [schema, table], [column for (column,) in found.fetchall()])
+                yield InputFile(name=f"{name}:{table}", format="duckdb", records=records, mark="#")
         finally:
             database.close()
     except library.Error as error:
@@ -170,19 +179,21 @@ def _no_database(title: str, form: str, name: str) -> InputFile:
     return InputFile(name=name, format=form, records=iter([problem(_NOT_A_FILE.format(title))]), mark="#")
 
 
-def _read_table(cursor: Any, table: str, schema: str = "") -> Records:  # noqa: ANN401 - of sqlite3 or of DuckDB
-    """Yield the rows of a table."""
-    names = [f'"{part.replace(chr(34), chr(34) * 2)}"' for part in (schema, table) if part]
+def _read_table(cursor: Any, table: Sequence[str], columns: Sequence[str]) -> Records:  # noqa: ANN401 - of sqlite3 or of DuckDB
+    """Yield the rows of a table, without columns that an expression of the file computes."""
+    chosen, of_table = ", ".join(map(_quote_name, columns)), ".".join(map(_quote_name, table))
     number = 0
     try:
-        cursor.execute(f"SELECT * FROM {'.'.join(names)}")  # noqa: S608 - quoted above
-        columns = [str(column[0]) for column in cursor.description or ()]
-        while rows := cursor.fetchmany(_ROWS):
-            for row in rows:
-                yield from _row(number, dict(zip(columns, row, strict=True)))
-                number += 1
+        cursor.execute(f"SELECT {chosen} FROM {of_table}")  # noqa: S608 - quoted above
+        while (row := cursor.fetchone()) is not None:
+            yield from _row(number, dict(zip(columns, row, strict=True)))
+            number += 1
     except Exception as error:  # noqa: BLE001 - each database has its own errors
         yield problem("the table cannot be read further", _first_line(error), number)
+
+
+def _quote_name(name: str) -> str:
+    return f'"{name.replace(chr(34), chr(34) * 2)}"'
 
 
 PARQUET = Container(

@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from harmony_conformance.apis.api import Framing
+from harmony_conformance.apis.text_fields import FieldKind
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.leaks.about_harmony import share_request_views
 from harmony_conformance.evidence.leaks.by_text import TEMPLATE_CODE
@@ -114,5 +115,6 @@ def with_json(x: Exchange, value: Json) -> Exchange:
 def _texts_without_answer(x: Exchange, value: Json) -> Iterator[str]:
     """Yield the texts of a JSON value that has no answer in the form of its API."""
     answers = with_json(as_success(x), value).answers
-    if not any(field.text.strip() for one in answers for field in one.fields):
+    read = (field for one in answers for field in one.fields if field.kind is not FieldKind.NAME)  # a role is no answer
+    if not any(field.text.strip() for field in read):
         yield from strings(value)
