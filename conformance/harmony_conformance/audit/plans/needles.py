@@ -19,7 +19,7 @@ NEEDLE_CHECKS = frozenset({"channels.no_marker_leak", "channels.no_channel_words
 """The checks whose every failure is in a record with a needle."""
 
 _BEGIN, _END = '["2]', r'["\\]'
-_END_OF_VALUE = r'(?:(?:"|\\"|\\\\\\"|u0022)[^:]|\\{4})'
+_END_OF_VALUE = r'(?:(?:"|\\"|\\\\\\"|\\{1,3}u0022)[^:]|\\{4})'
 _LONG = 5
 _ROLE = "assistant"
 _JOINED = tuple(_ROLE + word for word in ("final", "analysis", "commentary", "json", "code"))
