@@ -25,11 +25,11 @@ _FIRST_CREATED = 1_500_000_000
 _USER_PLACES = (("user",), ("safety_identifier",), ("metadata", "user_id"))
 
 
-def source_of(record: LoggedExchange, user_key: bytes = b"") -> Mapping[str, str]:
+def source_of(record: LoggedExchange, user_key: bytes = b"", *, is_full: bool = True) -> Mapping[str, str]:
     """Return the source of an exchange, each member empty if the log does not have it.
 
     Members: `model`, `provider`, `route`, `engine` (the fingerprint of the answer, else the header `server`), `api`, `started`,
-    `day` (in UTC) and, with a key, `user`.
+    `day` (in UTC) and, with a key, `user`. Without `is_full` the route is left out unless it is that of an API.
     """
     x = record.exchange
     started = _plain(_TIME, x.started or _created(x))
@@ -38,7 +38,7 @@ def source_of(record: LoggedExchange, user_key: bytes = b"") -> Mapping[str, str
     return {
         "model": _plain(_NAME, _model(x)),
         "provider": _plain(_NAME, record.provider),
-        "route": _plain(_ROUTE, x.request.path),
+        "route": _plain(_ROUTE, x.request.path) if is_full or x.request.path == x.api_adapter.path else "",
         "engine": _plain(_ENGINE, _engine(record)),
         "api": x.api,
         "started": started,

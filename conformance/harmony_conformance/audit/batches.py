@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
@@ -109,20 +109,23 @@ class BatchResult:
     digest: str = ""
 
 
-def batches(
+def batches(  # noqa: PLR0913 - two sizes, for tests
     paths: Iterable[str | Path],
     form: str = AUTO,
     plan: AuditPlan | None = None,
     *,
     lines: int = MAX_BATCH_LINES,
     size: int = MAX_BATCH_BYTES,
+    select: Callable[[InputFile], InputFile] | None = None,
 ) -> Iterator[Batch]:
     """Yield the records of files in order, in batches of at most `lines` records and `size` bytes. A batch is of one file.
 
-    With the plan `needles`, the judging processes read plain files themselves, in blocks.
+    With the plan `needles`, the judging processes read plain files themselves, in blocks. `select` chooses the records of each file.
     """
     for log in open_logs(map(str, paths), form):
-        if plan is not None and plan.name is PlanName.NEEDLES and log.is_plain and Path(log.name).is_file():
+        if select is not None:
+            yield from _batches_of(select(log), lines, size)
+        elif plan is not None and plan.name is PlanName.NEEDLES and log.is_plain and Path(log.name).is_file():
             yield from _blocks_of(log.name, plan)
         else:
             yield from _batches_of(log, lines, size)
@@ -241,7 +244,7 @@ def _judge(
         return record
     aside, results = judge_split(record.exchange, checks_of(record.scope, by_needle=by_needle))
     redacted = _redact(record.exchange, results, reading.excerpts)
-    source = source_of(record, reading.user_key)
+    source = source_of(record, reading.user_key, is_full=reading.excerpts is not Excerpts.NONE)
     row_source: JsonObject = {name: value or None for name, value in source.items()}
     rows = [dumps({**_failure_row(place, one), **row_source}) for one in redacted if one.outcome in _FAILED_OUTCOMES]
     everything = (*redacted, *left_out(record.exchange, record.scope, by_needle=by_needle))

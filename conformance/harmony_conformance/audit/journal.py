@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from harmony_conformance.audit.batches import BatchResult
 from harmony_conformance.audit.rates.groups import groups_json, read_groups
@@ -14,7 +15,7 @@ from harmony_conformance.audit.tallies import CheckTally, FindingExample, LinePr
 from harmony_conformance.evidence.file_lines import LinePosition
 from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, loads, members, text, value_at
 from harmony_conformance.judge.check import Finding, Outcome, Verdict
-from harmony_conformance.redactable_text import quote
+from harmony_conformance.redactable_text import RedactableText, ReportText, quote
 from harmony_conformance.report.model import finding_json
 
 
@@ -33,9 +34,13 @@ class JournalEntry:
 
 def entry_line(entry: JournalEntry) -> bytes:
     """Return the line of a batch."""
+    return (dumps(entry_json(entry)) + "\n").encode("utf-8", "backslashreplace")
+
+
+def entry_json(entry: JournalEntry) -> JsonObject:
+    """Return the JSON form of a batch."""
     sizes: list[Json] = [*entry.sizes]
-    value: JsonObject = {"digest": entry.digest, "sizes": sizes, "tally": _tally_json(entry.tally)}
-    return (dumps(value) + "\n").encode("utf-8", "backslashreplace")
+    return {"digest": entry.digest, "sizes": sizes, "tally": _tally_json(entry.tally)}
 
 
 def read_entry(line: bytes) -> JournalEntry:
@@ -103,7 +108,7 @@ def _check_json(check: CheckTally) -> JsonObject:
             {
                 "place": _place_json(example.place),
                 "outcome": example.outcome.value,
-                "findings": [finding_json(finding) for finding in example.findings],
+                "findings": [_finding_json(finding) for finding in example.findings],
                 "reason": example.reason,
             }
             for example in check.examples
@@ -128,6 +133,13 @@ def _read_check(value: Json) -> CheckTally:
     )
 
 
+def _finding_json(finding: Finding) -> JsonObject:
+    """Return the finding with the template of its message, by which causes are found."""
+    message = finding.message
+    parts: Json = [message.template, *map(str, message.values)] if isinstance(message, RedactableText) else message
+    return {**finding_json(finding), "message": parts}
+
+
 def _read_counts(value: Json) -> Mapping[str, int]:
     return {name: integer(count) or 0 for name, count in members(value).items()}
 
@@ -139,12 +151,19 @@ def _read_finding(value: Json) -> Finding:
     excerpt = value_at(value, "excerpt")
     return Finding(
         verdict=Verdict(text(value_at(value, "verdict"))),
-        message=quote(text(value_at(value, "message"))),
+        message=_read_message(value_at(value, "message")),
         exchange=text(value_at(value, "exchange")),
         location=text(value_at(value, "at")),
         excerpt=excerpt if isinstance(excerpt, str) else None,
         **shown,
     )
+
+
+def _read_message(value: Json) -> ReportText:
+    """Return the message, with its template if it has one."""
+    parts: list[Any] = [*value] if isinstance(value, list) else []
+    plain: Any = value
+    return RedactableText(parts[0], *parts[1:]) if parts else plain
 
 
 def _problems_json(problems: Mapping[str, LineProblems]) -> JsonObject:

@@ -1,4 +1,4 @@
-"""The folder of an audit: `failures.jsonl`, `unreadable.jsonl`, at the end `audit.jsonl`; until then `journal.jsonl`."""
+"""The folder of an audit: `failures.jsonl`, `unreadable.jsonl`, at the end `audit.jsonl` and `report.html`; until then `journal.jsonl`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from harmony_conformance.audit.journal import (
     read_entry,
     without_late_examples,
 )
-from harmony_conformance.audit.report import Audit
 from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.folder_lock import lock_folder
@@ -27,7 +26,7 @@ from harmony_conformance.evidence.recording_file import append_atomically
 from harmony_conformance.json_value import JsonObject, dumps, loads, members
 from harmony_conformance.runtime.private_files import create_private_folder, private_opener
 
-AUDIT, JOURNAL = "audit.jsonl", "journal.jsonl"
+AUDIT, JOURNAL, PAGE = "audit.jsonl", "journal.jsonl", "report.html"
 ROW_FILES = ("failures.jsonl", "unreadable.jsonl")
 
 _BEGIN = 65536
@@ -37,6 +36,7 @@ _MARKS: Mapping[str, re.Pattern[bytes]] = MappingProxyType(
         AUDIT: re.compile(rb'\{"kind":"header","version":' + _TEXT + rb',"source":"audit",'),
         JOURNAL: re.compile(rb'\{"version":' + _TEXT + rb',"files":\['),
         "failures.jsonl": re.compile(rb'\{"exchange":' + _TEXT + rb',"check":'),
+        PAGE: re.compile(rb'(?s).{,600}<meta name="generator" content="harmony-conformance audit">'),
         "unreadable.jsonl": re.compile(rb'\{"file":' + _TEXT + rb',"offset":'),
     }
 )
@@ -48,8 +48,12 @@ class ResumeError(UsageError):
 
 
 @contextmanager
-def open_folder(folder: Path, options: JsonObject, inputs: Iterable[Path], *, resume: bool) -> Generator[AuditFolder]:
+def open_folder(
+    folder: Path, options: JsonObject, inputs: Iterable[Path], *, resume: bool, base: JournalEntry | None = None
+) -> Generator[AuditFolder]:
     """Create and lock the folder, and open its files. `options` are those that change the results.
+
+    `base` is the end of the earlier audit that an incremental one continues.
 
     Raises:
         UsageError: The folder cannot be written, or another audit uses it.
@@ -62,7 +66,8 @@ def open_folder(folder: Path, options: JsonObject, inputs: Iterable[Path], *, re
         with lock_folder(folder), ExitStack() as stack:
             _refuse_foreign_files(folder)
             finished, journal_size = _read_journal(folder, options) if resume else ([], 0)
-            (folder / AUDIT).unlink(missing_ok=True)
+            for name in (AUDIT, PAGE):
+                (folder / name).unlink(missing_ok=True)
             journal, *rows = (
                 stack.enter_context(FileIO(os.fspath(folder / name), "a+", opener=_open_unlinked))
                 for name in (JOURNAL, *ROW_FILES)
@@ -70,9 +75,14 @@ def open_folder(folder: Path, options: JsonObject, inputs: Iterable[Path], *, re
             _cut(journal, journal_size)
             if not journal_size:
                 append_atomically(journal, (dumps(options) + "\n").encode("utf-8", "backslashreplace"))
-            for file, size in zip(rows, finished[-1].sizes if finished else (0, 0), strict=True):
+            before = finished[-1].sizes if finished else base.sizes if base else (0, 0)
+            if any(map(gt, before, (file.seek(0, os.SEEK_END) for file in rows))):
+                raise UsageError(
+                    f"--out {folder}: a file of the last audit is shorter than it was: audit without --incremental"
+                )
+            for file, size in zip(rows, before, strict=True):
                 _cut(file, size)
-            yield AuditFolder(folder, finished, journal, rows)
+            yield AuditFolder(folder, finished, journal, rows, base.tally if base else Tally())
     except OSError as problem:
         raise UsageError(f"--out {folder}: {problem.strerror or problem}") from None
 
@@ -80,8 +90,10 @@ def open_folder(folder: Path, options: JsonObject, inputs: Iterable[Path], *, re
 class AuditFolder:
     """The open files of an audit. State: the tally of everything written."""
 
-    def __init__(self, folder: Path, finished: list[JournalEntry], journal: FileIO, rows: list[FileIO]) -> None:
-        self.total = Tally()
+    def __init__(
+        self, folder: Path, finished: list[JournalEntry], journal: FileIO, rows: list[FileIO], total: Tally
+    ) -> None:
+        self.total = total
         self._folder = folder
         self._journal = journal
         self._rows = rows
@@ -110,11 +122,15 @@ class AuditFolder:
         tally = without_late_examples(result, self.total)
         append_atomically(self._journal, entry_line(JournalEntry(digest=result.digest, tally=tally, sizes=sizes)))
 
-    def finish(self, audit: Audit) -> None:
-        """Write `audit.jsonl`, and delete the journal."""
-        lines = "".join(line + "\n" for line in audit.jsonl()).encode("utf-8", "backslashreplace")
-        with FileIO(os.fspath(self._folder / AUDIT), "w", opener=_open_unlinked) as file:
-            append_atomically(file, lines)
+    def entry(self) -> JournalEntry:
+        """Return the tally and the sizes of everything written."""
+        return JournalEntry(digest="", tally=self.total, sizes=tuple(file.tell() for file in self._rows))
+
+    def finish(self, lines: Iterable[str], page: str) -> None:
+        """Write `report.html` and `audit.jsonl`, and delete the journal."""
+        for name, content in ((PAGE, page), (AUDIT, "".join(line + "\n" for line in lines))):
+            with FileIO(os.fspath(self._folder / name), "w", opener=_open_unlinked) as file:
+                append_atomically(file, content.encode("utf-8", "backslashreplace"))
         (self._folder / JOURNAL).unlink()
 
 

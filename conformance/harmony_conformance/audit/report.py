@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from harmony_conformance.audit.log_causes import SCENARIO, log_causes
 from harmony_conformance.audit.plans.plan import AuditPlan
 from harmony_conformance.audit.rates.rate import rates, share_json
 from harmony_conformance.audit.redaction import Excerpts
@@ -17,7 +18,6 @@ from harmony_conformance.judge.check import Check, Comparison, Outcome, Severity
 from harmony_conformance.judge.judge import is_comparison
 from harmony_conformance.report.model import ORDER, ResultLine, count_all, finding_json
 
-SCENARIO = "traffic"
 WORST_FIRST = (
     Outcome.ERROR,
     Outcome.FAIL,
@@ -57,6 +57,7 @@ class Audit:
     files: tuple[str, ...]
     tally: Tally
     lines: tuple[AuditLine, ...]
+    causes: tuple[JsonObject, ...]
     excerpts: Excerpts
     version: str
     plan: AuditPlan
@@ -71,7 +72,7 @@ class Audit:
         return count_all(self.counts)
 
     def jsonl(self) -> Iterator[str]:
-        """Yield the lines of `audit.jsonl`: header, a result for each check, a rate for each group, footer."""
+        """Yield the lines of `audit.jsonl`: header, causes, a result for each check, a rate for each group, footer."""
         files: list[Json] = list(self.files)
         yield dumps(
             {
@@ -97,6 +98,7 @@ class Audit:
                 },
             }
         )
+        yield from (dumps({"kind": "cause", **cause}) for cause in self.causes)
         yield from (dumps(line.to_json()) for line in self.lines)
         yield from (dumps({"kind": "rate", **rate.to_json()}) for rate in rates(self.tally.groups))
         counts: JsonObject = {outcome.value: self.counts[outcome] for outcome in ORDER}
@@ -121,6 +123,7 @@ def make_audit(
         files=files,
         tally=tally,
         lines=tuple(sorted(lines, key=lambda line: line.result.check)),
+        causes=tuple(cause.to_json() for cause in log_causes(tally)),
         excerpts=excerpts,
         version=version,
         plan=plan or AuditPlan(),

@@ -14,6 +14,7 @@ from harmony_conformance.audit.rates.rate import rates
 from harmony_conformance.audit.report import COMPARISON_REASON, Audit, AuditLine
 from harmony_conformance.audit.tallies import LineProblems
 from harmony_conformance.errors import error_place
+from harmony_conformance.json_value import items, text, value_at
 from harmony_conformance.judge.check import Finding, Outcome, Severity
 from harmony_conformance.report.model import WORDS, count_applied
 from harmony_conformance.report.terminal import STYLE, visible
@@ -57,6 +58,7 @@ def _lines(audit: Audit) -> Iterator[str]:
                 yield from list(_failure(line))
             except Exception as error:  # noqa: BLE001 - the other checks are still shown
                 yield f"  {escape(line.result.check)} could not be shown: {error_place(error)}"
+    yield from _causes(audit)
     yield from _variants(audit)
     yield from _rates(audit)
     yield ""
@@ -98,6 +100,19 @@ def _finding(finding: Finding) -> Iterator[str]:
     for name, value in (("expected", finding.expected), ("actual", finding.actual), ("excerpt", finding.excerpt)):
         if value is not None:
             yield f"      {name}: {escape(visible(value))}"
+
+
+def _causes(audit: Audit) -> Iterator[str]:
+    """Yield the causes that explain failures of several checks, or that are known."""
+    named = [cause for cause in audit.causes if value_at(cause, "defects") or value_at(cause, "affected") is not None]
+    if named:
+        yield ""
+        yield "likely causes of these failures"
+    for cause in named:
+        sentence, identity = (text(value_at(cause, name)) for name in ("sentence", "id"))
+        checks = ", ".join(map(text, items(value_at(cause, "checks"))))
+        yield f"  [bold]{escape(visible(identity))}[/]: {escape(visible(sentence))}"
+        yield f"    {escape(checks)}"
 
 
 def _variants(audit: Audit) -> Iterator[str]:

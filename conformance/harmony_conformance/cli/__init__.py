@@ -16,7 +16,7 @@ _HELP = {
     "checks": "list every check with its requirement and clause",
     "rates": "send graded tasks many times: rates with intervals",
     "load": "measure latency under load, with objectives as a gate",
-    "compare": "compare two runs: new, fixed and changed failures",
+    "compare": "compare two runs, or the rates of two audits or periods",
     "explain": "explain a check, defect, cause or scenario",
     "matrix": "several runs side by side",
     "report": "render the report of a finished run again",

@@ -15,6 +15,14 @@ from harmony_conformance.audit.explain_format import explain_format
 from harmony_conformance.audit.failures_table import prepare_table, write_table
 from harmony_conformance.audit.out_folder import ROW_FILES, open_folder
 from harmony_conformance.audit.plans.plan import PlanName, choose_plan
+from harmony_conformance.audit.progress import (
+    PROGRESS,
+    AuditProgress,
+    is_progress,
+    read_progress,
+    stamps,
+    write_progress,
+)
 from harmony_conformance.audit.readers.files import CONTAINERS
 from harmony_conformance.audit.readers.shapes import AUTO, COLUMNS, SHAPES
 from harmony_conformance.audit.readers.sources import STDIN, expand, is_url
@@ -27,6 +35,8 @@ from harmony_conformance.audit.report import (
     unchecked_reason,
     unreadable_summary,
 )
+from harmony_conformance.audit.results.audit_page import audit_html
+from harmony_conformance.audit.results.stored_audit import read_audit
 from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.audit.terminal import print_audit
 from harmony_conformance.audit.workers import scan_all
@@ -69,13 +79,21 @@ def configure(parser: ArgumentParser) -> None:
         help="show the detected format, the first exchange and the checks that could judge it, and judge nothing",
     )
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder for audit.jsonl, failures.jsonl and unreadable.jsonl"
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="folder for audit.jsonl, report.html, failures.jsonl and unreadable.jsonl",
     )
     parser.add_argument(
         "--parquet", action="store_true", help="also write failures.parquet into --out (needs the extra logs)"
     )
     parser.add_argument(
         "--resume", action="store_true", help="continue the audit that was killed while it wrote to --out"
+    )
+    parser.add_argument(
+        "--incremental",
+        action="store_true",
+        help="judge only files and records that are new since the last --incremental audit into --out, and add them to its results",
     )
     parser.add_argument(
         "--excerpts",
@@ -152,7 +170,10 @@ def execute(arguments: Namespace) -> int:
     )
     found = expand(iter(arguments.paths))
     paths = [path for path in found if path in arguments.paths or not _is_output(path, arguments.out)]
-    reading = replace(reading, plan=choose_plan(PlanName(arguments.plan), arguments.sample, paths))
+    if arguments.incremental and arguments.plan == PlanName.NEEDLES:
+        raise UsageError("invalid --plan: expected structure with --incremental, got needles")
+    plan = PlanName.STRUCTURE if arguments.incremental else PlanName(arguments.plan)
+    reading = replace(reading, plan=choose_plan(plan, arguments.sample, paths))
     if arguments.explain_format:
         lines, code = explain_format(paths, reading)
         print("\n".join(lines))
@@ -160,6 +181,8 @@ def execute(arguments: Namespace) -> int:
     out: Path | None = arguments.out
     if arguments.resume and out is None:
         raise UsageError("invalid --resume: expected --out with the folder of the killed audit, got none")
+    if arguments.incremental and (out is None or STDIN in paths):
+        raise UsageError("invalid --incremental: expected files and --out with the folder of the last audit")
     if arguments.parquet and out is None:
         raise UsageError("invalid --parquet: expected --out with a folder for the table, got none")
     if not reading.plan.judges_all:
@@ -190,11 +213,8 @@ def _scan(paths: list[str], reading: ReadOptions, workers: int) -> Audit:
 
 def _scan_into(out: Path, paths: list[str], reading: ReadOptions, arguments: Namespace) -> Audit:
     """Judge the logs and write the files of the folder. An audit that was killed continues where its journal ends."""
-    files: list[Json] = [*paths]
     columns: JsonObject = {**reading.columns}
     options: JsonObject = {
-        "version": version(_PACKAGE),
-        "files": files,
         "format": reading.form,
         "map": columns,
         "excerpts": reading.excerpts.value,
@@ -202,19 +222,34 @@ def _scan_into(out: Path, paths: list[str], reading: ReadOptions, arguments: Nam
         "sample": reading.plan.sample,
         **({"users": hash_user("", reading.user_key)} if reading.user_key else {}),
     }
+    if not arguments.incremental and is_progress(out):
+        (out / PROGRESS).unlink()
+    progress = read_progress(out, options) if arguments.incremental else AuditProgress(options=options)
+    every = tuple(dict.fromkeys((*progress.files, *paths)))
+    paths = [path for path in paths if not progress.is_unchanged(path)]
+    seen, files = stamps(paths), list[Json](paths)
+    journal: JsonObject = {"version": version(_PACKAGE), "files": files, **options}
+    if progress.entry:
+        journal["judged"] = progress.entry.tally.exchanges
     local = [path for name in paths if name != STDIN and (path := Path(name)).exists()]
-    with open_folder(out, options, local, resume=arguments.resume) as folder:
+    with open_folder(out, journal, local, resume=arguments.resume, base=progress.entry) as folder:
         prepare_table(out, is_wanted=arguments.parquet)
+        before = folder.total.exchanges
+        select = progress.new_records if arguments.incremental else None
         try:
-            remaining = folder.skip_finished(batches(paths, reading.form, reading.plan))
-            if folder.total.exchanges:
-                print(f"resuming after {folder.total.exchanges} exchanges", file=sys.stderr)
+            remaining = folder.skip_finished(batches(paths, reading.form, reading.plan, select=select))
+            if folder.total.exchanges > before:
+                print(f"resuming after {folder.total.exchanges - before} exchanges", file=sys.stderr)
             for scanned in scan_all(remaining, reading, workers=arguments.workers):
                 folder.add(scanned)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("stopped; the same command with --resume continues") from None
-        audit = make_audit(folder.total, tuple(paths), reading.excerpts, version(_PACKAGE), reading.plan)
+        audit = make_audit(folder.total, every, reading.excerpts, version(_PACKAGE), reading.plan)
         if arguments.parquet:
             write_table(out, out / ROW_FILES[0])
-        folder.finish(audit)
+        if arguments.incremental:
+            write_progress(out, progress, folder.entry(), seen)
+            print(f"{folder.total.exchanges - before} exchanges are new", file=sys.stderr)
+        lines = list(audit.jsonl())
+        folder.finish(lines, audit_html(read_audit(lines, str(out))))
     return audit

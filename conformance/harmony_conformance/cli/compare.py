@@ -10,6 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
+from harmony_conformance.audit.results.audit_comparison import compare_audits
+from harmony_conformance.audit.results.stored_audit import is_audit, read_part
 from harmony_conformance.cli.report import read_run
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import dumps
@@ -29,8 +31,8 @@ def configure(parser: ArgumentParser) -> None:
         parser.add_argument(
             name,
             metavar=name.upper(),
-            type=Path,
-            help=f"the {which} run: its folder, its report.jsonl, or a recording (exchanges.jsonl), which is judged again",
+            help=f"the {which} run: its folder, its report.jsonl, or a recording (exchanges.jsonl), which is judged again;"
+            " or an audit: its folder, or FOLDER@2026-11-01..2026-11-07 with the days of a period",
         )
     parser.add_argument("--format", choices=list(_FORMATS), default="text", help="output format (default: text)")
     parser.add_argument(
@@ -42,13 +44,26 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def execute(arguments: Namespace) -> int:
-    """Print the comparison. Exit code 1: there are new failures."""
-    compared = compare(_read(arguments.before), _read(arguments.after))
+    """Print the comparison. Exit code 1: there are new failures, or a check fails significantly more often in a log."""
+    audits = [is_audit(name) for name in (arguments.before, arguments.after)]
+    if all(audits):
+        return _compare_audits(arguments)
+    if any(audits):
+        raise UsageError(f"{arguments.before} and {arguments.after}: expected two runs or two audits, got one of each")
+    compared = compare(_read(Path(arguments.before)), _read(Path(arguments.after)))
     if not compared.both_judged:
         raise UsageError(f"{arguments.before} and {arguments.after}: expected results that both judged, got none")
     print("\n".join(_FORMATS[arguments.format](compared)))
     if compared.with_change(Change.ERROR):
         return Exit.INTERNAL_ERROR
+    return Exit.DIVERGES if compared.has_regressed(FAIL_ON[arguments.fail_on]) else Exit.CONFORMS
+
+
+def _compare_audits(arguments: Namespace) -> int:
+    earlier, before = read_part(arguments.before)
+    later, after = read_part(arguments.after)
+    compared = compare_audits(before, after, {**earlier.severities, **later.severities})
+    print(dumps(compared.to_json()) if arguments.format == "json" else "\n".join(map(visible, compared.lines())))
     return Exit.DIVERGES if compared.has_regressed(FAIL_ON[arguments.fail_on]) else Exit.CONFORMS
 
 

@@ -86,14 +86,15 @@ def matrix_html(matrix: Matrix, untested: Sequence[str] = ()) -> str:
     parts = zip(titles, (matrix.summary, matrix.families, matrix.causes), strict=True)
     prose = {"prose": markup.prose}
     return (
-        _environment()
+        environment()
         .get_template("matrix.html.jinja", globals=prose)
         .render(runs=matrix.runs, parts=parts, untested=untested)
     )
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Return the environment of the templates of this room, which escapes each value that it prints."""
     return Environment(
         loader=PackageLoader("harmony_conformance", "report"),
         autoescape=True,
@@ -118,4 +119,4 @@ def _template() -> Template:
         "attribute": _attribute,
         "streamed": _streamed,
     }
-    return _environment().get_template("page.html.jinja", globals={**modules, **names})
+    return environment().get_template("page.html.jinja", globals={**modules, **names})

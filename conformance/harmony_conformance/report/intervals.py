@@ -7,10 +7,11 @@ Holm 1979 for several tests. pass@k is the unbiased estimator of Chen et al. 202
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import comb, hypot, sqrt
+from math import comb, exp, hypot, lgamma, log, log1p, sqrt
 from statistics import NormalDist
 
 _Z = NormalDist().inv_cdf(0.975)
+_EXACT = 2000
 
 
 def wilson(count: int, of: int) -> tuple[float, float]:
@@ -40,6 +41,32 @@ def fisher(count: int, of: int, other: int, of_other: int) -> float:
     ]
     seen = comb(of, count) * comb(of_other, other)
     return min(1.0, sum(way for way in ways if way <= seen) / comb(total, marked))
+
+
+def shares_differ(count: int, of: int, other: int, of_other: int) -> float:
+    """Return the two-sided p value of equal shares, for counts of any size.
+
+    Few exchanges: Fisher's exact test. Few marked ones among many: the exact binomial test of how they divide, which is its limit.
+    Otherwise: the normal approximation of the difference.
+    """
+    total, marked = of + of_other, count + other
+    if not of or not of_other or marked in (0, total):
+        return 1.0
+    if total <= _EXACT:
+        return fisher(count, of, other, of_other)
+    if marked <= _EXACT and marked * 10 <= total:
+        return _binomial(count, marked, of / total)
+    pooled = marked / total
+    z = (count / of - other / of_other) / sqrt(pooled * (1 - pooled) * (1 / of + 1 / of_other))
+    return 2 * NormalDist().cdf(-abs(z))
+
+
+def _binomial(count: int, of: int, share: float) -> float:
+    """Return the two-sided p value of a count of a binomial distribution: the sum of the probabilities that are not larger."""
+    odds = log(share) - log1p(-share)
+    ways = [lgamma(of + 1) - lgamma(one + 1) - lgamma(of - one + 1) + one * odds for one in range(of + 1)]
+    base = of * log1p(-share)
+    return min(1.0, sum(exp(way + base) for way in ways if way <= ways[count] + 1e-7))
 
 
 def holm(values: Sequence[float]) -> tuple[float, ...]:

@@ -209,6 +209,8 @@ def read_report(document: str) -> Report:
                 results.append(_read_result(value))
             case "latency":
                 latency.append(_without_kind(value))
+            case "rate":  # of an audit, see harmony_conformance.audit.results
+                pass
             case "footer":
                 complete = value_at(value, "complete") is True
             case other:

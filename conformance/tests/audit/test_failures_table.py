@@ -69,7 +69,7 @@ def test_rates_are_by_model_and_a_text_is_no_model(log, capsys):
         "unknown": {"exchanges": 1, "failed": 0},
     }
     printed = capsys.readouterr().out
-    assert "exchanges with a failure, by model (95 % intervals)\n  one: 1 of 2 (50.0 %, 9.5 % to 90.5 %)\n" in printed
+    assert "exchanges with a failure, by model (95 % intervals)\n  one: 1 of 2 (50 %, 9.45 % to 90.5 %)\n" in printed
     assert "likes tea" not in printed
 
 

@@ -445,7 +445,7 @@ def test_an_audit_of_a_table_continues_where_it_was_stopped(tmp_path, monkeypatc
 
     FORMATS[name](path := tmp_path / "log")
     real = command.batches
-    monkeypatch.setattr(command, "batches", lambda paths, form, plan: real(paths, form, plan, lines=1))
+    monkeypatch.setattr(command, "batches", lambda paths, form, plan, **more: real(paths, form, plan, lines=1, **more))
 
     def run(out, *more):
         return cli.main(["audit", str(path), "--out", str(tmp_path / out), "--workers", "1", *more])

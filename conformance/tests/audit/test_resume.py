@@ -18,7 +18,7 @@ from harmony_conformance.errors import Exit
 from harmony_conformance.evidence.folder_lock import lock_folder
 
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
-WRITTEN = ("audit.jsonl", *ROW_FILES)
+WRITTEN = ("report.html", "audit.jsonl", *ROW_FILES)
 
 
 def exchange(content):
@@ -45,7 +45,9 @@ def files(out):
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    monkeypatch.setattr(command, "batches", lambda paths, form, plan: batches_of(paths, form, plan, lines=1))
+    monkeypatch.setattr(
+        command, "batches", lambda paths, form, plan, **more: batches_of(paths, form, plan, lines=1, **more)
+    )
 
 
 batches_of = command.batches

@@ -12,6 +12,11 @@ from harmony_conformance.report.intervals import wilson
 _DIGITS = 9
 
 
+def percent(share: float) -> str:
+    """Return a share in percent with three significant digits: leaks can be rare."""
+    return f"{100 * share:.3g} %"
+
+
 def share_json(count: int, of: int) -> JsonObject:
     """Return a share and its 95 % interval in JSON."""
     low, high = wilson(count, of)
@@ -30,9 +35,7 @@ class GroupRate:
         """Return counts, share and interval in words."""
         low, high = wilson(self.tally.failed, self.tally.exchanges)
         share = self.tally.failed / self.tally.exchanges
-        return f"{self.tally.failed} of {self.tally.exchanges} ({share:.1%}, {low:.1%} to {high:.1%})".replace(
-            "%", " %"
-        )
+        return f"{self.tally.failed} of {self.tally.exchanges} ({percent(share)}, {percent(low)} to {percent(high)})"
 
     def to_json(self) -> JsonObject:
         """Return the JSON form."""

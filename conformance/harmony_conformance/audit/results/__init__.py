@@ -1,0 +1,1 @@
+"""Results of an audit: read again from `audit.jsonl`, compared, and as a page."""

@@ -1,0 +1,138 @@
+"""An audit as its file `audit.jsonl` has it, and the part of it in a period."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from harmony_conformance.audit.out_folder import AUDIT
+from harmony_conformance.audit.rates.groups import GroupTally
+from harmony_conformance.audit.rates.rate import GroupRate
+from harmony_conformance.errors import UsageError
+from harmony_conformance.json_value import InvalidJsonError, JsonObject, integer, items, loads, members, text, value_at
+from harmony_conformance.judge.check import Severity
+
+_PERIOD = re.compile(r"(.+)@(\d{4}-\d\d-\d\d)?\.\.(\d{4}-\d\d-\d\d)?", re.ASCII)
+_UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditPart:
+    """An audit, or the days of it in a period: its exchanges, and those that each check failed for."""
+
+    name: str
+    exchanges: int
+    failures: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredAudit:
+    """The lines of `audit.jsonl`."""
+
+    name: str
+    header: JsonObject
+    checks: tuple[JsonObject, ...]
+    causes: tuple[JsonObject, ...]
+    rates: tuple[GroupRate, ...]
+
+    @cached_property
+    def severities(self) -> Mapping[str, Severity]:
+        """The severity of each check; of one that failed, the severity of its failures."""
+        return {text(value_at(one, "check")): Severity(text(value_at(one, "severity"))) for one in self.checks}
+
+    def by(self, dimension: str) -> tuple[GroupRate, ...]:
+        """Return the rates of one dimension."""
+        return tuple(rate for rate in self.rates if rate.dimension == dimension)
+
+    def whole(self) -> AuditPart:
+        """Return all exchanges."""
+        failures = {
+            text(value_at(one, "check")): count
+            for one in self.checks
+            if (count := integer(value_at(one, "counts", "fail")))
+        }
+        return AuditPart(name=self.name, exchanges=integer(self.header.get("exchanges")) or 0, failures=failures)
+
+    def between(self, first: str, last: str) -> AuditPart:
+        """Return the exchanges of the days from `first` to `last`, both included. An empty bound is open."""
+        days = [one for one in self.by("day") if one.name != _UNKNOWN and first <= one.name <= (last or "9999")]
+        failures = sum((Counter(dict(day.tally.checks)) for day in days), Counter[str]())
+        name = f"{self.name} from {first or 'the beginning'} to {last or 'the end'}"
+        return AuditPart(name=name, exchanges=sum(day.tally.exchanges for day in days), failures=failures)
+
+
+def is_audit(name: str) -> bool:
+    """Return True for the folder or the file of an audit, with or without a period."""
+    found = _PERIOD.fullmatch(name)
+    path = Path(found[1] if found and not Path(name).exists() else name)
+    return path.name == AUDIT or (path / AUDIT).is_file()
+
+
+def read_part(name: str) -> tuple[StoredAudit, AuditPart]:
+    """Read `FOLDER`, or `FOLDER@2026-11-01..2026-11-07` with the days of a period.
+
+    Raises:
+        UsageError: There is no complete audit, or no exchange in the period.
+    """
+    found = None if Path(name).exists() else _PERIOD.fullmatch(name)
+    audit = read_audit_file(Path(found[1] if found else name))
+    part = audit.between(found[2] or "", found[3] or "") if found else audit.whole()
+    if not part.exchanges:
+        days = [one.name for one in audit.by("day") if one.name != _UNKNOWN]
+        known = f"days from {days[0]} to {days[-1]}" if days else "no exchange with a time"
+        raise UsageError(f"{name}: expected exchanges in this period, got none: the audit has {known}")
+    return audit, part
+
+
+def read_audit_file(path: Path) -> StoredAudit:
+    """Read the audit of a folder, or its `audit.jsonl`.
+
+    Raises:
+        UsageError: It cannot be read, or is not complete.
+    """
+    file = path / AUDIT if path.is_dir() else path
+    try:
+        return read_audit(file.read_text("utf-8").splitlines(), str(path))
+    except OSError as problem:
+        raise UsageError(f"{file}: {problem.strerror}") from None
+    except (InvalidJsonError, UnicodeDecodeError) as problem:
+        raise UsageError(f"{file}: {problem}") from None
+
+
+def read_audit(lines: Iterable[str], name: str) -> StoredAudit:
+    """Read the lines of `audit.jsonl`.
+
+    Raises:
+        UsageError: The first or the last line is missing.
+        InvalidJsonError: A line is not JSON.
+    """
+    found = [members(loads(line)) for line in lines]
+    kinds = [text(one.get("kind")) for one in found]
+    if kinds[:1] != ["header"] or found[0].get("source") != "audit" or kinds[-1:] != ["footer"]:
+        raise UsageError(f"{name}: expected a complete {AUDIT} from its header to its footer")
+    by_kind = {kind: tuple(one for one in found if one.get("kind") == kind) for kind in ("result", "cause", "rate")}
+    return StoredAudit(
+        name=name,
+        header=found[0],
+        checks=by_kind["result"],
+        causes=by_kind["cause"],
+        rates=tuple(map(_read_rate, by_kind["rate"])),
+    )
+
+
+def _read_rate(value: JsonObject) -> GroupRate:
+    checks = {name: integer(count) or 0 for name, count in members(value.get("checks")).items()}
+    tally = GroupTally(
+        exchanges=integer(value.get("exchanges")) or 0, failed=integer(value.get("failed")) or 0, checks=checks
+    )
+    return GroupRate(dimension=text(value.get("by")), name=text(value.get("name")), tally=tally)
+
+
+def shown_files(audit: StoredAudit) -> str:
+    """Return the files of the log on one line."""
+    files = [text(file) for file in items(audit.header.get("files"))]
+    return ", ".join(files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")  # noqa: PLR2004

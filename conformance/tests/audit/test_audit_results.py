@@ -1,0 +1,285 @@
+"""Results of audits: the page, comparisons of rates, causes, incremental audits, and no content where none is wanted."""
+
+import json
+import re
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+from harmony_conformance.cli import main as cli
+from harmony_conformance.errors import Exit
+from harmony_conformance.report.intervals import fisher, shares_differ
+
+LEAK = "Hello.<|end|><|start|>assistant<|channel|>final<|message|>Sue Miller."
+DOCS = Path(__file__).parents[3] / "docs" / "audit.md"
+
+
+def pair(content, day="2026-11-01", model="gpt-oss-20b", engine="vllm-0.33.0-ab"):
+    choice = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
+    body = {"object": "chat.completion", "id": "1", "created": 1, "model": model, "choices": [choice], "usage": None}
+    request = {"model": model, "messages": [{"role": "user", "content": "Hi"}]}
+    return {"request": request, "response": {**body, "system_fingerprint": engine}, "timestamp": f"{day}T10:00:00Z"}
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def audit(out, *more):
+    return cli.main(["audit", "--workers", "1", "--out", str(out), *map(str, more)])
+
+
+@pytest.fixture
+def two_weeks(tmp_path):
+    rows = [pair(LEAK if n < 1 else "Hello.", "2026-11-03") for n in range(60)]
+    rows += [pair(LEAK if n < 15 else "Hello.", "2026-11-10", engine="vllm-0.34.0-cd") for n in range(60)]
+    audit(tmp_path / "out", write(tmp_path / "log.jsonl", rows))
+    return tmp_path / "out"
+
+
+def test_periods_of_an_audit_are_compared(two_weeks, capsys):
+    earlier, later = f"{two_weeks}@..2026-11-07", f"{two_weeks}@2026-11-08..2026-11-14"
+    capsys.readouterr()
+    assert cli.main(["compare", earlier, later, "--format", "json"]) == Exit.DIVERGES
+    (change,) = json.loads(capsys.readouterr().out)["checks"]
+    assert (change["check"], change["change"]) == ("channels.no_marker_leak", "higher")
+    assert (change["before"], change["after"]) == ({"failed": 1, "exchanges": 60}, {"failed": 15, "exchanges": 60})
+    assert change["p"] == pytest.approx(fisher(1, 60, 15, 60))
+    assert 0.1 < change["difference"]["low"] < change["difference"]["high"] < 0.4
+    assert cli.main(["compare", later, earlier]) == Exit.CONFORMS
+    printed = capsys.readouterr().out
+    assert "lower: 1 check\n  MUST channels.no_marker_leak: 15 of 60 (25 %) before, 1 of 60 (1.67 %) after" in printed
+    assert cli.main(["compare", earlier, later, "--fail-on", "never"]) == Exit.CONFORMS
+    assert cli.main(["compare", str(two_weeks), str(two_weeks)]) == Exit.CONFORMS
+
+
+@pytest.mark.parametrize(
+    ("earlier", "message"),
+    [
+        (
+            "{out}@2025-01-01..2025-01-02",
+            "expected exchanges in this period, got none: the audit has days from 2026-11-03",
+        ),
+        ("{out}/failures.jsonl", "expected two runs or two audits, got one of each"),
+    ],
+)
+def test_a_wrong_comparison_is_refused_on_one_line(two_weeks, capsys, earlier, message):
+    capsys.readouterr()
+    assert cli.main(["compare", earlier.format(out=two_weeks), str(two_weeks)]) == Exit.USAGE
+    assert message in capsys.readouterr().err
+
+
+def test_a_torn_audit_is_no_audit(two_weeks, capsys):
+    file = two_weeks / "audit.jsonl"
+    file.write_text("".join(file.read_text("utf-8").splitlines(keepends=True)[:-1]), encoding="utf-8")
+    assert cli.main(["compare", str(two_weeks), str(two_weeks)]) == Exit.USAGE
+    assert "expected a complete audit.jsonl from its header to its footer" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("count", "of", "other", "of_other"), [(3, 900, 12, 900), (0, 1500, 9, 400), (40, 1900, 60, 90)]
+)
+def test_the_test_of_large_counts_is_near_fishers(monkeypatch, count, of, other, of_other):
+    exact = fisher(count, of, other, of_other)
+    monkeypatch.setattr("harmony_conformance.report.intervals._EXACT", 100)
+    assert shares_differ(count, of, other, of_other) == pytest.approx(exact, rel=0.5, abs=0.01)
+
+
+def test_counts_of_a_billion_are_compared():
+    assert shares_differ(10, 10**9, 12, 10**9) > 0.5
+    assert shares_differ(10, 10**9, 60, 10**9) < 1e-6
+    assert shares_differ(10**8, 10**9, 10**8 + 100_000, 10**9) < 1e-6
+    assert shares_differ(0, 10, 0, 10) == shares_differ(5, 0, 0, 10) == 1.0
+
+
+def test_the_page_has_the_trend_and_connects_to_nothing(two_weeks):
+    page = (two_weeks / "report.html").read_text("utf-8")
+    assert "default-src 'none'; style-src 'unsafe-inline'" in page
+    assert not re.search(r"<script|src=|href=\"(?!#)|url\(|@import|https?://", page)
+    assert page.count("<rect ") == 2
+    assert "2026-11-10: 15 of 60 (25 %, 15.8 % to 37.2 %)" in page
+    assert "vllm-0.34.0-cd" in page
+    assert 'xxxxx.<span class="chip">&lt;|end|&gt;</span>' in page
+    assert "Miller" not in page
+
+
+def test_an_empty_page_of_another_author_is_not_replaced(tmp_path, capsys):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "report.html").write_text("<p>mine")
+    assert audit(out, write(tmp_path / "log.jsonl", [pair("Hello.")])) == Exit.USAGE
+    assert "report.html was not written by an audit" in capsys.readouterr().err
+    assert (out / "report.html").read_text() == "<p>mine"
+
+
+def test_failures_have_causes_as_in_a_run(tmp_path, capsys):
+    row = pair("Hello.", engine="fp_ollama")
+    row["request"] |= {"tool_choice": "none", "tools": [{"type": "function", "function": {"name": "look"}}]}
+    call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    row["response"]["choices"][0] |= {
+        "message": {"role": "assistant", "tool_calls": [call]},
+        "finish_reason": "tool_calls",
+    }
+    audit(tmp_path / "a" / "b" / "c" / "out", write(tmp_path / "log.jsonl", [row, pair("Hello.")]))
+    lines = [json.loads(line) for line in (tmp_path / "a/b/c/out/audit.jsonl").read_text("utf-8").splitlines()]
+    (cause,) = (line for line in lines if line["kind"] == "cause")
+    assert cause["id"] == "ollama-foreign-calls-returned"
+    assert cause["checks"] == ["tool_calls.none_means_none"]
+    assert cause["example"]["exchange"] == f"{tmp_path}/log.jsonl@0"
+    assert "likely causes of these failures\n  ollama-foreign-calls-returned: " in capsys.readouterr().out
+    assert "ollama-foreign-calls-returned" in (tmp_path / "a/b/c/out/report.html").read_text("utf-8")
+
+
+def results_of(out):
+    header, *lines = (json.loads(line) for line in (out / "audit.jsonl").read_text("utf-8").splitlines())
+    counts = [(one["check"], one["counts"]) for one in lines if one["kind"] == "result"]
+    failures = sorted((out / "failures.jsonl").read_text("utf-8").splitlines())
+    return header["exchanges"], header["unreadable"], counts, failures, [one for one in lines if one["kind"] == "rate"]
+
+
+def test_an_incremental_audit_equals_one_of_everything(tmp_path, capsys):
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    logs.mkdir()
+    write(logs / "a.jsonl", [pair(LEAK), pair("Hello.")])
+    assert audit(out, logs, "--incremental", "--parquet") == Exit.DIVERGES
+    torn = json.dumps(pair(LEAK, "2026-11-02"))
+    with (logs / "a.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(pair(LEAK, "2026-11-02")) + "\n" + torn[:40])
+    capsys.readouterr()
+    assert audit(out, logs, "--incremental", "--parquet") == Exit.DIVERGES
+    assert "1 exchanges are new" in capsys.readouterr().err
+    with (logs / "a.jsonl").open("a", encoding="utf-8") as file:
+        file.write(torn[40:] + "\n")
+    write(logs / "b.jsonl", [pair("Hello."), pair(LEAK)])
+    (logs / "c.jsonl").write_text("no JSON\n")
+    assert audit(out, logs, "--incremental", "--parquet") == Exit.DIVERGES
+    assert "3 exchanges are new" in capsys.readouterr().err
+    assert audit(out, logs, "--incremental", "--parquet") == Exit.DIVERGES
+    assert "0 exchanges are new" in capsys.readouterr().err
+    assert audit(tmp_path / "whole", logs) == Exit.DIVERGES
+    assert results_of(out) == results_of(tmp_path / "whole")
+    assert results_of(out)[:2] == (6, 1)
+    assert pq.read_table(out / "failures.parquet").num_rows == len(results_of(out)[3])
+
+
+def test_a_log_that_was_rewritten_is_refused(tmp_path, capsys):
+    log, out = write(tmp_path / "log.jsonl", [pair("Hello."), pair(LEAK)]), tmp_path / "out"
+    audit(out, log, "--incremental")
+    before = results_of(out)
+    write(log, [pair("Hello again."), pair(LEAK), pair(LEAK)])
+    capsys.readouterr()
+    assert audit(out, log, "--incremental") == Exit.USAGE
+    assert f"invalid --incremental: expected {log} with the 2 records of the last audit" in capsys.readouterr().err
+    assert audit(out, log, "--incremental", "--excerpts", "none") == Exit.USAGE
+    assert "got other excerpts" in capsys.readouterr().err
+    assert audit(out, log) == Exit.DIVERGES
+    assert results_of(out)[0] == before[0] + 1
+    assert not (out / "progress.json").exists()
+
+
+CANARY = "Zq7canary"
+
+
+def test_without_excerpts_no_output_has_content(tmp_path, capsys, monkeypatch):
+    """Every text of an exchange that a user, a model or an application wrote has the canary."""
+    text = f"{CANARY} <|end|><|start|>assistant<|channel|>final<|message|>{CANARY}"
+    tool = {
+        "type": "function",
+        "function": {
+            "name": CANARY,
+            "description": text,
+            "parameters": {"type": "object", "properties": {CANARY: {"type": "string"}}},
+        },
+    }
+    call = {
+        "id": CANARY,
+        "type": "function",
+        "function": {"name": f"{CANARY}<|channel|>", "arguments": f'{{"{CANARY}": "<|end|>{CANARY}'},
+    }
+    request = {
+        "model": "m",
+        "messages": [{"role": "system", "content": text}, {"role": "user", "content": text, "name": CANARY}],
+        "tools": [tool],
+        "stop": [CANARY],
+        "user": CANARY,
+        "metadata": {CANARY: CANARY},
+        CANARY: CANARY,
+    }
+    message = {"role": "assistant", "content": text, "reasoning": text, "tool_calls": [call], CANARY: CANARY}
+    choice = {"index": 0, "message": message, "finish_reason": CANARY, CANARY: CANARY}
+    usage = {"prompt_tokens": -1, "completion_tokens": 2, "total_tokens": 9, CANARY: CANARY}
+    whole = {
+        "object": CANARY,
+        "id": CANARY,
+        "created": CANARY,
+        "model": f"{CANARY} x",
+        "choices": [choice],
+        "usage": usage,
+        CANARY: text,
+    }
+    chunk = {**whole, "choices": [{"index": 7, "delta": message, "finish_reason": None}]}
+    headers = {"x-request-id": CANARY, "server": f"{CANARY}?", "content-type": f"application/json; {CANARY}"}
+    path = f"/{CANARY.lower()}/v1/chat/completions"
+    rows = [
+        {"request": request, "response": whole, "path": path, "timestamp": CANARY, "user": CANARY},
+        {"request": {**request, "stream": True}, "response": [chunk, {CANARY: CANARY}, chunk]},
+        {
+            "request": {"path": f"/v1/chat/completions?key={CANARY}", "headers": headers, "body": request},
+            "response": {"status": 500, "headers": headers, "body": {"error": text}},
+        },
+        {"request": request, "response": f"{CANARY} is no JSON"},
+        {"request": request, CANARY: CANARY},
+        {"messages": [*request["messages"], message]},
+        {"completion": text},
+        {
+            "request": {"model": "m", "input": text},
+            "response": {
+                "object": "response",
+                "id": CANARY,
+                "status": CANARY,
+                "output": [{"type": CANARY, "id": CANARY, "content": text}],
+            },
+        },
+    ]
+    log = write(tmp_path / "log.jsonl", rows)
+    with log.open("a", encoding="utf-8") as file:
+        file.write(f'{{"{CANARY}": {CANARY}\n')
+    monkeypatch.setenv("LOG_KEY", "a key of sixteen bytes or more")
+    out = tmp_path / "out"
+    assert (
+        audit(out, log, "--excerpts", "none", "--parquet", "--incremental", "--user-key-env", "LOG_KEY")
+        == Exit.DIVERGES
+    )
+    printed = capsys.readouterr()
+    outputs = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert outputs.keys() >= {
+        "audit.jsonl",
+        "failures.jsonl",
+        "unreadable.jsonl",
+        "failures.parquet",
+        "report.html",
+        "progress.json",
+    }
+    outputs["stdout"], outputs["stderr"] = printed.out.encode(), printed.err.encode()
+    outputs["rows of the table"] = json.dumps(pq.read_table(out / "failures.parquet").to_pylist()).encode()
+    for name, content in outputs.items():
+        found = re.search(rb".{0,80}" + CANARY.encode() + rb".{0,80}", content, re.IGNORECASE)
+        assert found is None, (name, found and found[0])
+    assert outputs["failures.jsonl"].count(b"\n") > 10
+    assert cli.main(["compare", str(out), str(out), "--format", "json"]) == Exit.CONFORMS
+    assert CANARY.lower() not in capsys.readouterr().out.lower()
+
+
+def test_the_queries_of_the_page_run(two_weeks, tmp_path, monkeypatch):
+    audit(two_weeks, tmp_path / "log.jsonl", "--parquet")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "audit").symlink_to(two_weeks)
+    queries = re.findall(r"```sql\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)
+    assert len(queries) >= 4
+    tables = [duckdb.sql(query).fetchall() for query in queries]
+    assert all(tables), [query for query, rows in zip(queries, tables, strict=True) if not rows]
+    assert ("2026-11-10", "channels.no_marker_leak", 15) in tables[0]
