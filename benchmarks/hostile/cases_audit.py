@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 from pathlib import Path
 
@@ -106,6 +107,19 @@ def disk_full(folder: Path) -> str:
         return judged(run(folder, "audit", str(log), "--out", str(disk / "out")), 2)
 
 
+def computed_columns(folder: Path) -> str:
+    """A database of 8 KiB whose column stands for 200 texts of 900 MB: it is not computed."""
+    path = folder / "log.db"
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE log (id INTEGER, completion TEXT AS (printf('%.*c', 000000009, 'x')) VIRTUAL)")
+        database.executemany("INSERT INTO log VALUES (?)", [(number,) for number in range(200)])
+    database.close()
+    path.write_bytes(path.read_bytes().replace(b"000000009", b"900000000"))
+    ended = run(folder, "audit", "log.db", "--workers", "1")
+    expect(ended.code in (1, 2), f"exit {ended.code}: {ended.last_line()}")
+    return f"exit {ended.code}; {path.stat().st_size:,} bytes"
+
+
 def case(name: str, report: str, expected: str, attack: object, **limits: float) -> Case:
     return Case(name=f"audit.{name}", door=DOOR, report=report, expected=expected, attack=attack, **limits)  # type: ignore[arg-type]
 
@@ -122,5 +136,6 @@ CASES = (
     case("broken gzip", "survived 4", "counted, others judged", broken_gzip),
     case("kill -9 of the audit, resume", "F8", "no workers left; resumed", kill_parent, seconds=180),
     case("kill -9 of a worker", "F8", "all lines judged", kill_worker, seconds=180),
+    case("SQLite columns that compute 180 GB", "second attack", "not computed: exit 1 or 2", computed_columns),
     case("disk full", "survived 3", "exit 2, one line", disk_full),
 )
