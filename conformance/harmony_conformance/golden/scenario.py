@@ -2,7 +2,8 @@
 
 Values of a request that the request builder replaces:
 
-- `{"$from": "answer#/choices/0/message"}`: a value of the response to an earlier step.
+- `{"$from": "answer#/choices/0/message"}`: a value of the response to an earlier step. With `"optional": true`, a member is omitted if the response
+  lacks its value.
 - `{"$repeat": "Line {n}. ", "times": 9}`: a long text; `{n}` counts from 1.
 - `$repeat` with a list: a long list, or more items of the list that contains it.
 

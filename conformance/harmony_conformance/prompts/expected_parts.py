@@ -12,7 +12,7 @@ from enum import StrEnum
 from itertools import repeat, takewhile
 
 from harmony_conformance.json_value import Json, items, text, value_at
-from harmony_conformance.prompts.request_members import REASONING_FIELDS, content_text
+from harmony_conformance.prompts.request_members import REASONING_FIELDS, SEALED_REASONING, content_text
 from harmony_ref.explanation.prompt_reader import (
     ParsedPrompt,
     PromptMessage,
@@ -37,8 +37,9 @@ INSTRUCTIONS_HEADING = "# Instructions\n\n"
 
 
 def has_whole_conversation(request: Json) -> bool:
-    """Return True unless the request continues a conversation that the server stores (Responses API)."""
-    return not any(value_at(request, name) for name in ("previous_response_id", "conversation"))
+    """Return True unless the request continues a conversation that the server stores, or has reasoning that only the server can read."""
+    is_sealed = any(value_at(message, SEALED_REASONING) is True for message in items(value_at(request, "messages")))
+    return not is_sealed and not any(value_at(request, name) for name in ("previous_response_id", "conversation"))
 
 
 class PartKind(StrEnum):

@@ -50,6 +50,8 @@ def max_output_tokens(request: Json) -> int | None:
     return None if limit is None or limit < 0 else limit
 
 
+SEALED_REASONING = "sealed_reasoning"
+"""Member of an assistant message whose reasoning is sent back without its text: encrypted, or by its signature."""
 REASONING_FIELDS = ("reasoning", "reasoning_content", "thinking")
 """The members of chat messages that may have the chain of thought, in the order of preference."""
 

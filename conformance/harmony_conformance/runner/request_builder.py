@@ -166,7 +166,7 @@ def _fill(value: Json, answers: Mapping[str, Json]) -> Json:
     if "$repeat" in value and times is not None:
         return _repeated(value["$repeat"], times)
     if not isinstance(source, str):
-        return {name: _fill(member, answers) for name, member in value.items()}
+        return {name: _fill(member, answers) for name, member in value.items() if not _is_missing(member, answers)}
     step, _, where = source.partition("#")
     if step not in answers:
         raise StepSkippedError(f"step {step} has no response")
@@ -174,6 +174,17 @@ def _fill(value: Json, answers: Mapping[str, Json]) -> Json:
         return resolve(answers[step], where)
     except LookupError as missing:
         raise StepSkippedError(f"the response to step {step} has {missing}") from None
+
+
+def _is_missing(value: Json, answers: Mapping[str, Json]) -> bool:
+    """Return True for an optional value of an earlier response that does not have it."""
+    if value_at(value, "optional") is not True or not isinstance(value_at(value, "$from"), str):
+        return False
+    try:
+        _fill(value, answers)
+    except StepSkippedError:
+        return text(value_at(value, "$from")).partition("#")[0] in answers
+    return False
 
 
 def _with_reasoning_field(request: JsonObject, name: str) -> JsonObject:

@@ -7,6 +7,7 @@ from itertools import groupby
 
 from harmony_conformance.apis.adapter_helpers import omit_members
 from harmony_conformance.json_value import Json, JsonObject, dumps, items, members, text, value_at
+from harmony_conformance.prompts.request_members import SEALED_REASONING
 
 SCHEMA_NAME = "answer"
 """The name of a response schema, which `output_config.format` lacks."""
@@ -25,7 +26,7 @@ _ORDER: Mapping[str, int] = {"thinking": 0, "text": 1, "tool_use": 2}
 def read_request(request: Json) -> Json:
     """Return the chat request, or the value itself if it is no object.
 
-    Blocks that Chat Completions cannot express (server tools and their results, redacted thinking) are omitted.
+    Blocks that Chat Completions cannot express (server tools and their results) are omitted. Thinking without a text is a member of its message.
     """
     if not isinstance(request, dict):
         return request
@@ -79,6 +80,8 @@ def _assistant_messages(blocks: list[Json]) -> Iterator[Json]:
     for block in blocks:
         kind = text(value_at(block, "type"))
         if kind not in _ORDER or (kind == "thinking" and not text(value_at(block, "thinking"))):
+            if value_at(block, "signature") or value_at(block, "data"):
+                message[SEALED_REASONING] = True
             continue
         if _ORDER[kind] < last or _ORDER[kind] == last == 0:
             yield {"role": "assistant", "content": None, **message}

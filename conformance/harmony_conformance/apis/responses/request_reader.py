@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
+from harmony_conformance.prompts.request_members import SEALED_REASONING
 
 _TRANSLATED = {
     *("input", "instructions", "tools", "tool_choice", "text", "reasoning", "max_output_tokens"),
@@ -99,6 +100,9 @@ class _AssistantMessage:
                 if thought := reasoning_text(item):
                     yield from self._begin_part(_REASONING)
                     self._message["reasoning"] = thought
+                elif item.get("encrypted_content"):
+                    yield from self._begin_part(_REASONING)
+                    self._message[SEALED_REASONING] = True
             case "function_call":
                 yield from self._begin_part(_CALL)
                 function: JsonObject = {"name": item.get("name"), "arguments": item.get("arguments")}
