@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 Json = Any
@@ -19,8 +19,8 @@ _OPTIONAL = {"responses": frozenset({"id", "encrypted_content"}), "messages": fr
 """Those that a client omits if the server does not return them, by API."""
 _SET_BY_THE_SUITE = frozenset({"model", "stream", "stream_options"})
 _LONGEST_TEXT = 240
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _VOLATILE = (
-    (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "00000000-0000-4000-8000-000000000000"),
     (re.compile(r"[0-9a-f]{64}"), "0" * 64),
     (re.compile(r"_at_unix_ms\":\d+"), '_at_unix_ms":0'),
     (re.compile(r"Chunk ID: \w+"), "Chunk ID: 000000"),
@@ -55,6 +55,7 @@ class Reduction:
     own_texts: frozenset[str]
     folder: str
     api: str
+    uuids: dict[str, str] = field(default_factory=dict[str, str])
 
     def requests(self, recorded: Sequence[Recorded], steps: Sequence[str]) -> Iterator[Mapping[str, Json]]:
         """Yield the reduced requests, with references to the answers of earlier steps."""
@@ -82,6 +83,7 @@ class Reduction:
         if value.strip() in self.own_texts:
             return value
         value = value.replace(self.folder, "/work")
+        value = _UUID.sub(self._numbered, value)
         for pattern, fixed in _VOLATILE:
             value = pattern.sub(fixed, value)
         if where[0] == "tools" and where[-1] == "description":
@@ -92,6 +94,9 @@ class Reduction:
         if self.keeps_texts:
             return value if len(value) <= _LONGEST_TEXT else f"{value[:_LONGEST_TEXT]} … (shortened, {len(value)} characters)"
         return f"A text of the client, {len(value)} characters."
+
+    def _numbered(self, uuid: re.Match[str]) -> str:
+        return self.uuids.setdefault(uuid[0], f"00000000-0000-4000-8000-{len(self.uuids) + 1:012}")
 
 
 def _server_made(value: Json, where: str) -> Iterator[tuple[str, str]]:
