@@ -237,5 +237,9 @@ engine-proxied-vllm: $(READY) $(MITMPROXY)/.ready  ## opt-in: the proxy's shells
 engine-proxied-llama-cpp: $(READY) $(MITMPROXY)/.ready  ## opt-in: the proxy's shells before a real llama.cpp
 	engines/proxied/run.sh llama-cpp
 
+.PHONY: record-clients
+record-clients: $(READY)  ## opt-in: what Codex, Claude Code and other clients send, into golden/scenarios; CLIENTS="codex langchain" for some
+	engines/clients/run.sh $(CLIENTS)
+
 clean:  ## remove the environment and what runs left behind
 	rm -rf .venv .oracles .benchmarks .engines runs dist

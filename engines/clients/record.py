@@ -244,7 +244,11 @@ def package_version(client: RecordedClient) -> str:
     if registry == "npm":
         package = json.loads((INSTALLED / "npm" / "node_modules" / name / "package.json").read_text())
         return str(package["version"])
-    asked = [str(INSTALLED / "venv/bin/python"), "-c", f"from importlib.metadata import version; print(version('{name}'))"]
+    asked = [
+        str(INSTALLED / "venv/bin/python"),
+        "-c",
+        f"from importlib.metadata import version; print(version('{name}'))",
+    ]
     return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
 
 

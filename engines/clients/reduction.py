@@ -73,7 +73,10 @@ class Reduction:
             case list():
                 return [self._reduced(item, where, known) for item in value]
             case str() if where[-1] in _SERVER_MADE and value in known:
-                return {"$from": known[value], **({"optional": True} if where[-1] in _OPTIONAL.get(self.api, ()) else {})}
+                return {
+                    "$from": known[value],
+                    **({"optional": True} if where[-1] in _OPTIONAL.get(self.api, ()) else {}),
+                }
             case str():
                 return self._text(value, where)
             case _:
@@ -92,7 +95,11 @@ class Reduction:
         if where[-1] not in ("text", "content", "instructions", "system"):
             return value
         if self.keeps_texts:
-            return value if len(value) <= _LONGEST_TEXT else f"{value[:_LONGEST_TEXT]} … (shortened, {len(value)} characters)"
+            return (
+                value
+                if len(value) <= _LONGEST_TEXT
+                else f"{value[:_LONGEST_TEXT]} … (shortened, {len(value)} characters)"
+            )
         return f"A text of the client, {len(value)} characters."
 
     def _numbered(self, uuid: re.Match[str]) -> str:

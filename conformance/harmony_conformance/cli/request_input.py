@@ -48,7 +48,9 @@ def read_conversation(value: Json, form: str, date: str | None) -> Conversation:
         return Conversation.from_dict(value)
     request = APIS[form].read_request(value)
     if not has_whole_conversation(request):
-        raise UsageError("invalid request: expected the whole conversation, got one that continues a stored response or has reasoning without its text")
+        raise UsageError(
+            "invalid request: expected the whole conversation, got one that continues a stored response or has reasoning without its text"
+        )
     effort = value_at(request, "reasoning_effort")
     if effort is not None and effort not in EFFORTS:
         raise UsageError(f"invalid reasoning effort: expected {', '.join(EFFORTS)}, got {dumps(effort)}")

@@ -28,6 +28,7 @@ from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.recording_file import Recording, read_recording
 from harmony_conformance.json_value import JsonObject, members, text, value_at
 from harmony_conformance.report.baseline import Expected, with_baseline, write_baseline
+from harmony_conformance.report.client_verdict import with_client
 from harmony_conformance.report.exchange_view import exchange_views, shown_exchanges
 from harmony_conformance.report.files import read_report_file, write_files
 from harmony_conformance.report.model import (
@@ -44,6 +45,7 @@ from harmony_conformance.runner.judge_run import Plan, explain_incomplete_probes
 from harmony_conformance.runner.options import (
     add_options,
     failing_severities,
+    read_client,
     read_options,
     read_plan,
     reproduction_arguments,
@@ -113,7 +115,7 @@ def execute(arguments: Namespace) -> int:
     _check_resume(arguments, target)
     baseline = read_baseline_option(arguments)
     recorded = _recorded(target.replay) if target.replay is not None and not sends_nothing else None
-    if recorded is not None and arguments.api is None:
+    if recorded is not None and arguments.api is None and arguments.client is None:
         options = replace(options, apis=_apis_of(recorded.series))
     plan = read_plan(options)
     if arguments.list:
@@ -152,6 +154,8 @@ def _report_run(  # noqa: PLR0913, PLR0917 - the run and the command
     mask = Mask(options.secrets)
     report = _report(target, options, finished, renderer, arguments)
     report = report if mask.is_empty else mask_report(report, mask.mask_text)
+    if (profile := read_client(arguments)) is not None:
+        report = with_client(report, profile, failing_severities(arguments.fail_on))
     report = with_baseline(report, baseline) if baseline is not None else report
     with report_write_errors(out):
         if arguments.baseline_write is not None:

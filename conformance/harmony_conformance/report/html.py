@@ -19,6 +19,7 @@ from harmony_conformance import json_value
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report import latency_table, markup, model, summary, text_excerpt
 from harmony_conformance.report.cause_summary import cause_summaries
+from harmony_conformance.report.client_verdict import client_rows
 from harmony_conformance.report.exchange_view import ExchangeView
 from harmony_conformance.report.markup import to_markup
 from harmony_conformance.report.matrix import Matrix
@@ -60,6 +61,7 @@ def html(
         checks=by_check(report),
         causes_of=causes_of,
         exchanges=views,
+        client_rows=[*client_rows(report)],
         number_of={name: number for number, name in enumerate(views, start=1)},
     )
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from harmony_conformance.json_value import JsonObject, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.cause_summary import CauseSummary, cause_summaries
+from harmony_conformance.report.client_verdict import CLIENT, client_rows
 from harmony_conformance.report.latency_table import COLUMNS, notes, rows
 from harmony_conformance.report.model import ORDER, WORDS, Report, ResultLine
 from harmony_conformance.report.summary import (
@@ -68,7 +69,10 @@ def markdown(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -
     """The document; failures of the severities in `fails_on` decide the verdict."""
     checks = by_check(report)
     verdict = run_verdict(report, fails_on)
+    needs = [(inline(need), state, prose(explanation)) for need, state, explanation in client_rows(report)]
+    client = text(value_at(report.header, CLIENT, "verdict"))
     head = (
+        *((f"## {inline(client)}", table(("need", "state", ""), needs)) if needs else ()),
         f"## {_STANDING[verdict.standing]} {inline(title(report))}: {verdict.headline}",
         verdict.sentence,
         table([WORDS[outcome] for outcome in ORDER], [[str(report.counts[outcome]) for outcome in ORDER]], "---:"),

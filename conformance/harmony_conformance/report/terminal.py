@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -19,6 +19,7 @@ from rich.text import Text
 from harmony_conformance.json_value import JsonObject, integer, items, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.cause_summary import CauseSummary, cause_summaries
+from harmony_conformance.report.client_verdict import CLIENT, NeedState, client_rows
 from harmony_conformance.report.evidence_grade import evidence_grade
 from harmony_conformance.report.latency_table import COLUMNS, rows
 from harmony_conformance.report.model import WORDS, Report, ResultLine
@@ -43,6 +44,11 @@ STYLE = {
     Outcome.ERROR: "bold white on red",
 }
 """Styles of the outcomes."""
+_NEED_STYLE: Mapping[str, str] = {
+    NeedState.FAILS: STYLE[Outcome.FAIL],
+    NeedState.UNKNOWN: STYLE[Outcome.INCONCLUSIVE],
+    NeedState.WORKS: STYLE[Outcome.PASS],
+}
 _FINDINGS_SHOWN = 3
 _ROWS, _MIN_COLUMNS = 30, 80
 _NARROW_COLUMNS = ("metric", "load", "n", "median", "max")
@@ -96,7 +102,10 @@ def summary_line(report: Report, fails_on: frozenset[Severity], folder: Path) ->
     causes = f"causes: {len(report.causes)}" if report.causes else ""
     incomplete = text(value_at(report.header, "incomplete"))
     stopped = f"incomplete: {incomplete}" if incomplete else ""
-    parts = filter(None, (run_verdict(report, fails_on).headline, causes, report.summary(), stopped, str(folder)))
+    client = text(value_at(report.header, CLIENT, "verdict")).removesuffix(".")
+    parts = filter(
+        None, (client, run_verdict(report, fails_on).headline, causes, report.summary(), stopped, str(folder))
+    )
     return visible(f"{title(report)}: {'; '.join(parts)}")
 
 
@@ -113,6 +122,7 @@ def _rows(lines: Iterable[Text], width: int) -> int:
 
 
 def _verdict(report: Report, fails_on: frozenset[Severity]) -> Iterator[str]:
+    yield from _client(report)
     verdict = run_verdict(report, fails_on)
     yield f"[bold]{escape(visible(title(report)))}: {escape(visible(verdict.headline))}[/]"
     yield escape(visible(verdict.sentence))
@@ -121,6 +131,20 @@ def _verdict(report: Report, fails_on: frozenset[Severity]) -> Iterator[str]:
     if never := items(value_at(report.header, "features", "never")):
         answers = integer(value_at(report.header, "features", "answers"))
         yield f"[{STYLE[Outcome.INCONCLUSIVE]}]in none of {answers} answers[/]: {', '.join(map(text, never))}"
+
+
+def _client(report: Report) -> Iterator[str]:
+    """Yield the verdict for the client of the run, and its needs that fail or are unknown, then the others in one line."""
+    rows = [*client_rows(report)]
+    if not rows:
+        return
+    yield f"[bold]{escape(visible(text(value_at(report.header, CLIENT, 'verdict'))))}[/]"
+    for need, state, explanation in rows:
+        if state != NeedState.WORKS:
+            yield f"  [{_NEED_STYLE[state]}]{state.upper()}[/] {escape(visible(need))}: {escape(visible(explanation))}"
+    works = [need for need, state, _ in rows if state == NeedState.WORKS]
+    if works:
+        yield f"  [{_NEED_STYLE[NeedState.WORKS]}]{NeedState.WORKS.upper()}[/] {escape(', '.join(works))}"
 
 
 def _causes(report: Report, width: int, rows: int) -> Iterator[Text]:

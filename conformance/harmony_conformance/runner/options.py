@@ -14,6 +14,7 @@ from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.engines.target import InvalidTargetError, Target, is_loopback, parse_target
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import ALL_APIS
+from harmony_conformance.golden.clients import ClientProfile, client_profiles
 from harmony_conformance.json_value import InvalidJsonError, dumps, loads, members
 from harmony_conformance.judge.check import Severity
 from harmony_conformance.reference_server.defects import DEFECTS
@@ -91,6 +92,11 @@ def add_options(parser: ArgumentParser) -> None:
         choices=[*API_WORDS, ALL_APIS],
         help="API of the scenarios; all: every API that the endpoint offers (default: chat; for a recording, its APIs)",
     )
+    add(
+        "--client",
+        choices=[*client_profiles()],
+        help="judge what this client needs: its API, its recorded requests, and a verdict for it (not with --api or --select)",
+    )
     add("--tries", type=whole_number(1), default=1, metavar="N", help="send each scenario N times")
     patterns = "a pattern of check ids or scenario names, or CHECK@SCENARIO; may be repeated"
     add(
@@ -142,12 +148,14 @@ def read_options(arguments: Namespace) -> tuple[Target, Options]:
             f"invalid --extra-body: expected members that the suite does not set, got {reserved[0]!r}{hint}"
         )
     network = _network(arguments, target)
+    profile = read_client(arguments)
     api = arguments.api or CHAT_COMPLETIONS.name
+    names = [one.name for one in APIS.values() if api in (one.option_name, ALL_APIS)]
     options = Options(
         model=arguments.model,
         tries=arguments.tries,
         concurrency=arguments.concurrency,
-        select=tuple(arguments.select),
+        select=tuple(arguments.select) if profile is None else profile.patterns,
         skip=tuple(arguments.skip),
         script=arguments.script,
         timeout=arguments.timeout,
@@ -159,10 +167,25 @@ def read_options(arguments: Namespace) -> tuple[Target, Options]:
         max_rps=arguments.max_rps,
         max_time=arguments.max_time,
         max_tokens=arguments.max_tokens,
-        apis=tuple(one.name for one in APIS.values() if api in (one.option_name, ALL_APIS)),
+        apis=tuple(names) if profile is None else (profile.api,),
         network=network,
     )
     return target, options
+
+
+def read_client(arguments: Namespace) -> ClientProfile | None:
+    """Return the profile of `--client`, or None without that option.
+
+    Raises:
+        UsageError: It is combined with an option that it sets.
+    """
+    name = getattr(arguments, "client", None)
+    if name is None:
+        return None
+    if arguments.api is not None or arguments.select:
+        option = "--api" if arguments.api is not None else "--select"
+        raise UsageError(f"invalid --client: expected no {option}, which the client's profile sets, got both")
+    return client_profiles()[name]
 
 
 def _network(arguments: Namespace, target: Target) -> Network:
