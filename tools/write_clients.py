@@ -25,7 +25,8 @@ harmony-conformance run replay:runs/a/exchanges.jsonl --client langchain   # jud
 ```
 
 The first line is the verdict, such as `Codex will lose parallel calls on this server.` Below it come the needs that fail, with the setting of the client that
-avoids the loss, and those that could not be judged. The exit code is that of [any run](run.md#exit-codes-and-gates). `--format json` has the verdict as `client`.
+avoids the loss, and those that could not be judged. The exit code is that of [any run](run.md#exit-codes-and-gates).
+`--format json` has the verdict as `client`.
 
 A profile is data: [golden/clients.json](../golden/clients.json). It names the checks and scenarios of each need. It rests on requests that the real client sent
 to the reference server, which are scenarios too. `make record-clients` records them again, from nothing: see [engines/clients](../engines/clients/README.md).

@@ -93,7 +93,7 @@ def test_a_recording_names_its_source_and_keeps_no_secret_path_or_long_text(file
             assert all(
                 re.fullmatch(r"A text of the client, \d+ characters\.|cat [ab]\.txt|Show a file", one) for one in prose
             )
-            described = [one for one in descriptions(request["tools"])]
+            described = list(descriptions(request["tools"]))
             assert all(re.fullmatch(r"A description of the client, \d+ characters\.", one) for one in described)
 
 

@@ -53,8 +53,9 @@ def test_a_right_server_is_ready_for_each_client(client, tmp_path, capsys):
     assert code == Exit.CONFORMS
 
 
-@pytest.mark.parametrize(("client", "defect", "need", "sentence"), LOSSES, ids=[f"{one[0]} {one[1]}" for one in LOSSES])
-def test_a_defect_is_named_as_what_the_client_loses(client, defect, need, sentence, tmp_path, capsys):
+@pytest.mark.parametrize("case", LOSSES, ids=[f"{one[0]} {one[1]}" for one in LOSSES])
+def test_a_defect_is_named_as_what_the_client_loses(case, tmp_path, capsys):
+    client, defect, need, sentence = case
     code, shown = run(tmp_path, f"reference:defect={defect}", client, capsys)
     assert shown[0].startswith(sentence)
     assert code == Exit.DIVERGES
