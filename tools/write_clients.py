@@ -24,8 +24,8 @@ harmony-conformance run URL --client codex            # also: CLIENTS
 harmony-conformance run replay:runs/a/exchanges.jsonl --client langchain   # judge a recording for another client
 ```
 
-The first line is the verdict, such as `Codex will lose parallel calls on this server.` Below it come the needs that fail, with the setting of the client that
-avoids the loss, and those that could not be judged. The exit code is that of [any run](run.md#exit-codes-and-gates).
+The output begins with the verdict: Codex will lose parallel calls on this server. Then come the needs that fail, with the setting of the client that
+avoids the loss. Needs that could not be judged follow. The exit code is that of [any run](run.md#exit-codes-and-gates).
 `--format json` has the verdict as `client`.
 
 A profile is data: [golden/clients.json](../golden/clients.json). It names the checks and scenarios of each need. It rests on requests that the real client sent

@@ -41,7 +41,7 @@ class Need:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientProfile:
-    """What a client needs of a server. `setup`: how it is pointed at one. `notes`: what else its requests show."""
+    """Needs of a client. `setup`: how it is pointed at one. `notes`: what else its requests show."""
 
     name: str
     title: str

@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from harmony_conformance.apis.registry import APIS
 from harmony_conformance.golden.clients import ClientProfile, Need
-from harmony_conformance.json_value import JsonObject, items, text, value_at
+from harmony_conformance.json_value import JsonObject, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
+from harmony_conformance.report.client_rows import CLIENT, NeedState
 from harmony_conformance.report.model import Report, ResultLine
 from harmony_conformance.report.summary import number_of
-
-CLIENT = "client"
-"""Member of the report's header with the verdict for a client."""
-
-
-class NeedState(StrEnum):
-    """The result of a need: at least one counted failure, at least one pass and no such failure, or neither."""
-
-    FAILS = "fails"
-    WORKS = "works"
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,14 +91,3 @@ def _verdict(profile: ClientProfile, results: list[NeedResult], report: Report) 
     if unknown:
         return f"{profile.title} loses nothing that could be judged on this server; {number_of(unknown, 'need')} of {len(results)} could not be."
     return f"{profile.title} can work with this server: all of its {len(results)} needs are met."
-
-
-def client_rows(report: Report) -> Iterator[tuple[str, str, str]]:
-    """Yield name, state and explanation of each need of the report's client, those that fail first. Nothing without a client."""
-    states = [state.value for state in (NeedState.FAILS, NeedState.UNKNOWN, NeedState.WORKS)]
-    needs = items(value_at(report.header, CLIENT, "needs"))
-    for need in sorted(needs, key=lambda one: states.index(text(value_at(one, "state")))):
-        state, detail, remedy = (text(value_at(need, name)) for name in ("state", "detail", "remedy"))
-        counts = f"{value_at(need, 'passed')} of {value_at(need, 'judged')} results pass"
-        parts = (counts if state != NeedState.UNKNOWN else "", detail, remedy)
-        yield text(value_at(need, "need")), state, ". ".join(part.removesuffix(".") for part in parts if part)

@@ -19,7 +19,7 @@ from harmony_conformance import json_value
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report import latency_table, markup, model, summary, text_excerpt
 from harmony_conformance.report.cause_summary import cause_summaries
-from harmony_conformance.report.client_verdict import client_rows
+from harmony_conformance.report.client_rows import client_rows
 from harmony_conformance.report.exchange_view import ExchangeView
 from harmony_conformance.report.markup import to_markup
 from harmony_conformance.report.matrix import Matrix

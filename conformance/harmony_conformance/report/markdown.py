@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from harmony_conformance.json_value import JsonObject, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.cause_summary import CauseSummary, cause_summaries
-from harmony_conformance.report.client_verdict import CLIENT, client_rows
+from harmony_conformance.report.client_rows import CLIENT, client_rows
 from harmony_conformance.report.latency_table import COLUMNS, notes, rows
 from harmony_conformance.report.model import ORDER, WORDS, Report, ResultLine
 from harmony_conformance.report.summary import (

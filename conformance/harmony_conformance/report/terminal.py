@@ -19,7 +19,7 @@ from rich.text import Text
 from harmony_conformance.json_value import JsonObject, integer, items, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.cause_summary import CauseSummary, cause_summaries
-from harmony_conformance.report.client_verdict import CLIENT, NeedState, client_rows
+from harmony_conformance.report.client_rows import CLIENT, NeedState, client_rows
 from harmony_conformance.report.evidence_grade import evidence_grade
 from harmony_conformance.report.latency_table import COLUMNS, rows
 from harmony_conformance.report.model import WORDS, Report, ResultLine
