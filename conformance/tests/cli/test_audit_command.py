@@ -56,8 +56,9 @@ def audit(*arguments):
 def test_a_clean_log_conforms(tmp_path, capsys):
     assert audit(log(tmp_path / "log.jsonl", GOOD, GOOD)) == Exit.CONFORMS
     printed = capsys.readouterr().out.splitlines()
-    assert printed[-3:-1] == [
+    assert printed[-4:-1] == [
         "0 lines could not be read as exchanges",
+        "plan structure: all checks on every record",
         "2 exchanges judged; counts are exchanges times checks",
     ]
     counts = [int(part.split()[0]) for part in printed[-1].split(", ")]
@@ -183,7 +184,8 @@ def test_discovery_is_told_apart_from_what_could_not_be_read(tmp_path, capsys):
     discovery = {"kind": "exchange", "scenario": "discovery", "request": {}}
     audit(log(tmp_path / "log.jsonl", discovery, discovery, GOOD), "--out", tmp_path / "out")
     printed = capsys.readouterr().out
-    assert "0 lines could not be read as exchanges\n2 discovery exchanges not judged\n1 exchanges judged" in printed
+    assert "0 lines could not be read as exchanges\n2 discovery exchanges not judged\n" in printed
+    assert "\n1 exchanges judged; counts" in printed
     header = read_report((tmp_path / "out" / "audit.jsonl").read_text(encoding="utf-8")).header
     assert (header["exchanges"], header["left_out"], header["unreadable"]) == (1, 2, 0)
 
