@@ -96,10 +96,12 @@ class ConformanceItem(pytest.Item):
             pytest.fail(self.item_result.text, pytrace=False)
 
     def runtest(self) -> None:
-        """Fail or skip by the result."""
+        """Fail, xfail or skip by the result."""
         match self.item_result.status:
             case ItemStatus.FAILED:
                 pytest.fail(self.item_result.text, pytrace=False)
+            case ItemStatus.XFAILED:
+                pytest.xfail(self.item_result.text)
             case ItemStatus.SKIPPED:
                 pytest.skip(self.item_result.text)
             case _:

@@ -1,4 +1,4 @@
-"""Outcomes of pytest items: passed, failed, skipped or error, with text and report properties."""
+"""Outcomes of pytest items: passed, failed, expected failure, skipped or error, with text and report properties."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ class ItemStatus(StrEnum):
 
     PASSED = "passed"
     FAILED = "failed"
+    XFAILED = "xfailed"
     SKIPPED = "skipped"
     ERROR = "error"
 
 
 def item_status(result: Result, fails_on: frozenset[Severity]) -> ItemStatus:
-    """Return the outcome of a result's item; a failure of a severity outside `fails_on` passes."""
+    """Return the outcome of a result's item; a failure of a severity outside `fails_on` is an expected failure."""
     match result.outcome:
         case Outcome.ERROR:
             return ItemStatus.ERROR
         case Outcome.FAIL if result.severity in fails_on:
             return ItemStatus.FAILED
+        case Outcome.FAIL:
+            return ItemStatus.XFAILED
         case Outcome.NOT_APPLICABLE | Outcome.INCONCLUSIVE:
             return ItemStatus.SKIPPED
         case _:
@@ -63,6 +66,12 @@ def failure_text(rule: Check | Comparison, result: Result, reproduce: str) -> st
     if reproduce:
         lines.append(f"  to reproduce: {visible(reproduce)}")
     return "\n".join(lines)
+
+
+def xfail_text(result: Result) -> str:
+    """Return the reason of an expected failure: its severity and the first finding, in one line."""
+    messages = (finding.message for finding in result.findings if finding.verdict is Verdict.FAIL)
+    return visible(f"{result.severity.value.upper()}: {next(messages, result.reason)}")
 
 
 def skip_text(result: Result) -> str:

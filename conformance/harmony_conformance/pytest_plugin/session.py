@@ -180,6 +180,8 @@ class HarmonySession:
             options = reproduction_arguments(asked.options)
             command = reproduce_result(asked.target, result, by_id, asked.key_env, options)
             text = outcomes.failure_text(rule, result, command)
+        elif end is outcomes.ItemStatus.XFAILED:
+            text = outcomes.xfail_text(result)
         elif end is outcomes.ItemStatus.SKIPPED:
             text = outcomes.skip_text(result)
         cut = early_stop_reason(series)
