@@ -1,21 +1,24 @@
-"""`harmony-conformance compare A B`: what changed between two runs, in causes and in results."""
+"""`harmony-conformance compare A B`: what changed between two runs, two folders of rates or two of loads."""
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stdout
 from io import StringIO
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
 from harmony_conformance.audit.results.audit_comparison import compare_audits
 from harmony_conformance.audit.results.stored_audit import is_audit, read_part
+from harmony_conformance.cli.compare_measurements import compare_measurements, latency_lines, measurement_file
 from harmony_conformance.cli.report import read_run
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import dumps
 from harmony_conformance.report.comparison import Change, Comparison, compare
+from harmony_conformance.report.html import comparison_html
 from harmony_conformance.report.model import Report
 from harmony_conformance.report.terminal import cut_words, visible
 from harmony_conformance.runner.options import FAIL_ON
@@ -32,7 +35,7 @@ def configure(parser: ArgumentParser) -> None:
             name,
             metavar=name.upper(),
             help=f"the {which} run: its folder, its report.jsonl, or a recording (exchanges.jsonl), which is judged again;"
-            " or an audit: its folder, or FOLDER@2026-11-01..2026-11-07 with the days of a period",
+            " a folder of `rates` or of `load`; or an audit: its folder, or FOLDER@2026-11-01..2026-11-07 with the days of a period",
         )
     parser.add_argument("--format", choices=list(_FORMATS), default="text", help="output format (default: text)")
     parser.add_argument(
@@ -41,6 +44,22 @@ def configure(parser: ArgumentParser) -> None:
         default="must",
         help="severities of new failures with exit code 1 (default: must)",
     )
+    parser.add_argument(
+        "--slower-by",
+        type=_share,
+        metavar="SHARE",
+        help="exit code 1 if a percentile of the latency is certainly slower by more than this share (default: 0.1 for loads, not for runs)",
+    )
+
+
+def _share(words: str) -> float:
+    try:
+        share = float(words)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < inf:
+        raise ArgumentTypeError(f"expected a share from 0, such as 0.1, got {words!r}")
+    return share
 
 
 def execute(arguments: Namespace) -> int:
@@ -50,12 +69,19 @@ def execute(arguments: Namespace) -> int:
         return _compare_audits(arguments)
     if any(audits):
         raise UsageError(f"{arguments.before} and {arguments.after}: expected two runs or two audits, got one of each")
+    paths = [Path(name) for name in (arguments.before, arguments.after)]
+    files = [measurement_file(path) for path in paths]
+    if any(files):
+        before, after = (found or path for found, path in zip(files, paths, strict=True))
+        return compare_measurements(before, after, arguments.format, arguments.slower_by)
     compared = compare(_read(Path(arguments.before)), _read(Path(arguments.after)))
     if not compared.both_judged:
         raise UsageError(f"{arguments.before} and {arguments.after}: expected results that both judged, got none")
     print("\n".join(_FORMATS[arguments.format](compared)))
     if compared.with_change(Change.ERROR):
         return Exit.INTERNAL_ERROR
+    if arguments.slower_by is not None and any(one.is_slower_by(arguments.slower_by) for one in compared.latency):
+        return Exit.DIVERGES
     return Exit.DIVERGES if compared.has_regressed(FAIL_ON[arguments.fail_on]) else Exit.CONFORMS
 
 
@@ -100,6 +126,9 @@ def _text(compared: Comparison) -> Iterator[str]:
             yield f"  {change.value.upper()} {result.severity.value.upper()} {result.name}{unjudged}: {visible(cut_words(result.message))}"
         if len(results) > _RESULTS_SHOWN:
             yield f"  … and {len(results) - _RESULTS_SHOWN} more: --format json"
+    if compared.latency:
+        yield ""
+        yield from latency_lines(compared.latency)
 
 
 def _counts(changes: list[Change]) -> str:
@@ -107,8 +136,14 @@ def _counts(changes: list[Change]) -> str:
     return ", ".join(counts) or "none in either run"
 
 
+def _html(compared: Comparison) -> Iterator[str]:
+    yield comparison_html(compared)
+
+
 def _json(compared: Comparison) -> Iterator[str]:
     yield dumps(compared.to_json())
 
 
-_FORMATS: Mapping[str, Callable[[Comparison], Iterator[str]]] = MappingProxyType({"text": _text, "json": _json})
+_FORMATS: Mapping[str, Callable[[Comparison], Iterator[str]]] = MappingProxyType(
+    {"text": _text, "html": _html, "json": _json}
+)

@@ -22,6 +22,7 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, dumps, text, value_at
 from harmony_conformance.load.arrivals import Arrivals
 from harmony_conformance.load.load import LoadedRequest, LoadSender, OfferedLoad
+from harmony_conformance.load.load_file import LOAD
 from harmony_conformance.load.objectives import (
     InvalidObjectiveError,
     Objective,
@@ -40,8 +41,6 @@ from harmony_conformance.transport.client import SendResult, run_async
 from harmony_conformance.transport.messages import Request
 
 _LONGEST_PROMPT = 131_072  # tokens: the context of gpt-oss
-LOAD = "load.json"
-"""File name of the figures in the folder of a run."""
 _LENGTH_MEMBERS: dict[str, JsonObject] = {"vllm": {"ignore_eos": True}, "sglang": {"ignore_eos": True}}
 """Members that make every answer as long as its limit, by engine."""
 

@@ -7,38 +7,36 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from harmony_conformance.cli.report import read_run
+from harmony_conformance.cli.side_by_side import read_endpoint_folder, side_by_side
 from harmony_conformance.errors import Exit
 from harmony_conformance.json_value import dumps
 from harmony_conformance.report.html import matrix_html
 from harmony_conformance.report.markdown import inline, prose, table
-from harmony_conformance.report.matrix import Matrix, MatrixRow, make_matrix
-from harmony_conformance.report.summary import title
+from harmony_conformance.report.matrix import Matrix, MatrixRow
 
 
 def configure(parser: ArgumentParser) -> None:
     """Add the options of `matrix`."""
-    parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help="folder of a run, or its report.jsonl")
+    parser.add_argument(
+        "runs", metavar="RUN", nargs="+", type=Path, help="folder of a run, of rates or of a load, or a report.jsonl"
+    )
     parser.add_argument("--format", choices=list(_FORMATS), default="md", help="output format (default: md)")
 
 
 def execute(arguments: Namespace) -> int:
     """Print the matrix."""
-    reports = [read_run(path) for path in arguments.runs]
-    titles = [title(report) for report in reports]
-    folders = [path.name if path.is_dir() else path.resolve().parent.name for path in arguments.runs]
-    names = [
-        one if titles.count(one) == 1 else f"{one} ({folder})" for one, folder in zip(titles, folders, strict=True)
-    ]
-    print(_FORMATS[arguments.format](make_matrix(reports, names)))
+    folders = [read_endpoint_folder(path) for path in arguments.runs]
+    titles = [one.title for one in folders]
+    names = [one.title if titles.count(one.title) == 1 else f"{one.title} ({one.folder})" for one in folders]
+    print(_FORMATS[arguments.format](side_by_side(folders, names)))
     return Exit.CONFORMS
 
 
 def _markdown(matrix: Matrix) -> str:
-    summary = _table("", matrix.runs, matrix.summary)
-    families = _table("checks", matrix.runs, matrix.families)
-    causes = _table("cause", matrix.runs, matrix.causes) if matrix.causes else "No run has a failure."
-    return f"{summary}\n\n{families}\n\nFailed results by cause:\n\n{causes}"
+    parts = "\n\n".join(
+        (f"{title}:\n\n" if title else "") + _table("", matrix.runs, rows) for title, rows in matrix.parts()
+    )
+    return parts if matrix.causes else f"{parts}\n\nNo run has a failure."
 
 
 def _table(name: str, runs: Sequence[str], rows: Sequence[MatrixRow]) -> str:

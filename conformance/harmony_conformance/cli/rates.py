@@ -23,6 +23,7 @@ from harmony_conformance.runner.run import Options
 from harmony_conformance.runner.shared_run import EXCHANGES
 from harmony_conformance.runtime.private_files import write_private
 from harmony_conformance.sampling.rates import all_rates, pass_rates, rate_names
+from harmony_conformance.sampling.rates_file import RATES
 from harmony_conformance.sampling.report import (
     below_minimum,
     compare_rates,
@@ -36,8 +37,6 @@ from harmony_conformance.sampling.sampler import DEFAULT_LIMIT, MOST_TURNS
 from harmony_conformance.sampling.task import Task, read_tasks
 from harmony_conformance.transport.client import run_async
 
-RATES = "rates.json"
-"""File name of the rates in the folder of a run."""
 _TRIES = 5
 
 

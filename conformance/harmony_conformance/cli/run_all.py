@@ -1,4 +1,4 @@
-"""`harmony-conformance run-all FILE`: the suite against every endpoint of a configuration file, and a page of all of them."""
+"""`harmony-conformance run-all FILE`: suite, rates and load against every endpoint of a configuration file, and a page of all of them."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import subprocess
 import sys
 import tomllib
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGINT
 from typing import cast
 
-from harmony_conformance.cli.report import read_run
+from harmony_conformance.cli.side_by_side import LOAD_FOLDER, RATES_FOLDER, read_endpoint_folder, side_by_side
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.report.html import matrix_html
-from harmony_conformance.report.matrix import make_matrix
 from harmony_conformance.report.terminal import visible
 from harmony_conformance.runner.options import whole_number
 from harmony_conformance.runtime.private_files import write_private
 
 MATRIX = "matrix.html"
 """File name of the page with all endpoints."""
+_MEANING = {0: "done", 1: "below a minimum, or an objective is missed"}
 DEFAULT_FILE = Path("harmony-conformance.toml")
 _RUN = """import sys
 from harmony_conformance.runtime.processes import end_with_parent_process
@@ -31,14 +31,32 @@ from harmony_conformance.cli.main import main
 sys.exit(main())"""
 """The program of each run: `python -m harmony_conformance` that ends with this command."""
 
+_LISTS = ("connection", "options", "rates", "load")
+"""Members with options of the command line."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ConfiguredEndpoint:
-    """An endpoint of the file: its name, its target, and further options of `run`."""
+    """An endpoint of the file: its name, its target, and the further options of each command.
+
+    Attributes:
+        rates: Options of `rates`, None if it is not called.
+        load: Options of `load`, None if it is not called.
+    """
 
     name: str
     target: str
     options: tuple[str, ...] = ()
+    rates: tuple[str, ...] | None = None
+    load: tuple[str, ...] | None = None
+
+    def commands(self, out: Path) -> Iterator[tuple[str, ...]]:
+        """Yield the commands in their order, the load last: nothing else is sent meanwhile."""
+        yield "run", self.target, *self.options, "--quiet", "--out", str(out)
+        if self.rates is not None:
+            yield "rates", self.target, *self.rates, "--format", "json", "--out", str(out / RATES_FOLDER)
+        if self.load is not None:
+            yield "load", self.target, *self.load, "--format", "json", "--out", str(out / LOAD_FOLDER)
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -58,7 +76,9 @@ def configure(parser: ArgumentParser) -> None:
     parser.epilog = (
         "The file has a table [[endpoint]] for each: name, target, and options as a list of texts, for example"
         ' name = "a", target = "https://a.example/v1", options = ["--model", "gpt-oss-20b", "--api-key-env", "A_KEY"].'
-        " Options for all endpoints: options = [...] above the first table."
+        " Above the first table the same for all: options = [...]. With rates = [...] or load = [...],"
+        " the command of that name is called too, with these options."
+        " connection = [...], such as the model and the key, are options of all three."
         " Exit code: 3 if one had an internal error, else 1 if one does not conform, else 2 if one could not be tested, else 0."
     )
 
@@ -68,21 +88,23 @@ def execute(arguments: Namespace) -> int:
     endpoints = read_endpoints(arguments.file)
     running = RunningProcesses()
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        futures = [pool.submit(running.run, endpoint, arguments.out / endpoint.name) for endpoint in endpoints]
+        futures = [pool.submit(running.run_commands, one, arguments.out / one.name) for one in endpoints]
         try:
             codes = [future.result() for future in futures]
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
             running.stop()
             raise KeyboardInterrupt(f"stopped; the runs so far are in {arguments.out}") from None
-    tested = [one.name for one, code in zip(endpoints, codes, strict=True) if code in {0, 1}]
+    tested = [one.name for one, code in zip(endpoints, codes, strict=True) if code[0] in {0, 1}]
     untested = tuple(f"{one.name}: {running.lines[one.name]}" for one in endpoints if one.name not in tested)
     if tested:
-        page = matrix_html(make_matrix([read_run(arguments.out / name) for name in tested], tested), untested)
+        folders = [read_endpoint_folder(arguments.out / name) for name in tested]
+        page = matrix_html(side_by_side(folders, tested), untested)
         write_private(arguments.out / MATRIX, page.encode("utf-8", "backslashreplace"))
         print(f"side by side: {visible(str(arguments.out / MATRIX))}")
     worst = (Exit.INTERNAL_ERROR, Exit.DIVERGES, Exit.USAGE, Exit.CONFORMS)
-    return next((code for code in worst if code in codes), Exit.INTERNAL_ERROR)
+    every = {code for one in codes for code in one}
+    return next((code for code in worst if code in every), Exit.INTERNAL_ERROR)
 
 
 @dataclass
@@ -92,9 +114,23 @@ class RunningProcesses:
     processes: set[subprocess.Popen[str]] = field(default_factory=set["subprocess.Popen[str]"])
     lines: dict[str, str] = field(default_factory=dict[str, str])
 
-    def run(self, endpoint: ConfiguredEndpoint, out: Path) -> int:
-        """Run the suite, print its line and return its exit code."""
-        words = ("run", endpoint.target, *endpoint.options, "--quiet", "--out", str(out))
+    def run_commands(self, endpoint: ConfiguredEndpoint, out: Path) -> list[int]:
+        """Call the commands of an endpoint one after the other, and return their exit codes. After a run that could not test it, the others are left out."""
+        codes: list[int] = []
+        for words in endpoint.commands(out):
+            code, line = self._call(words)
+            if words[0] == "run":
+                self.lines[endpoint.name] = line
+                print(f"{visible(endpoint.name)}: {line}", flush=True)
+            else:
+                print(f"{visible(endpoint.name)}: {words[0]}: {_MEANING.get(code, line)}", flush=True)
+            codes.append(code)
+            if code not in _MEANING:
+                break
+        return codes
+
+    def _call(self, words: Sequence[str]) -> tuple[int, str]:
+        """Return the exit code of a command of this program, and the first line that it printed."""
         with subprocess.Popen(  # noqa: S603 - this program
             [sys.executable, "-c", _RUN, *words],
             stdout=subprocess.PIPE,
@@ -104,9 +140,8 @@ class RunningProcesses:
             self.processes.add(process)
             printed, problem = (text.strip() for text in process.communicate())
             self.processes.discard(process)
-        self.lines[endpoint.name] = visible((printed or problem or "nothing was printed").splitlines()[0])
-        print(f"{visible(endpoint.name)}: {self.lines[endpoint.name]}", flush=True)
-        return process.returncode
+        shown = (printed if words[0] == "run" else "") or problem or "nothing was printed"
+        return process.returncode, visible(shown.splitlines()[0])
 
     def stop(self) -> None:
         """Interrupt the runs, so that they end and say what is recorded."""
@@ -126,13 +161,13 @@ def read_endpoints(path: Path) -> tuple[ConfiguredEndpoint, ...]:
         raise UsageError(f"{path}: {problem.strerror}") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
         raise UsageError(f"{path}: invalid TOML: {problem}") from None
-    if unknown := sorted(document.keys() - {"endpoint", "options"}):
+    if unknown := sorted(document.keys() - {"endpoint", *_LISTS}):
         raise UsageError(f"{path}: expected tables [[endpoint]] and options, got {unknown[0]!r}")
     listed = document.get("endpoint")
     entries = cast("list[object]", listed) if isinstance(listed, list) else []
     if not entries:
         raise UsageError(f"{path}: expected a table [[endpoint]], got none")
-    common = _options(document.get("options", []), path)
+    common = _lists(document, path)
     read = tuple(_endpoint(entry, common, f"{path}: endpoint {n}") for n, entry in enumerate(entries, 1))
     names = [one.name for one in read]
     if doubled := next((name for name in names if names.count(name) > 1), None):
@@ -140,16 +175,28 @@ def read_endpoints(path: Path) -> tuple[ConfiguredEndpoint, ...]:
     return read
 
 
-def _endpoint(entry: object, common: Sequence[str], place: object) -> ConfiguredEndpoint:
+def _endpoint(entry: object, common: Mapping[str, tuple[str, ...]], place: object) -> ConfiguredEndpoint:
     members: Mapping[str, object] = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
-    if unknown := sorted(members.keys() - {"name", "target", "options"}):
+    if unknown := sorted(members.keys() - {"name", "target", *_LISTS}):
         raise UsageError(f"{place}: expected name, target and options, got {unknown[0]!r}")
     name, target = members.get("name"), members.get("target")
     if not isinstance(target, str) or not target:
         raise UsageError(f"{place}: expected a target, got {target!r}")
     if not isinstance(name, str) or not name or Path(name).name != name or name.startswith("."):
         raise UsageError(f"{place}: expected a name that can be a folder's, got {name!r}")
-    return ConfiguredEndpoint(name=name, target=target, options=(*common, *_options(members.get("options", []), place)))
+    own = _lists(members, place)
+    connection = (*common.get("connection", ()), *own.get("connection", ()))
+    rates, load = (
+        (*connection, *common.get(command, ()), *own.get(command, ())) if command in {*common, *own} else None
+        for command in ("rates", "load")
+    )
+    options = (*connection, *common.get("options", ()), *own.get("options", ()))
+    return ConfiguredEndpoint(name=name, target=target, options=options, rates=rates, load=load)
+
+
+def _lists(members: Mapping[str, object], place: object) -> dict[str, tuple[str, ...]]:
+    """Return the lists of options of a table, by name."""
+    return {name: _options(members[name], place) for name in _LISTS if name in members}
 
 
 def _options(value: object, place: object) -> tuple[str, ...]:

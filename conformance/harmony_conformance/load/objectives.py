@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, exp, lgamma, log
 from types import MappingProxyType
 
 from harmony_conformance.load.load import LoadedRequest, timings
 from harmony_conformance.runner.latency import Timing, UnmeasuredResponse
-from harmony_conformance.runner.statistics import percentile
+from harmony_conformance.runner.statistics import Percentile, percentile_interval
 
-_CERTAINTY = 0.95
 _OBJECTIVE = re.compile(r"([a-z0-9]+)_p(\d{1,2})=(\d+(?:\.\d+)?)(ms|s)")
 _SECONDS = {"ms": 0.001, "s": 1.0}
 
@@ -64,40 +62,6 @@ def read_objectives(words: str) -> tuple[Objective, ...]:
         limit = float(found[3]) * _SECONDS[found[4]]
         objectives.append(Objective(metric=found[1], percent=int(found[2]), limit=limit))
     return tuple(objectives)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Percentile:
-    """A percentile of a sample with its 95 % interval, whose ends are infinite where the sample is too small."""
-
-    value: float
-    low: float
-    high: float
-
-
-def percentile_interval(ascending: Sequence[float], percent: int) -> Percentile:
-    """Return a percentile of an ascending sample, with an interval of order statistics that assumes no distribution."""
-    n, share = len(ascending), percent / 100
-    value = ascending[ceil(share * (n - 1))] if ascending[-1] == float("inf") else percentile(ascending, percent)
-    logs = (
-        lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1) + k * log(share) + (n - k) * log(1 - share)
-        for k in range(n + 1)
-    )
-    chances = [exp(one) for one in logs]
-    tail = (1 - _CERTAINTY) / 2
-    low, total = 0, chances[0]
-    while total <= tail and low < n:  # the chance that at most `low` values are below the percentile
-        low += 1
-        total += chances[low]
-    high, total = n, chances[n]
-    while total <= tail and high > 0:
-        high -= 1
-        total += chances[high]
-    return Percentile(
-        value=value,
-        low=ascending[low - 1] if low > 0 else float("-inf"),
-        high=ascending[high] if high < n else float("inf"),
-    )
 
 
 def values_of(requests: Sequence[LoadedRequest], metric: str) -> list[float]:

@@ -15,11 +15,10 @@ from harmony_conformance.load.objectives import (
     Objective,
     good_requests,
     judge_objectives,
-    percentile_interval,
     values_of,
 )
 from harmony_conformance.runner.latency import UnmeasuredResponse
-from harmony_conformance.runner.statistics import ENOUGH_FOR_P95, ENOUGH_FOR_P99, percentile
+from harmony_conformance.runner.statistics import ENOUGH_FOR_P95, ENOUGH_FOR_P99, percentile, percentile_interval
 
 _PERCENTS = (50, 95, 99)
 _ENOUGH = {50: 1, 95: ENOUGH_FOR_P95, 99: ENOUGH_FOR_P99}

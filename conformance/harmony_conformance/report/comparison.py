@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from harmony_conformance.json_value import Json, JsonObject, integer, items, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
+from harmony_conformance.report.latency_comparison import LatencyChange, compare_latency, probe_figures
 from harmony_conformance.report.model import Report, ResultLine
 from harmony_conformance.report.summary import failures, title
 
@@ -34,6 +35,7 @@ class ResultChange:
     Attributes:
         name: `check@scenario`, with the API unless that is Chat Completions.
         message: The first message of the later failure, else of the earlier one.
+        earlier_message: The first message of the earlier failure, empty if it did not fail.
         was_judged: True if the earlier run judged it.
     """
 
@@ -42,6 +44,7 @@ class ResultChange:
     change: Change
     message: str
     was_judged: bool
+    earlier_message: str = ""
 
     def to_json(self) -> JsonObject:
         """Return the JSON form."""
@@ -51,6 +54,7 @@ class ResultChange:
             "change": self.change.value,
             "message": self.message,
             "was_judged": self.was_judged,
+            "earlier_message": self.earlier_message,
         }
 
 
@@ -91,6 +95,7 @@ class Comparison:
 
     Attributes:
         both_judged: Number of results that both runs judged.
+        latency: The medians of the latency probes, if both runs measured it with intervals.
     """
 
     before: str
@@ -98,6 +103,7 @@ class Comparison:
     causes: tuple[CauseChange, ...]
     results: tuple[ResultChange, ...]
     both_judged: int
+    latency: tuple[LatencyChange, ...] = ()
 
     def with_change(self, change: Change) -> tuple[ResultChange, ...]:
         """Return the results with a change."""
@@ -117,6 +123,7 @@ class Comparison:
             "both_judged": self.both_judged,
             "causes": causes,
             "results": results,
+            "latency": [one.to_json() for one in self.latency],
         }
 
 
@@ -137,6 +144,7 @@ def compare(before: Report, after: Report) -> Comparison:
             name in earlier and name in later and {earlier[name].outcome, later[name].outcome} <= _JUDGED
             for name in names
         ),
+        latency=compare_latency(probe_figures(before.latency), probe_figures(after.latency)),
     )
 
 
@@ -167,6 +175,7 @@ def _result_change(name: str, change: Change, before: ResultLine | None, after: 
         change=change,
         message=next(iter(_messages(shown)), shown.reason),
         was_judged=before is not None and before.outcome in _JUDGED,
+        earlier_message=next(iter(_messages(before)), "") if before is not None else "",
     )
 
 

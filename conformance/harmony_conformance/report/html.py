@@ -20,6 +20,7 @@ from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report import latency_table, markup, model, summary, text_excerpt
 from harmony_conformance.report.cause_summary import cause_summaries
 from harmony_conformance.report.client_rows import client_rows
+from harmony_conformance.report.comparison import Change, Comparison
 from harmony_conformance.report.exchange_view import ExchangeView
 from harmony_conformance.report.markup import to_markup
 from harmony_conformance.report.matrix import Matrix
@@ -41,6 +42,17 @@ _MEANING = {
     Outcome.INCONCLUSIVE: "the scenario never exercised the check: neither a pass nor a failure",
     Outcome.NOT_APPLICABLE: "the conditions of the check do not hold, or the endpoint lacks the evidence it needs",
     Outcome.ERROR: "an internal error of this suite, not of the endpoint",
+}
+
+_BADGE = {
+    Change.NEW: "fail",
+    Change.MORE: "fail",
+    Change.CHANGED: "variant",
+    Change.FEWER: "pass",
+    Change.SAME: "na",
+    Change.FIXED: "pass",
+    Change.UNJUDGED: "inconclusive",
+    Change.ERROR: "error",
 }
 
 
@@ -84,14 +96,18 @@ def _script() -> str:
 
 def matrix_html(matrix: Matrix, untested: Sequence[str] = ()) -> str:
     """Return a page of several runs side by side. `untested`: endpoints that could not be tested, with the reason."""
-    titles = ("", "Checks that failed", "Failed results by cause")
-    parts = zip(titles, (matrix.summary, matrix.families, matrix.causes), strict=True)
     prose = {"prose": markup.prose}
     return (
         environment()
         .get_template("matrix.html.jinja", globals=prose)
-        .render(runs=matrix.runs, parts=parts, untested=untested)
+        .render(runs=matrix.runs, parts=matrix.parts(), untested=untested)
     )
+
+
+def comparison_html(compared: Comparison) -> str:
+    """Return a page of two runs, before and after: causes, results and latencies."""
+    names = {"prose": markup.prose, "pieces": markup.pieces, "cut": text_excerpt.cut, "Change": Change, "BADGE": _BADGE}
+    return _environment().get_template("comparison.html.jinja", globals=names).render(compared=compared)
 
 
 @cache

@@ -1,8 +1,8 @@
-"""Several runs side by side: families of checks and causes, by run."""
+"""Several runs side by side: families of checks, causes, rates and latencies under load, by run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from harmony_conformance.json_value import Json, JsonObject, integer, items, text, value_at
@@ -11,6 +11,7 @@ from harmony_conformance.report.evidence_grade import evidence_grade
 from harmony_conformance.report.model import Report
 from harmony_conformance.report.summary import (
     CheckResults,
+    Standing,
     by_check,
     by_family,
     family_about,
@@ -30,26 +31,47 @@ _MILLI = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixRow:
-    """A row: its name, what it means, and a cell for each run. The cell of a run that says nothing is empty."""
+    """A row: its name, what it means, and a cell for each run. The cell of a run that says nothing is empty.
+
+    Attributes:
+        worse: The places of the cells that are certainly worse than the best.
+    """
 
     name: str
     meaning: str
     cells: tuple[str, ...]
+    worse: tuple[int, ...] = ()
 
     def to_json(self) -> JsonObject:
         """Return the JSON form."""
         cells: list[Json] = [*self.cells]
-        return {"name": self.name, "meaning": self.meaning, "cells": cells}
+        return {"name": self.name, "meaning": self.meaning, "cells": cells, "worse": [*self.worse]}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Matrix:
-    """Runs by name, their verdicts and latencies, families of checks, and causes. Causes with a common id of the catalogue share a row."""
+    """Runs by name: verdicts and latencies, families of checks, causes, rates, and latencies under load.
+
+    Causes with a common id of the catalogue share a row.
+    """
 
     runs: tuple[str, ...]
     summary: tuple[MatrixRow, ...]
     families: tuple[MatrixRow, ...]
     causes: tuple[MatrixRow, ...]
+    rates: tuple[MatrixRow, ...] = ()
+    load: tuple[MatrixRow, ...] = ()
+
+    def parts(self) -> tuple[tuple[str, tuple[MatrixRow, ...]], ...]:
+        """Return each part that has rows, with its title. That of the summary is empty."""
+        titled = (
+            ("", self.summary),
+            ("Rates", self.rates),
+            ("Latency under load", self.load),
+            ("Checks that failed", self.families),
+            ("Failed results by cause", self.causes),
+        )
+        return tuple((title, rows) for title, rows in titled if rows)
 
     def to_json(self) -> JsonObject:
         """Return the JSON form."""
@@ -58,12 +80,22 @@ class Matrix:
             "summary": [row.to_json() for row in self.summary],
             "families": [row.to_json() for row in self.families],
             "causes": [row.to_json() for row in self.causes],
+            "rates": [row.to_json() for row in self.rates],
+            "load": [row.to_json() for row in self.load],
         }
 
 
-def make_matrix(reports: Sequence[Report], names: Sequence[str] = ()) -> Matrix:
-    """Return the matrix of several runs. `names` replaces the names of the servers. Runs of equal names are numbered."""
-    titles = names or [title(report) for report in reports]
+def make_matrix(
+    reports: Sequence[Report | None],
+    names: Sequence[str] = (),
+    rates: Iterable[MatrixRow] = (),
+    load: Iterable[MatrixRow] = (),
+) -> Matrix:
+    """Return the matrix of several runs. `names` replaces the names of the servers. Runs of equal names are numbered.
+
+    `reports`: None for an endpoint with rates or loads alone.
+    """
+    titles = names or [title(report) if report is not None else "" for report in reports]
     return Matrix(
         runs=tuple(
             name if titles.count(name) == 1 else f"{name} ({titles[: place + 1].count(name)})"
@@ -72,19 +104,23 @@ def make_matrix(reports: Sequence[Report], names: Sequence[str] = ()) -> Matrix:
         summary=tuple(_summary(reports)),
         families=tuple(_families(reports)),
         causes=tuple(_causes(reports)),
+        rates=tuple(rates),
+        load=tuple(load),
     )
 
 
-def _summary(reports: Sequence[Report]) -> Iterator[MatrixRow]:
+def _summary(reports: Sequence[Report | None]) -> Iterator[MatrixRow]:
     """Yield verdict, share of the checks that could judge, and the medians of the latency probe with one request at a time."""
-    grades = [evidence_grade(report) for report in reports]
-    yield MatrixRow(
-        name="verdict", meaning="MUST failures decide.", cells=tuple(run_verdict(report).headline for report in reports)
+    if not any(reports):
+        return
+    verdicts = [run_verdict(report) if report is not None else None for report in reports]
+    diverging = tuple(
+        place for place, one in enumerate(verdicts) if one is not None and one.standing is Standing.DIVERGES
     )
+    cells = tuple(one.headline if one is not None else "" for one in verdicts)
+    yield MatrixRow(name="verdict", meaning="MUST failures decide.", cells=cells, worse=diverging)
     yield MatrixRow(
-        name="judged",
-        meaning="Checks that could judge the server, of all.",
-        cells=tuple(f"{grade.judged} of {grade.checks}" for grade in grades),
+        name="judged", meaning="Checks that could judge the server, of all.", cells=tuple(map(_judged, reports))
     )
     for metric, meaning in _LATENCIES.items():
         cells = tuple(_median(report, metric) for report in reports)
@@ -92,36 +128,50 @@ def _summary(reports: Sequence[Report]) -> Iterator[MatrixRow]:
             yield MatrixRow(name=metric.replace("_", " "), meaning=meaning, cells=cells)
 
 
-def _median(report: Report, metric: str) -> str:
-    load = next(iter(report.latency), None)
+def _judged(report: Report | None) -> str:
+    if report is None:
+        return ""
+    grade = evidence_grade(report)
+    return f"{grade.judged} of {grade.checks}"
+
+
+def _median(report: Report | None, metric: str) -> str:
+    load = next(iter(report.latency), None) if report is not None else None
     median = value_at(load, "metrics", metric, "median")
     return f"{_MILLI * median:,.1f} ms" if isinstance(median, int | float) else ""
 
 
-def _families(reports: Sequence[Report]) -> Iterator[MatrixRow]:
-    by_run = [by_family(by_check(report)) for report in reports]
+def _families(reports: Sequence[Report | None]) -> Iterator[MatrixRow]:
+    by_run = [by_family(by_check(report)) if report is not None else {} for report in reports]
     for family in dict.fromkeys(family for families in by_run for family in families):
-        cells = tuple(_family_cell(families.get(family, [])) for families in by_run)
-        yield MatrixRow(name=family, meaning=family_about(family), cells=cells)
+        found = [families.get(family, []) for families in by_run]
+        cells = tuple(
+            _family_cell(one) if report is not None else "" for one, report in zip(found, reports, strict=True)
+        )
+        failed = tuple(place for place, one in enumerate(found) if _failed_must(one))
+        yield MatrixRow(name=family, meaning=family_about(family), cells=cells, worse=failed)
 
 
 def _family_cell(checks: Sequence[CheckResults]) -> str:
     """Return how many of the checks that judged the server failed."""
     judged = [check for check in checks if check.applied]
     failed = with_outcome(judged, Outcome.FAIL)
-    must = [check for check in failed if check.severity is Severity.MUST]
     if not judged:
         return "not judged"
     if not failed:
         return f"all {len(judged)} pass"
-    return f"{len(failed)} of {len(judged)} fail" + ("" if must else " (SHOULD)")
+    return f"{len(failed)} of {len(judged)} fail" + ("" if _failed_must(checks) else " (SHOULD)")
 
 
-def _causes(reports: Sequence[Report]) -> Iterator[MatrixRow]:
+def _failed_must(checks: Sequence[CheckResults]) -> bool:
+    return any(check.severity is Severity.MUST for check in with_outcome(checks, Outcome.FAIL))
+
+
+def _causes(reports: Sequence[Report | None]) -> Iterator[MatrixRow]:
     sentences: dict[str, str] = {}
     extents: dict[str, dict[int, int]] = {}
     for run, report in enumerate(reports):
-        for cause in report.causes:
+        for cause in report.causes if report is not None else ():
             name = _shared_id(cause)
             sentences.setdefault(name, text(value_at(cause, "sentence")))
             of_cause = extents.setdefault(name, {})

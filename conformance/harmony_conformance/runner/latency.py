@@ -300,7 +300,9 @@ def _metric(unit: str, values: Iterable[float | None]) -> Json:
     if summary is None:
         return None
     figures = ((name, getattr(summary, name)) for name in ("n", "median", "min", "max", "p95", "p99"))
-    return {"unit": unit, **{name: None if value is None else round(value, _DIGITS) for name, value in figures}}
+    interval: list[Json] = [None if end is None else round(end, _DIGITS) for end in summary.median_interval]
+    rounded = {name: None if value is None else round(value, _DIGITS) for name, value in figures}
+    return {"unit": unit, **rounded, "median_interval": interval}
 
 
 def _notes(exchanges: Sequence[Exchange], timings: Sequence[Timing]) -> Iterator[str]:

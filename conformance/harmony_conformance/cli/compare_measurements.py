@@ -1,0 +1,75 @@
+"""`compare` of two folders of `rates` or of `load`: rates by Fisher's test, latencies by intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from harmony_conformance.errors import Exit, UsageError
+from harmony_conformance.json_value import dumps
+from harmony_conformance.load.load_file import LOAD, InvalidLoadError, read_loads
+from harmony_conformance.report.latency_comparison import LatencyChange, compare_latency, load_figures
+from harmony_conformance.report.terminal import visible
+from harmony_conformance.sampling.rates_file import RATES, InvalidRatesError, SampledRates, read_rates
+from harmony_conformance.sampling.report import compare_rates, difference_lines
+
+DEFAULT_SLOWDOWN = 0.1
+
+
+def measurement_file(path: Path) -> Path | None:
+    """Return the file of rates or of loads that a path names, itself or its folder. None for another path."""
+    if path.name in {RATES, LOAD}:
+        return path
+    return next((path / name for name in (RATES, LOAD) if (path / name).is_file()), None)
+
+
+def compare_measurements(before: Path, after: Path, form: str, slowdown: float | None) -> int:
+    """Print the comparison of two files of one kind. Exit code 1: a rate is certainly worse, or a latency certainly slower.
+
+    Raises:
+        UsageError: A file is invalid, or they have nothing in common.
+    """
+    if form == "html":
+        raise UsageError("invalid --format: expected text or json for rates and loads, got html")
+    if before.name != after.name:
+        raise UsageError(f"{before} and {after}: expected two files of one kind, got {before.name} and {after.name}")
+    try:
+        compare = _compare_rates if after.name == RATES else _compare_loads
+        return compare(before, after, form, DEFAULT_SLOWDOWN if slowdown is None else slowdown)
+    except (InvalidRatesError, InvalidLoadError) as problem:
+        raise UsageError(str(problem)) from None
+
+
+def _compare_rates(before: Path, after: Path, form: str, _: float) -> int:
+    earlier, later = read_rates(before)[0], read_rates(after)[0]
+    differences = compare_rates(later.rates, earlier.rates)
+    if not differences:
+        raise UsageError(f"{before} and {after}: expected rates that both have, got none")
+    if form == "json":
+        print(dumps({"before": earlier.title, "after": later.title, "rates": [one.to_json() for one in differences]}))
+    else:
+        print("\n".join(_rate_lines(earlier, later, [*difference_lines(differences)])))
+    return Exit.DIVERGES if any(one.is_worse for one in differences) else Exit.CONFORMS
+
+
+def _rate_lines(before: SampledRates, after: SampledRates, lines: list[str]) -> Iterator[str]:
+    yield f"before: {visible(before.title)}"
+    yield f"after:  {visible(after.title)}"
+    yield from lines
+
+
+def _compare_loads(before: Path, after: Path, form: str, slowdown: float) -> int:
+    changes = compare_latency(load_figures(read_loads(before)), load_figures(read_loads(after)))
+    if not changes:
+        raise UsageError(f"{before} and {after}: expected a load that both measured, got none")
+    if form == "json":
+        print(dumps({"latency": [one.to_json() for one in changes]}))
+    else:
+        print("\n".join(latency_lines(changes)))
+    return Exit.DIVERGES if any(one.is_slower_by(slowdown) for one in changes) else Exit.CONFORMS
+
+
+def latency_lines(changes: tuple[LatencyChange, ...]) -> Iterator[str]:
+    """Yield each change in milliseconds."""
+    yield "latency in ms, with 95 % intervals of the difference:"
+    yield from (f"  {one}" for one in changes)

@@ -1,0 +1,32 @@
+"""The figures of a finished load, read from its `load.json`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harmony_conformance.json_value import InvalidJsonError, JsonObject, items, loads, members, value_at
+
+LOAD = "load.json"
+"""File name of the figures in the folder of a run."""
+
+
+class InvalidLoadError(ValueError):
+    """A file that is no `load.json`. The message has its path."""
+
+
+def read_loads(path: Path) -> tuple[JsonObject, ...]:
+    """Read the figures of each load.
+
+    Raises:
+        InvalidLoadError: It cannot be read, or is no `load.json`.
+    """
+    try:
+        document = loads(path.read_bytes())
+    except OSError as problem:
+        raise InvalidLoadError(f"{path}: {problem.strerror}") from None
+    except InvalidJsonError as problem:
+        raise InvalidLoadError(f"{path}: {problem}") from None
+    found = tuple(members(load) for load in items(value_at(document, "loads")))
+    if not found or not all(isinstance(value_at(load, "metrics"), dict) for load in found):
+        raise InvalidLoadError(f"{path}: expected loads with metrics, got none")
+    return found

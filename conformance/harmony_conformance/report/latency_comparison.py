@@ -1,0 +1,125 @@
+"""Latencies of two runs or two loads compared: each percentile with the 95 % interval of its difference.
+
+The interval is made of those of the two percentiles (Zou and Donner 2008, the method of variance estimates recovery), so it assumes no distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import hypot, inf
+
+from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
+
+_MILLI = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatencyFigure:
+    """A percentile of a metric in seconds with its interval, whose ends are infinite where the sample is too small."""
+
+    value: float
+    low: float
+    high: float
+
+
+FigureName = tuple[str, str, str]
+"""Load, metric and percentile, such as `4 requests/s, 128 to 128 tokens`, `ttft`, `p95`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatencyChange:
+    """A percentile before and after."""
+
+    load: str
+    metric: str
+    percentile: str
+    before: LatencyFigure
+    after: LatencyFigure
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the difference in seconds, the later less the earlier."""
+        one, two = self.after, self.before
+        change = one.value - two.value
+        low = change - hypot(one.value - one.low, two.high - two.value)
+        high = change + hypot(one.high - one.value, two.value - two.low)
+        return low, high
+
+    @property
+    def word(self) -> str:
+        """The certain direction: slower, faster, or `no certain difference`."""
+        low, high = self.interval
+        return "slower" if low > 0 else "faster" if high < 0 else "no certain difference"
+
+    def is_slower_by(self, share: float) -> bool:
+        """True if it is certainly slower by more than a share of the earlier value."""
+        return self.interval[0] > share * self.before.value
+
+    def __str__(self) -> str:
+        """Return the change in words."""
+        low, high = (_milliseconds(end) for end in self.interval)
+        values = f"{_milliseconds(self.before.value)} before, {_milliseconds(self.after.value)} after"
+        return f"{self.metric} {self.percentile}, {self.load}: {values}; difference {low} to {high} ms: {self.word}"
+
+    def to_json(self) -> JsonObject:
+        """Return the JSON form. An infinite end of an interval is null."""
+        ends: list[Json] = [None if abs(end) == inf else end for end in self.interval]
+        return {
+            "load": self.load,
+            "metric": self.metric,
+            "percentile": self.percentile,
+            "before": self.before.value,
+            "after": self.after.value,
+            "interval": ends,
+            "change": self.word,
+        }
+
+
+def _milliseconds(seconds: float) -> str:
+    return "?" if abs(seconds) == inf else f"{_MILLI * seconds:.4g}"
+
+
+def compare_latency(
+    before: Mapping[FigureName, LatencyFigure], after: Mapping[FigureName, LatencyFigure]
+) -> tuple[LatencyChange, ...]:
+    """Return the changes of the figures that both have, in the order of the later ones."""
+    return tuple(
+        LatencyChange(load=name[0], metric=name[1], percentile=name[2], before=before[name], after=figure)
+        for name, figure in after.items()
+        if name in before
+    )
+
+
+def probe_figures(latency: Iterable[JsonObject]) -> dict[FigureName, LatencyFigure]:
+    """Return the medians of a run's latency probe. Reports of older versions have no intervals, and so no figures."""
+    return {
+        (text(value_at(load, "load")), metric, "median"): figure
+        for load in latency
+        for metric, values in members(value_at(load, "metrics")).items()
+        if value_at(values, "unit") == "s"
+        for figure in _figure([value_at(values, "median"), *items(value_at(values, "median_interval"))])
+    }
+
+
+def load_figures(loads: Iterable[Json]) -> dict[FigureName, LatencyFigure]:
+    """Return the percentiles of the loads of a `load.json`."""
+    return {
+        (text(value_at(load, "load")), metric, name): figure
+        for load in loads
+        for metric, values in members(value_at(load, "metrics")).items()
+        for name, value in members(values).items()
+        if name in {"p50", "p95", "p99"}
+        for figure in _figure(items(value))
+    }
+
+
+def _figure(values: Sequence[Json]) -> Iterator[LatencyFigure]:
+    """Yield the figure of a value and the ends of its interval, nothing for other values."""
+    if len(values) == 3 and isinstance(values[0], int | float):  # noqa: PLR2004 - a value and two ends
+        low, high = values[1], values[2]
+        yield LatencyFigure(
+            value=values[0],
+            low=low if isinstance(low, int | float) else -inf,
+            high=high if isinstance(high, int | float) else inf,
+        )

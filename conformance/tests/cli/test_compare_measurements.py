@@ -1,0 +1,141 @@
+"""`compare` and `matrix` of folders of rates and of loads, on files written by hand; the statistics equal those of scipy."""
+
+import json
+
+import pytest
+
+from harmony_conformance.cli.main import main
+from harmony_conformance.report.latency_comparison import LatencyChange, LatencyFigure
+
+
+def rates_folder(folder, **counts):
+    folder.mkdir()
+    rates = [
+        {"name": name, "about": name, "count": count, "of": of, "apart": 0} for name, (count, of) in counts.items()
+    ]
+    (folder / "rates.json").write_text(
+        json.dumps({"endpoints": [{"model": "m", "engine": folder.name, "rates": rates}]})
+    )
+    return str(folder)
+
+
+def load_folder(folder, ttft, objectives=(), name="4 requests/s, 128 to 128 tokens"):
+    folder.mkdir()
+    load = {
+        "load": name,
+        "metrics": {"ttft": {"n": 100, "p50": ttft, "p99": [9, None, None]}},
+        "objectives": objectives,
+    }
+    (folder / "load.json").write_text(json.dumps({"loads": [load]}))
+    return str(folder)
+
+
+def test_worse_rates_are_gated_by_a_test_adjusted_for_their_number(tmp_path, capsys):
+    before = rates_folder(tmp_path / "before", calls=(140, 150), quality=(50, 50), once=(1, 1))
+    after = rates_folder(tmp_path / "after", calls=(120, 150), quality=(49, 50), never=(0, 1))
+    assert main(["compare", before, after]) == 1
+    printed = capsys.readouterr().out
+    assert "calls: 0.800 against 0.933, worse (p 0.0021, adjusted)" in printed  # twice scipy's 0.00104
+    assert "quality" not in printed
+    assert main(["compare", after, before]) == 0
+    assert "better" in capsys.readouterr().out
+    assert main(["compare", before, before, "--format", "json"]) == 0
+    assert [one["worse"] for one in json.loads(capsys.readouterr().out)["rates"]] == [False] * 3
+
+
+def test_slower_answers_are_gated_by_the_interval_of_the_difference(tmp_path, capsys):
+    before = load_folder(tmp_path / "before", [0.100, 0.098, 0.103])
+    near = load_folder(tmp_path / "near", [0.106, 0.104, 0.108])
+    slow = load_folder(tmp_path / "slow", [0.150, 0.140, 0.160])
+    assert main(["compare", before, near]) == 0
+    assert "ttft p50, 4 requests/s, 128 to 128 tokens: 100 before, 106 after; difference" in capsys.readouterr().out
+    assert main(["compare", before, near, "--slower-by", "0"]) == 1
+    assert "ms: slower" in capsys.readouterr().out
+    assert main(["compare", before, slow, "--format", "json"]) == 1
+    known, unknown = json.loads(capsys.readouterr().out)["latency"]
+    assert known["change"] == "slower"
+    assert known["interval"] == pytest.approx([0.05 - (0.01**2 + 0.003**2) ** 0.5, 0.05 + (0.01**2 + 0.002**2) ** 0.5])
+    assert (unknown["percentile"], unknown["interval"], unknown["change"]) == (
+        "p99",
+        [None, None],
+        "no certain difference",
+    )
+
+
+def test_the_interval_covers_the_difference_of_two_medians():
+    """Two exponential samples of 100, of which the second has a median that is greater by a half."""
+    from random import Random
+
+    from harmony_conformance.runner.statistics import percentile_interval
+
+    chance, covered, gated = Random(3), 0, 0
+    for _ in range(400):
+        figures = []
+        for mean in (1.0, 1.5):
+            found = percentile_interval(sorted(chance.expovariate(1 / mean) for _ in range(100)), 50)
+            figures.append(LatencyFigure(value=found.value, low=found.low, high=found.high))
+        change = LatencyChange(load="", metric="", percentile="", before=figures[0], after=figures[1])
+        covered += change.interval[0] <= 0.5 * 0.6931 <= change.interval[1]
+        same = LatencyChange(load="", metric="", percentile="", before=figures[0], after=figures[0])
+        gated += same.is_slower_by(0)
+    assert 0.93 < covered / 400 <= 0.99
+    assert gated == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("", "rates.json: "),
+        ("{", "rates.json: "),
+        ('{"endpoints": []}', "expected endpoints with rates, got none"),
+        (
+            '{"endpoints": [{"rates": [{"name": "a", "count": 3, "of": 2}]}]}',
+            "expected a rate with name, count and of, got 'a'",
+        ),
+    ],
+)
+def test_invalid_rates_are_one_line(content, problem, tmp_path, capsys):
+    right = rates_folder(tmp_path / "right", calls=(1, 2))
+    wrong = tmp_path / "wrong"
+    wrong.mkdir()
+    (wrong / "rates.json").write_text(content)
+    assert main(["compare", right, str(wrong)]) == 2
+    error = capsys.readouterr().err
+    assert problem in error
+    assert len(error.splitlines()) == 1
+    assert main(["matrix", right, str(wrong)]) == 2
+
+
+def test_files_of_two_kinds_are_not_compared(tmp_path, capsys):
+    rates, load = rates_folder(tmp_path / "a", calls=(1, 2)), load_folder(tmp_path / "b", [1, 1, 1])
+    assert main(["compare", rates, load]) == 2
+    assert "expected two files of one kind, got rates.json and load.json" in capsys.readouterr().err
+    assert main(["compare", rates, rates_folder(tmp_path / "c", other=(1, 2))]) == 2
+    assert "expected rates that both have, got none" in capsys.readouterr().err
+    assert main(["compare", rates, str(tmp_path / "absent")]) == 2
+    assert "expected two files of one kind, got rates.json and absent" in capsys.readouterr().err
+    assert main(["compare", load, load, "--format", "html"]) == 2
+    with pytest.raises(SystemExit):
+        main(["compare", load, load, "--slower-by", "-1"])
+    assert "expected a share from 0, such as 0.1, got '-1'" in capsys.readouterr().err
+
+
+def test_matrix_marks_what_is_certainly_worse_than_the_best(tmp_path, capsys):
+    objective = {"objective": "ttft p95 at most 0.2 s", "missed": True, "met": False}
+    right = rates_folder(tmp_path / "right", calls=(150, 150), quality=(48, 50))
+    load_folder(tmp_path / "right" / "load", [0.1, 0.098, 0.103])
+    broken = rates_folder(tmp_path / "broken", calls=(80, 150), quality=(49, 50))
+    slow = load_folder(tmp_path / "slow", [0.9, 0.8, 1.0], [objective])
+    assert main(["matrix", right, broken, slow, "--format", "json"]) == 0
+    matrix = json.loads(capsys.readouterr().out)
+    assert matrix["runs"] == ["m on right", "m on broken", "slow"]
+    calls, quality = matrix["rates"]
+    assert (calls["cells"][2], calls["worse"], quality["worse"]) == ("", [1], [])
+    assert calls["cells"][1] == "0.53 (0.45 to 0.61), worse"
+    ttft, _, goal = matrix["load"]
+    assert (ttft["cells"], ttft["worse"]) == (["100 ms (98 to 103)", "", "900 ms (800 to 1,000), slower"], [2])
+    assert (goal["cells"], goal["worse"]) == (["", "", "missed"], [2])
+    assert main(["matrix", right, broken, slow, "--format", "html"]) == 0
+    page = capsys.readouterr().out
+    assert '<td class="worse">0.53 (0.45 to 0.61), worse</td>' in page
+    assert "Latency under load" in page
