@@ -106,9 +106,10 @@ def _read(path: Path) -> Report:
         return read_run(Path(folder))
 
 
-def _text(compared: Comparison) -> Iterator[str]:
-    yield f"before: {visible(compared.before)}"
-    yield f"after:  {visible(compared.after)}"
+def comparison_text(compared: Comparison, names: tuple[str, str] = ("before", "after")) -> Iterator[str]:
+    """Yield the lines of a comparison. `names`: those of the earlier and the later run."""
+    for name, title in zip(names, (compared.before, compared.after), strict=True):
+        yield f"{name + ':':{2 + max(map(len, names))}}{visible(title)}"
     yield f"{compared.both_judged} results were judged by both"
     yield ""
     yield f"causes: {_counts([cause.change for cause in compared.causes])}"
@@ -145,5 +146,5 @@ def _json(compared: Comparison) -> Iterator[str]:
 
 
 _FORMATS: Mapping[str, Callable[[Comparison], Iterator[str]]] = MappingProxyType(
-    {"text": _text, "html": _html, "json": _json}
+    {"text": comparison_text, "html": _html, "json": _json}
 )

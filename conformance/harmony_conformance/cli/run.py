@@ -8,61 +8,41 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable
 from contextlib import ExitStack, redirect_stderr
 from dataclasses import replace
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path, PurePath
 
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS
-from harmony_conformance.causes.attribution import find_causes
-from harmony_conformance.causes.known import causes_of_version
-from harmony_conformance.checks.rendering.renderer_fingerprint import Fingerprint, fingerprint
+from harmony_conformance.checks.rendering.renderer_fingerprint import fingerprint
 from harmony_conformance.cli.dry_run import print_dry_run
-from harmony_conformance.cli.live_run import endpoint_facts, send_plan
-from harmony_conformance.cli.run_folder import announce_replacement, open_run_folder, report_write_errors
-from harmony_conformance.cli.run_output import add_output_options, missing_features, print_run, read_baseline_option
+from harmony_conformance.cli.live_run import send_plan
+from harmony_conformance.cli.run_against import add_against_options, run_against
+from harmony_conformance.cli.run_folder import announce_replacement, open_run_folder
+from harmony_conformance.cli.run_output import add_output_options, read_baseline_option
 from harmony_conformance.cli.run_recording import RunRecording, read_earlier
+from harmony_conformance.cli.run_report import report_run, run_facts
 from harmony_conformance.engines.profiles import ScriptMethod
-from harmony_conformance.engines.target import InvalidTargetError, Target, parse_target
+from harmony_conformance.engines.target import Target
 from harmony_conformance.errors import Exit, UsageError
-from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.exchange import Series
 from harmony_conformance.evidence.recording_file import Recording, read_recording
 from harmony_conformance.json_value import JsonObject, members, text, value_at
-from harmony_conformance.report.baseline import Expected, with_baseline, write_baseline
-from harmony_conformance.report.client_verdict import with_client
-from harmony_conformance.report.exchange_view import exchange_views, shown_exchanges
-from harmony_conformance.report.files import read_report_file, write_files
+from harmony_conformance.report.files import read_report_file
 from harmony_conformance.report.model import (
     InvalidReportError,
     Report,
-    make_report,
-    mask_report,
-    result_line,
 )
-from harmony_conformance.runner.access_loss import early_stop_reason
-from harmony_conformance.runner.features import count_features
 from harmony_conformance.runner.judge_in_background import reduce_garbage_collection
 from harmony_conformance.runner.judge_run import Plan, explain_incomplete_probes, judge_all, sort_series
 from harmony_conformance.runner.options import (
     add_options,
-    failing_severities,
-    read_client,
     read_options,
     read_plan,
-    reproduction_arguments,
     whole_number,
 )
-from harmony_conformance.runner.reproduce import reproduce_result, script_text, shown_exchange
-from harmony_conformance.runner.resume import recorded_options
-from harmony_conformance.runner.run import Options, Run
+from harmony_conformance.runner.run import Run
 from harmony_conformance.runner.shared_run import EXCHANGES
 from harmony_conformance.transport.http_transport import CA_DIR, CA_FILE
-from harmony_conformance.transport.redaction import Mask
 
-_REASONS_SHOWN = 5
 _LATENCY_REQUESTS = 20
-_LARGE = 1 << 40
-_RECORDED_MEMBERS = ("target", "capabilities", "tries", "seed", "started")
-"""Header members that are copied from the report of a recording."""
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -97,6 +77,7 @@ def configure(parser: ArgumentParser) -> None:
         action="store_true",
         help="continue the run in --out: send only the series that its recording lacks",
     )
+    add_against_options(parser)
     add_output_options(parser)
     parser.add_argument("--list", action="store_true", help="list checks and scenarios without sending requests")
     parser.add_argument(
@@ -124,6 +105,8 @@ def execute(arguments: Namespace) -> int:
         print_dry_run(target, options, plan, with_requests=not arguments.quiet)
         return Exit.CONFORMS
     reduce_garbage_collection()
+    if arguments.against is not None:
+        return run_against(arguments, target, options, plan)
     with ExitStack() as stack:
         if arguments.quiet:
             stack.enter_context(redirect_stderr(stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))))
@@ -134,36 +117,11 @@ def execute(arguments: Namespace) -> int:
             announce_replacement(out)
         else:
             earlier = read_earlier(out) if arguments.resume else None
-            recording = RunRecording(out, _run_facts(target, options), earlier)
+            recording = RunRecording(out, run_facts(target, options), earlier)
             if recording.reused:
                 print(f"{len(recording.reused)} series are taken from the recording in {out}", file=sys.stderr)
             finished, renderer = send_plan(target, options, plan, recording, arguments.api_key_env)
-        return _report_run(arguments, target, options, finished, renderer, out, baseline)
-
-
-def _report_run(  # noqa: PLR0913, PLR0917 - the run and the command
-    arguments: Namespace,
-    target: Target,
-    options: Options,
-    finished: Run,
-    renderer: Fingerprint | None,
-    out: Path,
-    baseline: tuple[Expected, ...] | None,
-) -> int:
-    """Write the files, print the run and return the exit code."""
-    mask = Mask(options.secrets)
-    report = _report(target, options, finished, renderer, arguments)
-    report = report if mask.is_empty else mask_report(report, mask.mask_text)
-    if (profile := read_client(arguments)) is not None:
-        report = with_client(report, profile, failing_severities(arguments.fail_on))
-    report = with_baseline(report, baseline) if baseline is not None else report
-    with report_write_errors(out):
-        if arguments.baseline_write is not None:
-            arguments.baseline_write.write_text(write_baseline(report), "utf-8")
-        exchanges = (x for series in finished.series for x in series.exchanges.values())
-        views = exchange_views(shown_exchanges(report), exchanges, mask.mask_text)
-        write_files(report, out, failing_severities(arguments.fail_on), views)
-    return print_run(arguments, report, finished, out)
+        return report_run(arguments, target, options, finished, renderer, out, baseline)
 
 
 def _list(plan: Plan) -> int:
@@ -180,16 +138,6 @@ def _check_resume(arguments: Namespace, target: Target) -> None:
         raise UsageError(f"invalid --resume: expected an endpoint, got {target}")
     if arguments.resume and arguments.out is None:
         raise UsageError("invalid --resume: expected --out with the folder of the earlier run, got none")
-
-
-def _run_facts(target: Target, options: Options) -> JsonObject:
-    """Return the facts of a run that its continuation must share."""
-    return {
-        "version": version("harmony-conformance"),
-        "tries": options.tries,
-        "seed": options.seed,
-        "options": recorded_options(target, options),
-    }
 
 
 def _recorded(path: PurePath) -> Recording:
@@ -253,80 +201,3 @@ def _script_methods(header: JsonObject) -> dict[str, ScriptMethod] | None:
 def _unknown_apis(header: JsonObject) -> dict[str, str]:
     """Return the APIs with unknown capabilities, and the reasons."""
     return {name: text(reason) for name, reason in members(value_at(header, "capabilities", "unknown")).items()}
-
-
-def _report(
-    target: Target, options: Options, finished: Run, renderer: Fingerprint | None, arguments: Namespace
-) -> Report:
-    by_id = {x.id: x for series in finished.series for x in series.exchanges.values()}
-    cut = early_stop_reason(finished.series)
-    incomplete = finished.missing_part or (cut.detail if cut is not None else "")
-    features = count_features(finished.series)
-    missing = missing_features(arguments.require, features)
-    header: JsonObject = {
-        "version": version("harmony-conformance"),
-        **endpoint_facts(target, finished.capabilities),
-        **({"incomplete": incomplete} if incomplete else {}),
-        "renderer": renderer.to_json() if renderer is not None else None,
-        "features": features,
-        **({"missing_features": [*missing]} if missing else {}),
-        "tries": options.tries,
-        "seed": options.seed,
-        "started": finished.start_time or datetime.now(UTC).isoformat(timespec="seconds"),
-        **{name: finished.recorded_header[name] for name in _RECORDED_MEMBERS if name in finished.recorded_header},
-    }
-    if arguments.engine:
-        name, _, version_ = arguments.engine.partition(" ")
-        header["target"] = {**members(header["target"]), "engine": name, "engine_version": version_ or None}
-    words = reproduction_arguments(options)
-    shown = _shown_target(target, finished.recorded_header, arguments.recorded_target)
-    header["options"] = members(finished.recorded_header.get("options")) or _options_of(shown, options)
-    lines = (
-        result_line(result, command, script_text(shown_exchange(result, by_id)) if command else "")
-        for result in finished.results
-        for command in (reproduce_result(shown, result, by_id, arguments.api_key_env, words),)
-    )
-    engine, release = (text(value_at(header, "target", name)) for name in ("engine", "engine_version"))
-    known = causes_of_version(engine, release)
-    causes = find_causes(finished.results, known=known, sizes={name: _size(x) for name, x in by_id.items()})
-    cause_lines = [cause.to_json() for cause in causes]
-    for cause, line in zip(causes, cause_lines, strict=True):
-        result = cause.results[0]._replace(findings=(cause.example,))
-        command = reproduce_result(shown, result, by_id, arguments.api_key_env, words)
-        script = script_text(shown_exchange(result, by_id))
-        line["example"] = {**members(line["example"]), "reproduce": command, **({"script": script} if script else {})}
-    return make_report(header, lines, finished.latency, cause_lines)
-
-
-def _options_of(target: Target, options: Options) -> JsonObject:
-    """Return the options that determine requests. The file of a recording is no target that can be asked again."""
-    values = recorded_options(target, options)
-    return values if target.replay is None else {name: value for name, value in values.items() if name != "target"}
-
-
-def _shown_target(target: Target, recorded: JsonObject, named: str | None) -> Target:
-    """Return the target of printed commands. That of a recording is in its first line, unless the user names it.
-
-    Raises:
-        UsageError: The user names an invalid one.
-    """
-    try:
-        return parse_target(named or text(value_at(recorded, "options", "target")) or str(target))
-    except InvalidTargetError as problem:
-        if named:
-            raise UsageError(str(problem)) from None
-        return target
-
-
-def _size(x: Exchange) -> int:
-    """Return the bytes of an exchange; a body that is no JSON, which a printed command cannot repeat, comes after all others."""
-    unusual = 0 if isinstance(x.request.json, dict) and _is_text(x.request.body) else _LARGE
-    return unusual + len(x.request.body) + (sum(len(chunk.data) for chunk in x.response.chunks) if x.response else 0)
-
-
-def _is_text(body: bytes) -> bool:
-    try:
-        body.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return b"\\ud" not in body.lower()

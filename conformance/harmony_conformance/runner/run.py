@@ -146,8 +146,10 @@ def needs_server_process(target: Target, options: Options) -> bool:
 
 
 @asynccontextmanager
-async def connect_client(target: Target, options: Options, base: str | None = None) -> AsyncGenerator[Client]:
-    """Yield a client for a target. `base`: URL of an embedded server that is already running."""
+async def connect_client(
+    target: Target, options: Options, base: str | None = None, connect: Callable[[ConnectionSettings], Client] = Client
+) -> AsyncGenerator[Client]:
+    """Yield a client for a target. `base`: URL of an embedded server that is already running. `connect`: the kind of client."""
     with nullcontext(base) if base is not None else serve_target(target, options) as at:
         settings = ConnectionSettings(
             base_url=at,
@@ -157,7 +159,7 @@ async def connect_client(target: Target, options: Options, base: str | None = No
             network=options.network,
             secrets=options.secrets,
         )
-        async with Client(settings) as client:
+        async with connect(settings) as client:
             yield client
 
 

@@ -1,0 +1,100 @@
+"""`run URL_A --against URL_B`: two endpoints at once, whose requests alternate, each with its report, and what differs."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+
+from harmony_conformance.checks.rendering.renderer_fingerprint import fingerprint
+from harmony_conformance.cli.compare import comparison_text
+from harmony_conformance.cli.live_run import endpoint_facts
+from harmony_conformance.cli.run_folder import open_run_folder
+from harmony_conformance.cli.run_recording import RunRecording
+from harmony_conformance.cli.run_report import report_run, run_facts
+from harmony_conformance.engines.diagnosis import EndpointUnusableError
+from harmony_conformance.engines.discovery import Capabilities
+from harmony_conformance.engines.target import Target
+from harmony_conformance.errors import Exit, UsageError
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.report.comparison import compare
+from harmony_conformance.report.files import read_report_file
+from harmony_conformance.report.html import comparison_html
+from harmony_conformance.report.terminal import visible
+from harmony_conformance.runner.interleaved_run import run_interleaved
+from harmony_conformance.runner.judge_run import Plan
+from harmony_conformance.runner.options import failing_severities, read_options
+from harmony_conformance.runner.run import Options, serve_target
+from harmony_conformance.runtime.private_files import write_private
+from harmony_conformance.transport.client import Wait, run_async
+
+FOLDERS = ("endpoint", "against")
+"""Folders of the two runs below that of the command."""
+COMPARISON = "comparison.html"
+"""File name of the page with what differs."""
+
+
+def add_against_options(parser: ArgumentParser) -> None:
+    """Add the options of a second endpoint."""
+    parser.add_argument(
+        "--against",
+        metavar="TARGET",
+        help="a second endpoint, whose requests alternate; exit code 1 only for failures that it does not have",
+    )
+    parser.add_argument("--against-model", metavar="MODEL", help="name of its model")
+    parser.add_argument("--against-key-env", metavar="VAR", help="environment variable with its API key")
+
+
+def run_against(arguments: Namespace, target: Target, options: Options, plan: Plan) -> int:
+    """Run both endpoints, write their files and print what differs. Exit code 1: the first has failures that the second lacks."""
+    named = {"target": arguments.against, "model": arguments.against_model, "api_key_env": arguments.against_key_env}
+    second = Namespace(**{**vars(arguments), **named})
+    other, other_options = read_options(second)
+    for name, value in (("--resume", arguments.resume), ("--baseline", arguments.baseline)):
+        if value:
+            raise UsageError(f"invalid options: expected --against without {name}, got both")
+    if target.replay is not None or other.replay is not None:
+        raise UsageError("invalid --against: expected two endpoints, got a recording; use `compare`")
+    other_options = replace(other_options, latency_requests=options.latency_requests)
+    lanes = ((target, options), (other, other_options))
+    with ExitStack() as stack:
+        out = stack.enter_context(open_run_folder(arguments.out, target))
+        folders = [
+            stack.enter_context(open_run_folder(out / name, one)) for name, (one, _) in zip(FOLDERS, lanes, strict=True)
+        ]
+        recordings = [RunRecording(folder, run_facts(*lane), None) for folder, lane in zip(folders, lanes, strict=True)]
+        for recording in recordings:
+            stack.callback(recording.close)
+        based = [(one, its, stack.enter_context(serve_target(one, its))) for one, its in lanes]
+        try:
+            keep = [partial(_keep, recording) for recording in recordings]
+            told = [partial(_tell, recording, one) for recording, (one, _) in zip(recordings, lanes, strict=True)]
+            runs = run_async(run_interleaved(based, plan, keep, told))
+        except EndpointUnusableError as problem:
+            raise UsageError(str(problem)) from None
+        codes: list[int] = []
+        for lane, finished, recording, words in zip(lanes, runs, recordings, (arguments, second), strict=True):
+            recording.end()
+            quiet = Namespace(**{**vars(words), "quiet": True, "verbose": False, "format": "text"})
+            codes.append(report_run(quiet, *lane, finished, fingerprint(finished.series), recording.out, None))
+        compared = compare(*(read_report_file(folder) for folder in reversed(folders)))
+        write_private(out / COMPARISON, comparison_html(compared).encode("utf-8", "backslashreplace"))
+    print()
+    print("\n".join(comparison_text(compared, ("against", "endpoint"))))
+    print(f"page: {visible(str(out / COMPARISON))}")
+    broken = [code for code in codes if code not in (Exit.CONFORMS, Exit.DIVERGES)]
+    has_regressed = compared.has_regressed(failing_severities(arguments.fail_on))
+    return max(broken, default=Exit.DIVERGES if has_regressed else Exit.CONFORMS)
+
+
+def _keep(recording: RunRecording, x: Exchange) -> None:
+    recording.add(x)
+
+
+def _tell(recording: RunRecording, target: Target, event: Capabilities | Wait) -> None:
+    if isinstance(event, Wait):
+        print(event, file=sys.stderr)
+    else:
+        recording.describe_endpoint(endpoint_facts(target, event))
