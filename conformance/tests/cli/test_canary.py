@@ -132,6 +132,13 @@ def outputs(server, tmp_path_factory):
         "reproduce": [*COMMAND, "reproduce", "run", f"--run-options={shlex.join([*RUN, '--timeout', '20'])}"],
         "compare": [*COMMAND, "compare", "run", "replay"],
         "compare as JSON": [*COMMAND, "compare", "run", "replay", "--format", "json"],
+        "matrix": [*COMMAND, "matrix", "run", "replay"],
+        "matrix as a page": [*COMMAND, "matrix", "run", "replay", "--format", "html"],
+        "rates": [*COMMAND, "rates", server, *RUN, "--set", "tools", "--tries", "1", "--timeout", "20", "--out", "rates"],
+        "rates as JSON": [*COMMAND, "rates", server, *RUN, "--set", "tools", "--tries", "1", "--format", "json", "--out", "rates-json"],
+        "load": [*COMMAND, "load", server, *RUN, "--clients", "2", "--requests", "4", "--timeout", "20", "--out", "load"],
+        "run-all": [*COMMAND, "run-all", "--out", "all"],
+        "audit as tables": [*COMMAND, "audit", "run/exchanges.jsonl", "--parquet", "--workers", "1", "--out", "tables"],
         "explain": [*COMMAND, "explain", HOSTILE],
         **{form: [*COMMAND, "report", "run/report.jsonl", "--format", form] for form in DOCUMENTS},
         "pytest": [
@@ -141,6 +148,9 @@ def outputs(server, tmp_path_factory):
             *("--harmony", "select=simple_answer", "--harmony", "out=pytest"),
         ],
     }  # fmt: skip
+    options = ["--api-key-env", "CANARY_KEY", "--select", "simple_answer", "--latency", "0", "--timeout", "20"]
+    endpoint = f'[[endpoint]]\nname = "echo"\ntarget = "{server}"\noptions = {json.dumps(options)}\n'
+    (folder / "harmony-conformance.toml").write_text(endpoint, "utf-8")
     return folder, {name: call(*words, cwd=folder) for name, words in commands.items()}
 
 
@@ -207,7 +217,9 @@ def test_no_command_lets_a_server_steer_the_terminal(outputs):
 def test_the_files_of_a_run_and_an_audit_are_private(outputs):
     folder, _ = outputs
     made = [
-        path for name in ("run", "replay", "audit", "pytest") for path in (folder / name, *(folder / name).iterdir())
+        path
+        for name in ("run", "replay", "audit", "pytest", "rates", "load", "all", "tables")
+        for path in (folder / name, *(folder / name).iterdir())
     ]
     assert len(made) > 10
     assert {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in made
