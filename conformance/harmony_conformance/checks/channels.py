@@ -14,6 +14,7 @@ from harmony_conformance.checks.helpers.empty_answers import (
     foreign_arguments,
     goes_beyond_limit,
     has_refusal,
+    has_typed_call,
     may_be_cut,
     owes_nothing,
     shows_all_as_reasoning,
@@ -363,7 +364,7 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
     `content: null`, no calls, `finish_reason: stop` and a token count: the parser ended in a state that it does not flush (defects V06, V10, O21, M02, S01).
     """
     turn = x.turn
-    if turn is None or turn.is_truncated or turn.has_answer or has_refusal(x) or may_be_cut(x):
+    if turn is None or turn.is_truncated or turn.has_answer or has_refusal(x) or has_typed_call(x) or may_be_cut(x):
         return
     usage = turn.usage or Usage()
     spent = len(x.output.ids) if usage.completion_tokens is None and x.output.ids else usage.completion_tokens or 0

@@ -16,7 +16,7 @@ from harmony_conformance.json_value import InvalidJsonError, Json, items, loads,
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, mismatch, variant
 from harmony_conformance.judge.condition import condition
-from harmony_conformance.judge.history_conditions import has_earlier_answer, has_user_message
+from harmony_conformance.judge.history_conditions import has_earlier_answer, has_full_history, has_user_message
 from harmony_conformance.prompts.request_members import REASONING_FIELDS, content_text
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
@@ -132,7 +132,7 @@ def sends_results(x: Exchange) -> bool:
     return any(value_at(message, "role") == "tool" for message in x.messages)
 
 
-@check(MUST, spec="chat#tool-call-id", when=(on.is_conversation, comes_from_a_client, sends_results))
+@check(MUST, spec="chat#tool-call-id", when=(on.is_conversation, comes_from_a_client, sends_results, has_full_history))
 def results_name_their_calls(x: Exchange) -> Iterator[Finding]:
     """Every result names, by `tool_call_id`, one call of the history before it, and no two calls share an id.
 

@@ -171,10 +171,10 @@ _TEXTS = ("content", *REASONING_FIELDS)
 def error_has_error_status(x: Exchange) -> Iterator[Finding]:
     """A body that is an error comes with an error status.
 
-    Clients look at the status: an error under 200 is parsed as an answer (defect V21). A Response with the status `failed` reports the error itself.
+    Clients look at the status: an error under 200 is parsed as an answer (defect V21). A Response that is `failed` or `cancelled` reports it itself.
     """
     answer = value_at(x.response_json, "object"), value_at(x.response_json, "status")
-    is_failed_response = x.api == RESPONSES.name and answer == ("response", "failed")
+    is_failed_response = x.api == RESPONSES.name and answer in (("response", "failed"), ("response", "cancelled"))
     if x.response is None or x.stream is not None or x.response.status >= on.MIN_ERROR_STATUS or is_failed_response:
         return
     if x.error is not None:

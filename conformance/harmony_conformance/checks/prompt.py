@@ -197,7 +197,13 @@ def tools_are_declared(x: Exchange) -> Iterator[Finding]:
         yield variant("the tools are spelled differently than by the official library", where="# Tools")
 
 
-@check(SHOULD, spec="harmony#tools", when=(on.is_conversation, on.prompt_is_known, on.offered_tools))
+@condition
+def offered_functions(x: Exchange) -> bool:
+    """requests that declare functions and do not forbid calls"""
+    return on.offered_tools.holds(x) and any(text(value_at(tool, "function", "name")) for tool in x.tools)
+
+
+@check(SHOULD, spec="harmony#tools", when=(on.is_conversation, on.prompt_is_known, offered_functions))
 def calls_are_sent_to_commentary(x: Exchange) -> Iterator[Finding]:
     """With functions, the system message directs calls to them to the commentary channel."""
     note = "Calls to these tools must go to the commentary channel: 'functions'."

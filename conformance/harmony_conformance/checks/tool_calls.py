@@ -47,7 +47,7 @@ def name_is_declared(x: Exchange) -> Iterator[Finding]:
     (defects V04, O01, O18, S02).
     """
     declared = [text(value_at(tool, "function", "name")) for tool in x.tools]
-    invented = _model_written_names(x)
+    invented = _model_written_names(x) | request_members.other_tool_names(x.chat_request)
     for index, call in enumerate(x.turn.tool_calls if x.turn else ()):
         if call.name not in declared and call.name not in invented:
             message = "a function was called that the request does not declare"

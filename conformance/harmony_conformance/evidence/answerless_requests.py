@@ -20,6 +20,14 @@ def is_background_receipt(x: Exchange) -> bool:
     return in_background and value_at(x.response_json, "status") in ("queued", "in_progress")
 
 
+def is_about_stored(x: Exchange) -> bool:
+    """Return True for a request of the Responses API that retrieves, cancels or deletes, and one to /v1/conversations."""
+    path = x.request.path.partition("?")[0]
+    return x.api == RESPONSES.name and (
+        x.request.method != "POST" or path.endswith("/cancel") or "/conversations" in path
+    )
+
+
 def has_no_answer(x: Exchange) -> bool:
     """Return True if the response cannot have an answer, or not yet."""
-    return is_load_request(x) or is_background_receipt(x)
+    return is_load_request(x) or is_background_receipt(x) or is_about_stored(x)

@@ -50,7 +50,7 @@ from harmony_conformance.prompts.expected_parts import (
     expected_parts,
     read_prompt,
 )
-from harmony_conformance.prompts.request_members import max_output_tokens, stop_strings
+from harmony_conformance.prompts.request_members import max_output_tokens, other_tool_names, stop_strings
 from harmony_conformance.runtime.caching import cached_property
 from harmony_conformance.transport.messages import Failure, Request, Response
 from harmony_conformance.transport.sse import EventStream, read_events, read_lines, replace_values
@@ -300,13 +300,16 @@ class Exchange:
 
         None if the ids are unknown or malformed, or the script was not played. None after a stop string, where servers differ.
         None if the expectation is for broken output: use `expectation` then.
+        None if the model called a tool that is no function: its call is an item of another type.
         """
         ids = self.output.ids
         if ids is None or self.has_stop_string or self.script_not_played:
             return None
         if self.expectation is not None:
             return self.expectation.required_output if self.expectation.is_well_formed else None
-        return parse_output(ids)
+        output = parse_output(ids)
+        others = other_tool_names(self.chat_request)
+        return None if output is not None and any(call.name in others for call in output.calls) else output
 
     @cached_property
     def expectation(self) -> Expectation | None:

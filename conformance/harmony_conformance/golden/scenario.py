@@ -56,6 +56,7 @@ class Step:
         disconnect_after_events: The client closes the connection after this number of events.
         wait_until_idle: Poll the server's number of running requests until it is 0 or these seconds have passed.
             Such a step sends no request.
+        wait_until_done: Repeat the request until the response is neither queued nor in progress, or these seconds have passed.
         is_native: True if the request is in the format of the scenario's API, not a chat request to convert.
         keeps_reasoning_name: True if `reasoning` in messages is sent under this name, whatever the server's name is.
     """
@@ -80,6 +81,7 @@ class Step:
     row_id: str | None = None
     disconnect_after_events: int | None = None
     wait_until_idle: float | None = None
+    wait_until_done: float | None = None
     is_native: bool = False
     keeps_reasoning_name: bool = False
 
@@ -247,6 +249,7 @@ def _read_step(value: Json, name: str) -> Step:
         requests_token_ids=value_at(value, "shows_ids") is not False,
         disconnect_after_events=integer(value_at(value, "leave_after")),
         wait_until_idle=_seconds(value_at(value, "settles")),
+        wait_until_done=_seconds(value_at(value, "polls")),
         keeps_reasoning_name=value_at(value, "keeps_names") is True,
     )
 

@@ -37,9 +37,10 @@ INSTRUCTIONS_HEADING = "# Instructions\n\n"
 
 
 def has_whole_conversation(request: Json) -> bool:
-    """Return True unless the request continues a conversation that the server stores, or has reasoning that only the server can read."""
+    """Return True unless a stored conversation is continued, or items have no message or reasoning that only the server can read."""
     is_sealed = any(value_at(message, SEALED_REASONING) is True for message in items(value_at(request, "messages")))
-    return not is_sealed and not any(value_at(request, name) for name in ("previous_response_id", "conversation"))
+    names = ("previous_response_id", "conversation", "untranslated_items")
+    return not is_sealed and not any(value_at(request, name) for name in names)
 
 
 class PartKind(StrEnum):

@@ -37,6 +37,22 @@ def is_offered(request: Json, function: str) -> bool:
     return value_at(request, "tool_choice") != "none" and (not chosen or function in chosen)
 
 
+def other_tool_names(request: Json) -> frozenset[str]:
+    """Return the names under which a model may call the offered tools that are no functions: custom tools, those in namespaces, shells."""
+    names: set[str] = set()
+    for tool in items(value_at(request, "tools")):
+        kind = text(value_at(tool, "type"))
+        name = text(value_at(tool, kind, "name"))
+        children = [text(value_at(child, "name")) for child in items(value_at(tool, kind, "tools"))]
+        if kind not in ("", "function"):
+            names |= {
+                name or kind,
+                *children,
+                *(name + mark + one for one in children for mark in (".", "__", "_", "/", "")),
+            }
+    return frozenset(names)
+
+
 def stop_strings(request: Json) -> tuple[str, ...]:
     """Return the stop strings of a request (`stop`, one or a list)."""
     stop = value_at(request, "stop")

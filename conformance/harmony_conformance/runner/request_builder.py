@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from urllib.parse import quote
 
 from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS, Api
@@ -75,10 +77,12 @@ def build_request(step: Step, profile: RequestProfile, answers: Mapping[str, Jso
         return Request(path=profile.load_metric.path, method="GET", body=b"")
     if step.raw_body is not None:
         exact = _raw_text(_fill(step.raw_body, answers)).replace("{model}", profile.model)
-        return _request(step, profile, exact.encode("utf-8", "surrogateescape"))
+        return _request(step, profile, exact.encode("utf-8", "surrogateescape"), answers)
+    if step.method != "POST":
+        return _request(step, profile, b"", answers)
     filled = members(_fill(step.request, answers))
     body = _native(step, profile, filled) if step.is_native else profile.api.write_request(_chat(step, profile, filled))
-    return _request(step, profile, dumps({**body, **profile.extra_body}).encode("utf-8", "backslashreplace"))
+    return _request(step, profile, dumps({**body, **profile.extra_body}).encode("utf-8", "backslashreplace"), answers)
 
 
 def _native(step: Step, profile: RequestProfile, filled: JsonObject) -> JsonObject:
@@ -132,9 +136,17 @@ def _add_script(step: Step, profile: RequestProfile, body: JsonObject) -> JsonOb
     return body
 
 
-def _request(step: Step, profile: RequestProfile, body: bytes) -> Request:
-    path = profile.path if step.path == CHAT_PATH else step.path
+def _request(step: Step, profile: RequestProfile, body: bytes, answers: Mapping[str, Json]) -> Request:
+    path = profile.path if step.path == CHAT_PATH else _fill_path(step.path, answers)
     return Request(path=path, method=step.method, headers=step.headers, body=body)
+
+
+_PLACEHOLDER = re.compile(r"\{([^{}#]+#[^{}]*)\}")
+
+
+def _fill_path(path: str, answers: Mapping[str, Json]) -> str:
+    """Return a path with each `{step#/pointer}` replaced by the text in the response to that step."""
+    return _PLACEHOLDER.sub(lambda match: quote(str(_fill({"$from": match[1]}, answers)), safe=""), path)
 
 
 def _raw_text(raw: Json) -> str:

@@ -33,7 +33,7 @@ from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, Exchange
 from harmony_conformance.evidence.levels import METRICS_API
 from harmony_conformance.evidence.recording_file import SeriesKey
 from harmony_conformance.golden.scenario import Scenario, Step, expand, group_parallel_steps, skip_reason
-from harmony_conformance.json_value import Json
+from harmony_conformance.json_value import Json, value_at
 from harmony_conformance.runner.access_loss import Access, is_doubtful
 from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request
 from harmony_conformance.runner.run_limits import RunLimits, count_output_tokens
@@ -71,6 +71,19 @@ def _split(scenarios: Iterable[Scenario]) -> tuple[list[Scenario], list[Scenario
 
 def ignore_series(series: Series) -> None:
     """Do nothing: the default callback for series."""
+
+
+def _is_pending(step: Step, x: Exchange) -> bool:
+    """Return True if the step waits for a response in the background that is not finished."""
+    return step.wait_until_done is not None and value_at(x.response_json, "status") in ("queued", "in_progress")
+
+
+def _streamed_response(x: Exchange) -> Json:
+    """Return the last response object in the events of a stream. None without one."""
+    events = [event.value for event in x.events.events] if x.events is not None else []
+    return next(
+        (value_at(event, "response") for event in events[::-1] if value_at(event, "response") is not None), None
+    )
 
 
 class RateLimiter:
@@ -235,7 +248,7 @@ class Sender:
                 if place == len(groups):  # no later step uses these responses
                     continue
                 is_chat = scenario.api == CHAT_COMPLETIONS.name or not group[0].is_native
-                if (answer := x.chat_completion if is_chat else x.response_json) is not None:
+                if (answer := x.chat_completion if is_chat else x.response_json or _streamed_response(x)) is not None:
                     answers[x.step] = answer
         series = drop_unproven_stream_scripts(Series(name=scenario.name, exchanges=exchanges))
         self.on_series(series)
@@ -264,9 +277,9 @@ class Sender:
             expected=step.expected if scripted else None,
             concurrency=together if step.parallel_group is not None else None,
         )
-        deadline = now() + (step.wait_until_idle or 0.0)
+        deadline = now() + (step.wait_until_idle or step.wait_until_done or 0.0)
         x = await self._once(step, unsent) if self.access.access_loss is None else None
-        while x is not None and requests_running(x) and now() < deadline:
+        while x is not None and (requests_running(x) or _is_pending(step, x)) and now() < deadline:
             await asyncio.sleep(_POLL_INTERVAL)
             x = await self._once(step, unsent)
         if x is None:

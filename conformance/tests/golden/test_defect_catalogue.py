@@ -11,15 +11,15 @@ from harmony_conformance.golden import data as golden
 from harmony_conformance.reference_server.defects import DEFECTS
 
 NUMBERS = {
-    "V": (1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 13, 14, 15, 17, 18, 20, 21, 22, 23, 24, 26, 27, 28, 29, 30, 31, 33, 34, 35, 36, 38, 39, 41, 42, 43, 44),
-    "O": (1, 2, 4, 5, 7, 8, 9, 10, 12, 14, 15, 17, 18, 19, 20, 21, 22, 23),
-    "L": (1, 2, 3, 4, 6, 7, 8, 10, 12, 14, 15, 16, 17),
+    "V": (1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 13, 14, 15, 17, 18, 20, 21, 22, 23, 24, 26, 27, 28, 29, 30, 31, 33, 34, 35, 36, 38, 39, 41, 42, 43, 44, 45, 46),
+    "O": (1, 2, 4, 5, 7, 8, 9, 10, 12, 14, 15, 17, 18, 19, 20, 21, 22, 23, 24),
+    "L": (1, 2, 3, 4, 6, 7, 8, 10, 12, 14, 15, 16, 17, 18),
     "J": (1, 2, 5, 6, 7, 9, 10, 11),
     "S": (1, 2, 3, 4, 6, 7, 9),
     "T": (1, 2, 3, 4, 5, 7),
     "R": (1, 3),
     "M": (1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 14, 15),
-    "P": (1, 2, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17),
+    "P": (1, 2, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20),
 }  # fmt: skip
 CATALOGUE = [f"{engine}{number:02}" for engine, numbers in NUMBERS.items() for number in numbers]
 EXPLAINED = {
@@ -90,7 +90,7 @@ def test_schema_accepts_complete_rows_only(fields, path):
 
 
 def test_each_catalogued_defect_has_one_row():
-    assert len(CATALOGUE) == len(set(CATALOGUE)) == 118
+    assert len(CATALOGUE) == len(set(CATALOGUE)) == 125
     assert sorted(row["id"] for row in document()["defects"]) == sorted(CATALOGUE)
 
 

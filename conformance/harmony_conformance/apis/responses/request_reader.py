@@ -15,6 +15,7 @@ _LOGPROBS = "message.output_text.logprobs"
 _BUILT_IN: Mapping[str, str] = {"web_search": "browser", "browser_search": "browser", "code_interpreter": "python"}
 """The built-in tools of gpt-oss by the beginning of the API's tool types, which may be dated (`web_search_preview_2025_03_11`)."""
 _TEXTS = frozenset({"input_text", "output_text", "reasoning_text", "summary_text", "text"})
+_TRANSLATED_ITEMS = frozenset({"message", "reasoning", "function_call", "function_call_output"})
 _REASONING, _CONTENT, _CALL = 0, 1, 2
 """The parts of an assistant message, in the order that Chat Completions implies."""
 
@@ -22,7 +23,8 @@ _REASONING, _CONTENT, _CALL = 0, 1, 2
 def read_request(request: Json) -> Json:
     """Return the chat request, or the value itself if it is no object.
 
-    Items that Chat Completions cannot express (calls of built-in tools, references) are omitted.
+    Items that Chat Completions cannot express are omitted: calls of built-in, custom and namespaced tools with their results, references.
+    `untranslated_items` then lists their types.
     """
     if not isinstance(request, dict):
         return request
@@ -64,19 +66,39 @@ def _messages(request: JsonObject) -> JsonObject:
         messages += _read_items(instructions)
     if isinstance(conversation, str):
         return {"messages": [*messages, {"role": "user", "content": conversation}]}
-    return {"messages": [*messages, *_read_items(items(conversation))]}
+    omitted: list[Json] = [text(value_at(entry, "type")) for entry in _untranslated(items(conversation))]
+    others: JsonObject = {"untranslated_items": omitted} if omitted else {}
+    return {"messages": [*messages, *_read_items(items(conversation))], **others}
+
+
+def _untranslated(entries: list[Json]) -> Iterator[Json]:
+    """Yield the items that no message can express."""
+    calls: set[Json] = set()
+    for entry in entries:
+        kind = text(value_at(entry, "type")) or "message"
+        is_namespaced = kind == "function_call" and bool(value_at(entry, "namespace"))
+        is_sealed = (
+            kind == "reasoning" and bool(value_at(entry, "encrypted_content")) and not reasoning_text(members(entry))
+        )
+        call = value_at(entry, "call_id")
+        if kind not in _TRANSLATED_ITEMS or is_namespaced or is_sealed or (isinstance(call, str) and call in calls):
+            calls |= {call} if isinstance(call, str) else set()
+            yield entry
 
 
 def _read_items(entries: list[Json]) -> list[Json]:
     """Read items as messages. Consecutive items of the model become one message if their order allows it."""
     assistant = _AssistantMessage()
     messages: list[Json] = []
+    omitted = [*map(id, _untranslated(entries))]
     for entry in entries:
+        if id(entry) in omitted:
+            continue
         kind = text(value_at(entry, "type")) or "message"
         if kind == "message" and value_at(entry, "role") != "assistant":
             messages += assistant.close()
             messages.append({"role": value_at(entry, "role"), "content": _content(value_at(entry, "content"))})
-        elif kind in ("function_call_output", "custom_tool_call_output"):
+        elif kind == "function_call_output":
             messages += assistant.close()
             content = _content(value_at(entry, "output"))
             messages.append({"role": "tool", "tool_call_id": value_at(entry, "call_id"), "content": content})
@@ -153,14 +175,17 @@ def _tools(request: JsonObject) -> JsonObject:
     if not isinstance(request.get("tools"), list):
         return {"chat_template_kwargs": variables} if variables else {}
     functions: list[Json] = []
+    others: list[Json] = []
     built_in: list[Json] = []
     for tool in items(request["tools"]):
         kind = text(value_at(tool, "type"))
         if kind == "function":
             functions.append({"type": "function", "function": _function(members(tool))})
+        elif kind and not kind.startswith(tuple(_BUILT_IN)):
+            others.append({"type": kind, kind: _function(members(tool))})
         built_in += [name for prefix, name in _BUILT_IN.items() if kind.startswith(prefix) and name not in built_in]
     template: JsonObject = {"chat_template_kwargs": {**variables, "builtin_tools": built_in}} if built_in else {}
-    return {**template, "tools": functions}
+    return {**template, "tools": [*functions, *others]}
 
 
 def _function(tool: JsonObject) -> JsonObject:

@@ -21,7 +21,7 @@ from harmony_conformance.apis.responses.response_reader import (
     untranslated_members,
     usage_and_prompt_ids,
 )
-from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
+from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, text, value_at
 
 _WHOLES = {
     "response.output_text.done": ("content", "text"),
@@ -31,6 +31,7 @@ _WHOLES = {
     "response.reasoning_summary_text.done": ("summary", "text"),
     "response.reasoning_summary.done": ("summary", "text"),
     "response.function_call_arguments.done": ("arguments", "arguments"),
+    "response.custom_tool_call_input.done": ("input", "input"),
 }
 """The kind of text that each event completes, and the member that has the complete text."""
 
@@ -43,8 +44,8 @@ _PART_DONE = "response.content_part.done"
 _TEXT_DELTA, _TEXT_DONE = "response.output_text.delta", "response.output_text.done"
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
 _FUNCTION_CALL = "function_call"
-_FOREIGN = "arguments of another tool"
-"""The kind of text of calls that are no function calls."""
+_FOREIGN = ("arguments", "input", "action", "operation")
+"""The members of calls that are no function calls with what the model wrote."""
 
 
 def read_events(events: Iterable[Json]) -> Iterator[Json]:
@@ -199,7 +200,7 @@ class _Stream:
             delta = {"tool_calls": [{"index": self._call_index(item), **head}]}
         if not item.is_described:
             rest = untranslated_members(value, item.index)
-            delta["output"] = [{name: rest[name] for name in rest if name not in ("status", "parts", "arguments")}]
+            delta["output"] = [{name: rest[name] for name in rest if name not in ("status", "parts", *_FOREIGN)}]
         item.is_described = True
         return delta
 
@@ -217,10 +218,13 @@ class _Stream:
             delta = _merge(delta, self._differing_copy(item, what, whole))
             if whole and not item.has_emitted(what) and not has_summary:
                 delta = _merge(delta, self._text(item, what, whole, 0))
-        foreign = text(untranslated_members(value, item.index).get("arguments"))
-        if foreign and not item.has_emitted(_FOREIGN):
-            item.pieces[_FOREIGN, 0] = [foreign]
-            delta = _merge(delta, {"output": [{"index": item.index, "arguments": foreign}]})
+        rest = untranslated_members(value, item.index)
+        foreign: JsonObject = {
+            name: rest[name] for name in _FOREIGN if rest.get(name) and not item.has_emitted(f"foreign {name}")
+        }
+        if foreign:
+            item.pieces |= {(f"foreign {name}", 0): [dumps(content)] for name, content in foreign.items()}
+            delta = _merge(delta, {"output": [{"index": item.index, **foreign}]})
         return delta
 
     def _text(self, item: _Item, what: str, piece: str, part: int) -> JsonObject:
@@ -229,6 +233,9 @@ class _Stream:
         item.pieces.setdefault((what, part), []).append(piece)
         if what == "arguments":
             return {"tool_calls": [{"index": self._call_index(item), "function": {"arguments": piece}}]}
+        if what == "input":
+            item.pieces.setdefault(("foreign input", 0), []).append(piece)
+            return {"output": [{"index": item.index, "input": piece}]}
         if what == "summary":
             if item.has_emitted("reasoning"):
                 return {}  # the reasoning itself was emitted

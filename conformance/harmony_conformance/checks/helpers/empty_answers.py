@@ -63,6 +63,14 @@ def foreign_arguments(x: Exchange) -> tuple[str, ...]:
     return tuple(field.text for field in fields if _FOREIGN_ARGUMENTS.fullmatch(field.where))
 
 
+def has_typed_call(x: Exchange) -> bool:
+    """Return True if an answer has a call of a custom tool, a shell, a patch or a search for tools."""
+    fields = (field for answer in x.answers for field in answer.fields)
+    return any(_TYPE_OF_ITEM.fullmatch(field.where) and field.text in _TYPED_CALLS for field in fields)
+
+
+_TYPE_OF_ITEM = re.compile(r"output/\d+/type")
+_TYPED_CALLS = frozenset({"custom_tool_call", "local_shell_call", "shell_call", "apply_patch_call", "tool_search_call"})
 _FOREIGN_ARGUMENTS = re.compile(r"output/\d+/arguments")
 
 

@@ -58,6 +58,23 @@ _ITEMS: dict[str, _Members] = {
         "name": (_is_filled, "a string that is not empty"),
         "arguments": (_is_a(str), "a string"),
     },
+    "custom_tool_call": {
+        "call_id": (_is_filled, "a string that is not empty"),
+        "name": (_is_filled, "a string that is not empty"),
+        "input": (_is_a(str), "a string"),
+    },
+    "local_shell_call": {"call_id": (_is_filled, "a string that is not empty"), "action": (_is_a(dict), "an object")},
+    "shell_call": {"call_id": (_is_filled, "a string that is not empty"), "action": (_is_a(dict), "an object")},
+    "apply_patch_call": {
+        "call_id": (_is_filled, "a string that is not empty"),
+        "operation": (_is_a(dict), "an object"),
+    },
+    "mcp_call": {
+        "id": (_is_filled, "a string that is not empty"),
+        "name": (_is_filled, "a string that is not empty"),
+        "server_label": (_is_filled, "a string that is not empty"),
+        "arguments": (_is_a(str), "a string"),
+    },
     "code_interpreter_call": {
         "id": (_is_filled, "a string that is not empty"),
         "status": (_is_filled, "a string that is not empty"),
@@ -197,14 +214,19 @@ def counted_thought_has_an_item(x: Exchange) -> Iterator[Finding]:
         yield mismatch(message, "/output", "a reasoning item", actual)
 
 
+def _is_result(item: Json) -> bool:
+    """Return True for the result of a call, which has the id of the call."""
+    return text(value_at(item, "type")).endswith("_output")
+
+
 @check(MUST, spec="responses#ids", when=_ANSWERED)
 def ids_are_unique(x: Exchange) -> Iterator[Finding]:
     """No two items of a response have the same id, and no two calls the same `call_id`.
 
     A client sends results by `call_id`, and stores items by their id: of two items with the same id one is lost.
     """
-    for member, kind in (("id", None), ("call_id", "function_call")):
-        names = [text(value_at(item, member)) for item in views.output(x) if kind in (None, value_at(item, "type"))]
+    for member in ("id", "call_id"):
+        names = [text(value_at(item, member)) for item in views.output(x) if not _is_result(item)]
         for name, count in Counter(filter(None, names)).items():
             if count > 1:
                 message = RedactableText("{} items have the same `{}`", count, Location(member))

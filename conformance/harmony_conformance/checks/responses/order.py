@@ -152,7 +152,7 @@ def texts_begin_and_end(x: Exchange) -> Iterator[Finding]:
         elif (content := views.text_kind(event, ".done")) is not None:
             ended.add((place, content, views.part_of(event)))
     for (place, content, part), number in begun.items():
-        is_summary, has_part = content == "summary_text", content not in ("arguments", "code")
+        is_summary, has_part = content == "summary_text", content not in ("arguments", "input", "code")
         key = (place, "summary" if is_summary else "content", part)
         part_event = "response.reasoning_summary_part" if is_summary else "response.content_part"
         steps: tuple[tuple[bool, LiteralString, str], ...] = (

@@ -57,7 +57,7 @@ def events_name_their_item(x: Exchange) -> Iterator[Finding]:
             return
 
 
-_CONSTANT: tuple[LiteralString, ...] = ("type", "id", "call_id", "name", "role")
+_CONSTANT: tuple[LiteralString, ...] = ("type", "id", "call_id", "name", "namespace", "role")
 """The members of an item that must not change after its announcement. A missing or empty one may come later."""
 
 
@@ -175,4 +175,7 @@ def _types(items_: list[Json]) -> str:
 def _identity(item: Json) -> list[Json]:
     """Return the values that two copies of an item have to share."""
     texts: list[Json] = [[kind, place, content] for kind, place, content in views.texts_of(item)]
-    return [*(value_at(item, member) for member in ("type", "id", "call_id", "name", "action")), texts]
+    return [
+        *(value_at(item, member) for member in ("type", "id", "call_id", "name", "namespace", "action", "operation")),
+        texts,
+    ]

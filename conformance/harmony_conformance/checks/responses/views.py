@@ -31,7 +31,9 @@ TEXT_KIND_BY_EVENT: dict[str, LiteralString] = {
     "response.refusal": "refusal",
     "response.reasoning_text": "reasoning_text",
     "response.reasoning_summary_text": "summary_text",
+    "response.mcp_call_arguments": "arguments",
     "response.function_call_arguments": "arguments",
+    "response.custom_tool_call_input": "input",
     "response.code_interpreter_call_code": "code",
 }
 """The kind of text by the prefix of its `.delta` and `.done` events."""
@@ -39,7 +41,7 @@ TEXT_KIND_BY_EVENT: dict[str, LiteralString] = {
 VISIBLE_TEXT_KINDS = frozenset({"output_text", "refusal"})
 """The kinds of text of an answer. Only they need deltas: reasoning may be hidden or summarised, and arguments may come whole."""
 
-TEXT_MEMBER_BY_KIND = {"refusal": "refusal", "arguments": "arguments", "code": "code"}
+TEXT_MEMBER_BY_KIND = {"refusal": "refusal", "arguments": "arguments", "input": "input", "code": "code"}
 """The member with the complete text by kind, if it is not `text`."""
 
 
@@ -127,6 +129,6 @@ def texts_of(item: Json) -> Iterator[tuple[str, int, str]]:
         for place, part in enumerate(items(value_at(item, member))):
             kind = text(value_at(part, "type"))
             yield kind, place, text(value_at(part, TEXT_MEMBER_BY_KIND.get(kind, "text")))
-    for member in ("arguments", "code"):
+    for member in ("arguments", "input", "code"):
         if isinstance(value_at(item, member), str):
             yield member, 0, text(value_at(item, member))

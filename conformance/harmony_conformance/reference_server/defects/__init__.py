@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from harmony_conformance.reference_server.defects import (
+    agents,
     api_surfaces,
     choices,
     client_text,
@@ -51,6 +52,7 @@ DEFECTS: Mapping[str, Defect] = MappingProxyType(
             structured,
             choices,
             responses,
+            agents,
             messages,
             api_surfaces,
             raw_continuation,

@@ -91,6 +91,10 @@ class OnHistory:
     apply: Callable[[Sequence[Message]], tuple[Message, ...]]
 
 
+class OnStoredItems(_Stage[tuple[Json, ...]]):
+    """Changes the items of the response or the conversation that a request continues."""
+
+
 class OnConversation(_Stage[tuple[Message, ...]]):
     """Changes the conversation that is rendered."""
 
@@ -147,6 +151,7 @@ Change: TypeAlias = (
     | OnOverload
     | OnDisconnect
     | OnHistory
+    | OnStoredItems
     | OnConversation
     | OnPrompt
     | OnUnscriptedOutput
@@ -224,6 +229,10 @@ class Changes:
             for change in self._of(OnNeighbour):
                 body = change.apply(body, neighbour)
         return _chain(self._of_api(OnRequest, api), body)
+
+    def stored_items(self, entries: tuple[Json, ...]) -> tuple[Json, ...]:
+        """Return the items of the response or the conversation that a request continues."""
+        return _chain(self._of(OnStoredItems), entries)
 
     def conversation(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """Return the messages that the model sees. Without a defect, the reasoning of finished turns is dropped."""

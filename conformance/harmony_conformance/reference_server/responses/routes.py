@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from harmony_conformance.json_value import Json, JsonObject, dumps, items, members, text
+from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, text
 from harmony_conformance.reference_server.defects.stages import ApiFamily
 from harmony_conformance.reference_server.model.generation import (
     STOP_TOKENS,
@@ -75,18 +75,22 @@ class Responses:
         name, query = request.path_params["id"], request.query_params
         stored, run = self._store.get(name), self._background.get(name)
         if query.get("stream", "false") != "true":
-            return json_response(HTTPStatus.OK, stored.response if run is None else run.response)
+            body = stored.response if run is None else run.response
+            return self._host.reply(Reply(status=HTTPStatus.OK, body=body), ApiFamily.RESPONSES)
         after = query.get("starting_after", "-1")
         if not after.removeprefix("-").isdecimal():
             raise wrong_value("starting_after", f"expected a whole number, got {after!r}.")
-        return _background_stream(refuse_synchronous(run, "stream"), max(int(after), -1))
+        changed = self._host.changes.request({"starting_after": max(int(after), -1)}, api=ApiFamily.RESPONSES)
+        first = integer(changed.get("starting_after"))
+        return _background_stream(refuse_synchronous(run, "stream"), -1 if first is None else first)
 
     async def cancel(self, request: Request) -> Response:
         """POST /v1/responses/{id}/cancel; a response that is over remains as it is."""
         name = request.path_params["id"]
         self._store.get(name)
         run = refuse_synchronous(self._background.get(name), "cancel")
-        await run.cancel()
+        if "cancel" in self._host.changes.request({"cancel": name}, api=ApiFamily.RESPONSES):
+            await run.cancel()
         return json_response(HTTPStatus.OK, run.response)
 
     async def delete(self, request: Request) -> Response:
@@ -109,7 +113,7 @@ class Responses:
 
     def _accept(self, body: JsonObject) -> ResponsesAnswer:
         previous = self._store.previous_items(body.get("previous_response_id"))
-        previous += self._conversations.entries(conversation_id(body))
+        previous = self._host.changes.stored_items((*previous, *self._conversations.entries(conversation_id(body))))
         request = read_request(body, previous, self._store.resolve_references(to_item_list(body.get("input"))))
         changes = self._host.changes
         offer = ClientCapabilities(
