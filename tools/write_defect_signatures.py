@@ -1,7 +1,8 @@
 """Write `golden/signatures.json`: what each switchable defect of the reference server makes fail.
 
-    python tools/write_defect_signatures.py
+    python tools/write_defect_signatures.py [DEFECT ...]
 
+With ids of defects only these are computed, and the others stay as they are in the file.
 A signature has the failing checks, their scenarios and the kinds of messages. It is computed with the ids of prompts (`ids`).
 Where the token counts alone give other failures, it is computed with them too (`counts`). It takes ten minutes on two cores.
 """
@@ -12,7 +13,7 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from harmony_conformance.causes.signatures import SIGNATURES, FailureKey, failures_of, write_signatures
+from harmony_conformance.causes.signatures import SIGNATURES, FailureKey, failures_of, read_signatures, write_signatures
 from harmony_conformance.golden.scenario import has_only_rows
 from harmony_conformance.reference_server.defects import DEFECTS
 from harmony_conformance.runner.judge_run import judge_all
@@ -41,10 +42,15 @@ def compute_signature(defect: str) -> dict[str, frozenset[FailureKey]]:
 
 
 def main() -> int:
-    """Compute all signatures and write the file."""
+    """Compute the signatures of all defects, or of those in the arguments, and write the file."""
+    names = sys.argv[1:] or list(DEFECTS)
+    if unknown := [name for name in names if name not in DEFECTS]:
+        sys.exit(f"invalid DEFECT: expected an id of `serve --list-defects`, got {unknown[0]!r}")
     _, digests = run_correct_server()
     with ProcessPoolExecutor(None, process_context(), initializer=remember_correct_run, initargs=(digests,)) as pool:
-        computed = dict(zip(DEFECTS, pool.map(compute_signature, DEFECTS), strict=True))
+        computed = dict(zip(names, pool.map(compute_signature, names), strict=True))
+    known = {**read_signatures(), **computed} if sys.argv[1:] else computed
+    computed = {name: known[name] for name in DEFECTS}
     (ROOT / "golden" / SIGNATURES).write_text(write_signatures(computed), "utf-8")
     return 0
 

@@ -173,8 +173,8 @@ def error_has_error_status(x: Exchange) -> Iterator[Finding]:
 
     Clients look at the status: an error under 200 is parsed as an answer (defect V21). A Response that is `failed` or `cancelled` reports it itself.
     """
-    answer = value_at(x.response_json, "object"), value_at(x.response_json, "status")
-    is_failed_response = x.api == RESPONSES.name and answer in (("response", "failed"), ("response", "cancelled"))
+    kind, status = value_at(x.response_json, "object"), value_at(x.response_json, "status")
+    is_failed_response = x.api == RESPONSES.name and ((kind, status) == ("response", "failed") or status == "cancelled")
     if x.response is None or x.stream is not None or x.response.status >= on.MIN_ERROR_STATUS or is_failed_response:
         return
     if x.error is not None:

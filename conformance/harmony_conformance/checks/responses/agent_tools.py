@@ -219,7 +219,7 @@ def calls_of_tools_are_items(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message=problem,
             location="/output",
-            expected=tool.call,
+            expected=quote(tool.call),
             actual=quote(types),
             excerpt=shorten(text_of(message)),
         )

@@ -58,7 +58,8 @@ def _is_background(x: Exchange) -> bool:
 
 def _texts(response: Json) -> str:
     """Return the visible texts of a response object."""
-    parts = (part for item in items(value_at(response, "output")) for part in items(value_at(item, "content")))
+    output = (item for item in items(value_at(response, "output")) if value_at(item, "type") == "message")
+    parts = (part for item in output for part in items(value_at(item, "content")))
     return "\n".join(text(value_at(part, "text")) for part in parts if value_at(part, "type") == "output_text")
 
 
@@ -245,7 +246,7 @@ def _continued(series: Series) -> Iterator[tuple[Exchange, list[Json]]]:
         if not views.is_responses.holds(x) or x.turn is None:
             continue
         name = text(body.get("previous_response_id")) or text(body.get("conversation"))
-        before = kept.get(name, [])
+        before = kept.get(name, []) if name else []
         if before:
             yield x, before
         given = body.get("input")
@@ -321,7 +322,7 @@ def encrypted_reasoning_is_returned(x: Exchange) -> Iterator[Finding]:
             if items(item.get("content")):
                 yield variant(message, where="/output")
             else:
-                yield mismatch(message, "/output", "encrypted_content", ", ".join(item))
+                yield mismatch(message, "/output", "encrypted_content", quote(", ".join(item)))
 
 
 def _decrypted(series: Series) -> Iterator[tuple[Exchange, str]]:
