@@ -14,6 +14,7 @@ from harmony_conformance.judge.condition import condition
 from harmony_conformance.judge.history_conditions import gives_instructions
 from harmony_conformance.prompts.declarations_in_prompt import declares_functions, official_tools_text
 from harmony_conformance.prompts.expected_parts import INSTRUCTIONS_HEADING, PartKind
+from harmony_conformance.prompts.request_members import other_tool_names
 from harmony_conformance.redactable_text import RedactableText, shorten
 
 _IDENTITY = "You are ChatGPT, a large language model trained by OpenAI."
@@ -182,7 +183,8 @@ def developer_message_holds_nothing_else(x: Exchange) -> Iterator[Finding]:
         for instruction in (one for one in instructions if one in rest):
             rest = rest.replace(instruction, "", 1)
         official = official_tools_text(x.tools)
-        rest = rest.replace(official, "", 1) if official and official in rest else _TOOLS_SECTION.sub("", rest)
+        is_official = official and official in rest and not other_tool_names(x.chat_request)
+        rest = rest.replace(official, "", 1) if is_official else _TOOLS_SECTION.sub("", rest)
         rest = _FORMATS.sub("", rest).replace("# Instructions\n\n", "", 1).strip()
         if any(rest in instruction for instruction in instructions if rest):
             continue  # a part of instructions that did not arrive whole

@@ -77,11 +77,8 @@ def _untranslated(entries: list[Json]) -> Iterator[Json]:
     for entry in entries:
         kind = text(value_at(entry, "type")) or "message"
         is_namespaced = kind == "function_call" and bool(value_at(entry, "namespace"))
-        is_sealed = (
-            kind == "reasoning" and bool(value_at(entry, "encrypted_content")) and not reasoning_text(members(entry))
-        )
         call = value_at(entry, "call_id")
-        if kind not in _TRANSLATED_ITEMS or is_namespaced or is_sealed or (isinstance(call, str) and call in calls):
+        if kind not in _TRANSLATED_ITEMS or is_namespaced or (isinstance(call, str) and call in calls):
             calls |= {call} if isinstance(call, str) else set()
             yield entry
 
