@@ -16,7 +16,7 @@ AUDIT := .oracles/audit
 # what was compiled is kept, or each of the tests' many processes would compile it all again
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test together check lint types types-mypy types-pyright unit golden bench bench-leaks bench-proxy bench-soak bench-causes bench-hostile fuzz selftest selftest-sample lock engine-vllm engine-vllm-responses engine-vllm-render clean
+.PHONY: help setup demo test together check lint types types-mypy types-pyright unit golden bench bench-leaks bench-proxy bench-soak bench-causes bench-hostile fuzz selftest selftest-sample lock engine-vllm engine-vllm-responses engine-vllm-messages engine-vllm-render clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -186,6 +186,9 @@ engine-vllm: $(READY)  ## opt-in: a real vLLM on this machine, and the suite aga
 engine-vllm-responses: $(READY)  ## opt-in: the same vLLM, asked over the Responses API
 	OUT=reports/vllm-$(or $(VLLM),0.32.0)-responses engines/vllm/run.sh --api responses --timeout 180 --latency 0
 
+engine-vllm-messages: $(READY)  ## opt-in: the same vLLM, asked over the Messages API
+	OUT=reports/vllm-0.32.0-messages engines/vllm/run.sh --api messages --timeout 180 --latency 0
+
 engine-vllm-render: $(READY)  ## opt-in: what a real vLLM makes of prompts and of scripted tokens, without a model
 	engines/vllm-render/run.sh
 
@@ -197,17 +200,23 @@ engine-vllm-render-responses: $(READY)  ## opt-in: the same, of its prompts of t
 engine-llama-cpp: $(READY)  ## opt-in: a real llama.cpp on this machine, scripted through its prompt; BUILD=b7551 or b8929 for an older one
 	engines/llama-cpp/run.sh
 
-.PHONY: engine-llama-cpp-responses
+.PHONY: engine-llama-cpp-responses engine-llama-cpp-messages
 engine-llama-cpp-responses: $(READY)  ## opt-in: the same llama.cpp, asked over the Responses API
 	OUT=reports/llama.cpp-b11549-responses engines/llama-cpp/run.sh --api responses --latency 0
+
+engine-llama-cpp-messages: $(READY)  ## opt-in: the same llama.cpp, asked over the Messages API
+	OUT=reports/llama.cpp-b11549-messages engines/llama-cpp/run.sh --api messages --latency 0
 
 .PHONY: engine-gpt-oss
 engine-gpt-oss: $(READY)  ## opt-in: gpt-oss's own Responses server, with the teleprompter for a model
 	engines/gpt-oss/run.sh
 
-.PHONY: engine-ollama
+.PHONY: engine-ollama engine-ollama-messages
 engine-ollama: $(READY)  ## opt-in: a real Ollama on this machine, scripted through its prompt; OLLAMA=0.12.11 for that release
 	engines/ollama/run.sh
+
+engine-ollama-messages: $(READY)  ## opt-in: the same Ollama, asked over the Messages API
+	OUT=reports/ollama-0.34.4-messages engines/ollama/run.sh --api messages
 
 .PHONY: engine-tgi engine-tgi-client
 engine-tgi: $(READY)  ## opt-in: the real router of TGI, a binary (TGI_ROUTER) or compiled (TGI_SOURCE), with a shard that plays scripts
@@ -220,9 +229,12 @@ engine-tgi-client: $(READY)  ## opt-in: huggingface_hub against the same router
 engine-tgi-chat: $(READY)  ## opt-in: the same router, asked as OpenAI's clients ask
 	OUT=reports/tgi-3.3.7-chat engines/tgi/run.sh --api chat --select tool_choice --select wrong_requests --select several_choices --select json_answer
 
-.PHONY: engine-transformers
+.PHONY: engine-transformers engine-transformers-responses
 engine-transformers: $(READY)  ## opt-in: a real `transformers serve` on this machine, scripted through its prompt
 	engines/transformers/run.sh
+
+engine-transformers-responses: $(READY)  ## opt-in: the same server, asked over the Responses API
+	OUT=reports/transformers-5.23.0-responses engines/transformers/run.sh --api responses
 
 .PHONY: engine-parsers engine-parsers-sglang engine-parsers-dynamo engine-parsers-lmdeploy engine-parsers-vllm-rs
 engine-parsers: engine-parsers-sglang engine-parsers-dynamo engine-parsers-lmdeploy engine-parsers-vllm-rs

@@ -34,7 +34,7 @@ install_locked() {
   say "$2"
   rm -rf venv
   uv/bin/uv venv --quiet --python 3.11 venv
-  uv_pip install --compile-bytecode --overrides "$1/overrides.txt" --requirements "$1/requirements.lock"
+  UV_COMPILE_BYTECODE_TIMEOUT=600 uv_pip install --compile-bytecode --overrides "$1/overrides.txt" --requirements "$1/requirements.lock"
   cp "$1/requirements.lock" venv/installed.lock
 }
 

@@ -28,6 +28,7 @@ _TELEPROMPTER = ("--model", "gpt-oss-teleprompter", "--script", "teleprompter")
 _LLAMA = (*_TELEPROMPTER, "--extra-body", '{"top_k": 1}')
 _RENDER = ("--model", "gpt-oss-tiny", "--script", "derender")
 _RESPONSES = ("--api", "responses")
+_MESSAGES = ("--api", "messages")
 _SCHEMAS = (
     "answer_schema",
     "client_strings",
@@ -63,10 +64,12 @@ LANES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "llama.cpp-b11549": ("llamacpp b11549", "llamacpp:http://127.0.0.1:18420/v1", _LLAMA),
     "llama.cpp-b11549-responses": ("llamacpp b11549", "llamacpp:http://127.0.0.1:18420/v1", (*_LLAMA, *_RESPONSES)),
+    "llama.cpp-b11549-messages": ("llamacpp b11549", "llamacpp:http://127.0.0.1:18420/v1", (*_LLAMA, *_MESSAGES)),
     "llama.cpp-b7551": ("llamacpp b7551", "llamacpp:http://127.0.0.1:18420/v1", _LLAMA),
     "lmdeploy-parsers-0.18.0": ("lmdeploy 0.18.0", "openai:http://127.0.0.1:18590/v1", _LMDEPLOY),
     "ollama-0.12.11": ("ollama 0.12.11", "ollama:http://127.0.0.1:18450/v1", _TELEPROMPTER),
     "ollama-0.34.4": ("ollama 0.34.4", "ollama:http://127.0.0.1:18450/v1", _OLLAMA),
+    "ollama-0.34.4-messages": ("ollama 0.34.4", "ollama:http://127.0.0.1:18450/v1", (*_OLLAMA, *_MESSAGES)),
     "sglang-parsers-0.5.23": ("sglang 0.5.23", "sglang:http://127.0.0.1:18560/v1", _PARSERS),
     "tgi-3.3.7": ("tgi 3.3.7", "tgi:http://127.0.0.1:18480/v1", (*_TGI, "--api", "tgi")),
     "tgi-3.3.7-chat": (
@@ -79,6 +82,11 @@ LANES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "vllm-0.11.0-responses": ("vllm 0.11.0", "vllm:http://127.0.0.1:18400/v1", (*_VLLM, *_RESPONSES)),
     "vllm-0.32.0": ("vllm 0.32.0", "vllm:http://127.0.0.1:18400/v1", _VLLM),
     "vllm-0.32.0-responses": ("vllm 0.32.0", "vllm:http://127.0.0.1:18400/v1", (*_VLLM, *_RESPONSES)),
+    "vllm-0.32.0-messages": (
+        "vllm 0.32.0",
+        "vllm:http://127.0.0.1:18400/v1",
+        (*_VLLM, *_MESSAGES, "--skip", "channels.no_marker_leak@messages_parameters"),
+    ),
     "vllm-0.33.0-render": ("vllm 0.33.0", "vllm:http://127.0.0.1:18402/v1", _RENDER),
     "vllm-0.33.0-render-responses": ("vllm 0.33.0", "vllm:http://127.0.0.1:18402/v1", (*_RENDER, *_RESPONSES)),
     "vllm-rs-parsers-0.33.0": ("vllm-rs 0.33.0", "vllm:http://127.0.0.1:18580/v1", _PARSERS),

@@ -110,8 +110,11 @@ def has_same_calls(one: Turn, other: Turn) -> bool:
 
 
 def has_same_objects(one: Turn, other: Turn) -> bool:
-    """Return True if both turns have the same calls in the same order, their arguments compared as the objects that they are read as."""
-    calls = [[(call.name, parse_object(call.arguments)) for call in turn.tool_calls] for turn in (one, other)]
+    """Return True if both turns have the same calls in the same order, their arguments compared as the objects that they are read as.
+
+    Arguments that a limit cut are read as an empty object: an answer that has objects cannot show them.
+    """
+    calls = [[(call.name, parse_object(call.arguments) or {}) for call in turn.tool_calls] for turn in (one, other)]
     return calls[0] == calls[1]
 
 

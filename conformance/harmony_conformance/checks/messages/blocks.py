@@ -8,8 +8,18 @@ from typing import LiteralString
 
 from harmony_conformance.checks.messages import views
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.expected_output import strip_endoftext
-from harmony_conformance.json_value import Json, JsonObject, dumps, integer, members, pointer, text, value_at
+from harmony_conformance.evidence.expected_output import parse_output, strip_endoftext
+from harmony_conformance.json_value import (
+    Json,
+    JsonObject,
+    dumps,
+    integer,
+    members,
+    parse_object,
+    pointer,
+    text,
+    value_at,
+)
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, mismatch, variant
 from harmony_conformance.judge.condition import condition, evidence
@@ -79,6 +89,7 @@ def blocks_have_their_members(x: Exchange) -> Iterator[Finding]:
     """Each block has the members of its type: text that is not empty, an input that is an object, an id that can go back.
 
     Clients send the blocks back unchanged, and the API refuses an empty text and an id with other characters. An id without `toolu_` is a variant.
+    A stream that passes on arguments that are no object is one too: the client has the pieces before the server can see that.
     """
     seen: set[str] = set()
     blocks = views.blocks(x)
@@ -87,6 +98,9 @@ def blocks_have_their_members(x: Exchange) -> Iterator[Finding]:
         block = shown
         if is_cut and place == len(blocks) - 1 and isinstance(block.get("input"), str):
             block = {**block, "input": {}}  # the limit cut its pieces
+        elif "input" in block and not isinstance(block["input"], dict) and _passes_on_other_arguments(x):
+            yield variant("a stream passes on arguments that are no object", where=pointer("content", place, "input"))
+            block = {**block, "input": {}}
         yield from _faults(block, _BLOCKS.get(text(block.get("type")), {"type": _FILLED}), "content", place)
         identity = text(block.get("id"))
         if identity in seen:
@@ -95,6 +109,12 @@ def blocks_have_their_members(x: Exchange) -> Iterator[Finding]:
         elif block.get("type") == "tool_use" and identity and not identity.startswith("toolu_"):
             yield variant("the id of a call does not begin with toolu_", where=pointer("content", place, "id"))
         seen |= {identity} if identity else set()
+
+
+def _passes_on_other_arguments(x: Exchange) -> bool:
+    """Return True for a stream of a script that has a call whose arguments are no object."""
+    output = parse_output(strip_endoftext(x.script or ())) if x.events is not None else None
+    return output is not None and any(parse_object(call.arguments) is None for call in output.calls)
 
 
 @condition

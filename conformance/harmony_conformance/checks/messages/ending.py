@@ -54,6 +54,9 @@ def stop_sequence_is_named(x: Exchange) -> Iterator[Finding]:
     if reason == _STOP_SEQUENCE and named not in x.stop_strings:
         expected = RedactableText("one of {}", shorten(dumps([*x.stop_strings])))
         yield mismatch("the stop sequence is not named", "/stop_sequence", expected, shorten(dumps(named)))
+    elif reason != _STOP_SEQUENCE and named in x.stop_strings:
+        problem = "a stop sequence is named, and the stop_reason is another"
+        yield mismatch(problem, "/stop_reason", _STOP_SEQUENCE, shorten(dumps(reason)))
     elif reason != _STOP_SEQUENCE and named is not None:
         problem = "a stop sequence is named, and it is not the stop_reason"
         yield mismatch(problem, "/stop_sequence", "null", shorten(dumps(named)))

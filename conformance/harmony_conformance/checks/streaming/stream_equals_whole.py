@@ -76,12 +76,14 @@ def calls_equal_whole(series: Series) -> Iterator[Finding]:
     """The calls of a streamed answer, joined by index, equal those of the whole one: names and arguments, in order.
 
     Arguments that are equal as JSON and differ as text are a variant (defects V12, V15, S04). An API whose whole answers have objects as
-    arguments cannot show a member twice.
+    arguments can show neither a member twice nor arguments that the limit cut.
     """
-    is_same = has_same_calls if find_api(series.api).has_text_arguments else has_same_objects
+    has_texts = find_api(series.api).has_text_arguments
+    is_same = has_same_calls if has_texts else has_same_objects
     for pair in _whole_and_streamed(series):
         if _calls(pair.whole) != _calls(pair.streamed) and is_same(pair.whole, pair.streamed):
-            message = "streamed, the arguments of a call differ as text and are equal as JSON"
+            means = "are equal as JSON" if has_texts else "are the same object, as far as the whole answer can show it"
+            message = f"streamed, the arguments of a call differ as text and {means}"
             finding = variant(message, where="tool_calls")
             yield replace(finding, exchange=pair.exchanges[1].id)
         else:
