@@ -22,8 +22,10 @@ _COMPARED = sorted(
 )
 _IGNORED_HEADERS = frozenset({"date", "content-length", "transfer-encoding"})
 """Headers that depend on the time or on the connection."""
-_SERIALS = re.compile(rb'(?:chatcmpl-|cmpl-|call_|resp_|rs_|msg_|fc_|ci_|ws_)[\w-]+|(?<="id":")[0-9a-f]{32}(?=")')
-_TIMES = re.compile(rb'"(?:created|created_at)": ?(?:\d+|"[^"]*")')
+_SERIALS = re.compile(
+    rb'(?:chatcmpl-|cmpl-|call_|resp_|rs_|msg_|fc_|ci_|ws_|conv_|[a-z]{2,16}_(?=[0-9a-f]{16}))[\w-]+|(?<="id":")[0-9a-f]{32}(?=")'
+)
+_TIMES = re.compile(rb'"(?:created|created_at|completed_at)": ?(?:\d+|"[^"]*")')
 
 
 def digests(series: Iterable[Series], *, arrivals: bool) -> Digests:

@@ -25,7 +25,6 @@ from harmony_proxy.repair.answer.fixes import (
 
 NO_REPAIR = "no repair makes the check pass without failing another"
 _LOST_NAME = "the function name is lost"
-_AN_ERROR = "the error text is the server's: the part that the model wrote cannot be identified"
 _A_NAME = "the marker is the name of a member: the correct name is unknown"
 _HOW_IT_ENDED = "the answer does not show whether the token limit or the model ended it"
 _NO_FUNCTION = "the text does not name the function"
@@ -69,8 +68,6 @@ _ALL = (
         unrepairable_examples={
             "fail-header-as-the-name": _LOST_NAME,
             "fail-in-a-key-of-the-arguments": _A_NAME,
-            "fail-in-an-error": _AN_ERROR,
-            "fail-in-an-error-streamed": _AN_ERROR,
             "fail-in-an-annotation": "the text of an annotation comes from a page or a file: the part that the model wrote cannot be identified",
             "fail-key-of-a-special-token (without the ids)": _A_NAME,
             "fail-lone-marker-and-many-tokens": "the server lost the text of the tokens: without the marker the answer would be empty",
