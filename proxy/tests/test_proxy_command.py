@@ -7,7 +7,7 @@ from argparse import ArgumentParser
 import pytest
 
 from harmony_conformance.errors import UsageError
-from harmony_proxy.cli import COMMAND
+from harmony_proxy.command import COMMAND
 
 HERE = ["--upstream", "http://host", "--listen", "127.0.0.1:0"]
 

@@ -166,9 +166,9 @@ def test_every_mistake_can_be_seen():
 def test_the_published_table_is_the_present_one(capsys):
     from argparse import ArgumentParser
 
-    from harmony_conformance.cli.checks import COMMAND
+    from harmony_conformance.cli import checks as command
 
     parser = ArgumentParser()
-    COMMAND.configure(parser)
-    assert COMMAND.run(parser.parse_args(["--format", "accounting"])) == 0
+    command.configure(parser)
+    assert command.execute(parser.parse_args(["--format", "accounting"])) == 0
     assert (Path(__file__).parents[2] / "ACCOUNTING.md").read_text("utf-8") == capsys.readouterr().out

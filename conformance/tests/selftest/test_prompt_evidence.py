@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harmony_conformance.checks import CHECKS
-from harmony_conformance.cli.checks import COMMAND
+from harmony_conformance.cli import checks as command
 from harmony_conformance.engines.target import parse_target
 from harmony_conformance.evidence.exchange import PromptLevel
 from harmony_conformance.golden import data as golden
@@ -48,8 +48,8 @@ def changes(defect):
 
 def test_the_published_page_is_the_present_one(capsys):
     parser = ArgumentParser()
-    COMMAND.configure(parser)
-    assert COMMAND.run(parser.parse_args(["--format", "evidence"])) == 0
+    command.configure(parser)
+    assert command.execute(parser.parse_args(["--format", "evidence"])) == 0
     assert (Path(__file__).parents[2] / "EVIDENCE.md").read_text("utf-8") == capsys.readouterr().out
 
 
