@@ -60,7 +60,7 @@ def test_a_text_that_all_rows_of_a_parquet_file_share_is_kept_once(tmp_path):
     done = subprocess.run([sys.executable, "-c", MEMORY, str(path)], capture_output=True, text=True, check=True)
     count, mebibytes = map(int, done.stdout.split())
     assert count == 60
-    assert mebibytes < 600  # 60 copies are 1,144 MiB
+    assert mebibytes < 800  # 60 copies would be 1,144 MiB more
 
 
 def test_nested_texts_and_binary_columns_of_parquet_are_read(tmp_path):
