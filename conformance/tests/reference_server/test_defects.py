@@ -903,7 +903,8 @@ UNSEEN_IN_ONE_ANSWER = {
 
 
 def test_every_defect_is_shown():
-    assert {row[0] for row in SHOWN} | UNSEEN_IN_ONE_ANSWER == set(DEFECTS) - OF_RESPONSES - OF_OTHER_APIS
+    of_agents = {name for name in DEFECTS if name.startswith("agents-")}  # the selftest shows them
+    assert {row[0] for row in SHOWN} | UNSEEN_IN_ONE_ANSWER == set(DEFECTS) - OF_RESPONSES - OF_OTHER_APIS - of_agents
 
 
 def test_defects_combine():
