@@ -118,10 +118,15 @@ def comparison_text(compared: Comparison, names: tuple[str, str] = ("before", "a
             extent = f"{cause.before} results before, {cause.after} after"
             yield f"  {cause.change.value.upper()} {cause.severity.value.upper()} {cause.id}: {extent}"
             yield f"    {visible(cut_words(cause.sentence))}"
+            if example := next((one for one in compared.with_change(Change.NEW) if one.name in cause.failed), None):
+                yield f"    for example {example.name}: {visible(cut_words(example.message))}"
     yield ""
     yield f"results: {_counts([result.change for result in compared.results])}"
+    explained = compared.explained()
+    if number := sum(result.name in explained for result in compared.with_change(Change.NEW)):
+        yield f"  {number} of the new failures explained by the causes above; --format json lists them"
     for change in _SHOWN_ONE_BY_ONE:
-        results = compared.with_change(change)
+        results = [one for one in compared.with_change(change) if change is not Change.NEW or one.name not in explained]
         for result in results[:_RESULTS_SHOWN]:
             unjudged = "" if result.was_judged else " (not judged before)"
             yield f"  {change.value.upper()} {result.severity.value.upper()} {result.name}{unjudged}: {visible(cut_words(result.message))}"

@@ -22,7 +22,9 @@ from harmony_conformance.runtime.private_files import write_private
 
 MATRIX = "matrix.html"
 """File name of the page with all endpoints."""
-_MEANING = {0: "done", 1: "below a minimum, or an objective is missed"}
+_MEANINGS = {"rates": {0: "done", 1: "below a minimum"}, "load": {0: "done", 1: "an objective is missed"}}
+_TESTED = frozenset({0, 1})
+"""Exit codes of commands that could test an endpoint."""
 DEFAULT_FILE = Path("harmony-conformance.toml")
 _RUN = """import sys
 from harmony_conformance.runtime.processes import end_with_parent_process
@@ -51,12 +53,14 @@ class ConfiguredEndpoint:
     load: tuple[str, ...] | None = None
 
     def commands(self, out: Path) -> Iterator[tuple[str, ...]]:
-        """Yield the commands in their order, the load last: nothing else is sent meanwhile."""
+        """Yield the commands in their order, without that of the load."""
         yield "run", self.target, *self.options, "--quiet", "--out", str(out)
         if self.rates is not None:
             yield "rates", self.target, *self.rates, "--format", "json", "--out", str(out / RATES_FOLDER)
-        if self.load is not None:
-            yield "load", self.target, *self.load, "--format", "json", "--out", str(out / LOAD_FOLDER)
+
+    def load_command(self, out: Path) -> tuple[str, ...]:
+        """Return the command of the load."""
+        return "load", self.target, *(self.load or ()), "--format", "json", "--out", str(out / LOAD_FOLDER)
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -91,11 +95,16 @@ def execute(arguments: Namespace) -> int:
         futures = [pool.submit(running.run_commands, one, arguments.out / one.name) for one in endpoints]
         try:
             codes = [future.result() for future in futures]
+            for one, own in zip(
+                endpoints, codes, strict=True
+            ):  # loads one by one: nothing else takes this client's time
+                if one.load is not None and own[-1] in _TESTED:
+                    own.append(running.run_command(one, one.load_command(arguments.out / one.name)))
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
             running.stop()
             raise KeyboardInterrupt(f"stopped; the runs so far are in {arguments.out}") from None
-    tested = [one.name for one, code in zip(endpoints, codes, strict=True) if code[0] in {0, 1}]
+    tested = [one.name for one, code in zip(endpoints, codes, strict=True) if code[0] in _TESTED]
     untested = tuple(f"{one.name}: {running.lines[one.name]}" for one in endpoints if one.name not in tested)
     if tested:
         folders = [read_endpoint_folder(arguments.out / name) for name in tested]
@@ -118,16 +127,19 @@ class RunningProcesses:
         """Call the commands of an endpoint one after the other, and return their exit codes. After a run that could not test it, the others are left out."""
         codes: list[int] = []
         for words in endpoint.commands(out):
-            code, line = self._call(words)
-            if words[0] == "run":
-                self.lines[endpoint.name] = line
-                print(f"{visible(endpoint.name)}: {line}", flush=True)
-            else:
-                print(f"{visible(endpoint.name)}: {words[0]}: {_MEANING.get(code, line)}", flush=True)
-            codes.append(code)
-            if code not in _MEANING:
+            codes.append(self.run_command(endpoint, words))
+            if codes[-1] not in _TESTED:
                 break
         return codes
+
+    def run_command(self, endpoint: ConfiguredEndpoint, words: Sequence[str]) -> int:
+        """Call a command of an endpoint, print its result on one line and return its exit code."""
+        code, line = self._call(words)
+        if words[0] == "run":
+            self.lines[endpoint.name] = line
+        shown = line if words[0] == "run" else f"{words[0]}: {_MEANINGS[words[0]].get(code, line)}"
+        print(f"{visible(endpoint.name)}: {shown}", flush=True)
+        return code
 
     def _call(self, words: Sequence[str]) -> tuple[int, str]:
         """Return the exit code of a command of this program, and the first line that it printed."""

@@ -19,6 +19,7 @@ from harmony_conformance.report.files import HTML_REPORT
 from harmony_conformance.report.markdown import markdown
 from harmony_conformance.report.model import Report
 from harmony_conformance.report.run_json import run_json
+from harmony_conformance.report.summary import number_of
 from harmony_conformance.report.terminal import print_report, print_summary, report_console, summary_line, visible
 from harmony_conformance.runner.access_loss import INCOMPLETE_RUN_KINDS, early_stop_reason
 from harmony_conformance.runner.features import FEATURES
@@ -176,10 +177,12 @@ def _notes(arguments: Namespace, report: Report, finished: Run, code: int) -> It
 
 def _baseline_notes(arguments: Namespace, report: Report) -> Iterator[str]:
     if arguments.baseline is not None:
-        unexpected, stale = (_of_baseline(report, name) for name in ("unexpected", "stale"))
         yield f"baseline {arguments.baseline}: {_baseline_counts(report)}"
-        yield from (f"  not expected: {name}" for name in unexpected[:_REASONS_SHOWN])
-        yield from (f"  stale: {entry} explains no failure" for entry in stale)
+        unexpected = frozenset(_of_baseline(report, "unexpected"))
+        for cause in report.causes:
+            if own := sorted(unexpected.intersection(map(text, items(value_at(cause, "failed"))))):
+                yield f"  not expected: {text(value_at(cause, 'id'))}: {number_of(len(own), 'failure')}, for example {own[0]}"
+        yield from (f"  stale: {entry} explains no failure" for entry in _of_baseline(report, "stale"))
     if arguments.baseline_write is not None:
         yield f"baseline written to {arguments.baseline_write}: replace each TODO by a reason"
 

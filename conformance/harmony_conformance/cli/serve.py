@@ -9,6 +9,7 @@ from harmony_conformance.reference_server.defects import DEFECTS, SURFACE_DEFECT
 from harmony_conformance.reference_server.server.serving import serve
 
 _HIGHEST = 65535
+_SLOWEST = 10_000
 _DIGITS = len(str(_HIGHEST))
 
 
@@ -24,6 +25,9 @@ def configure(parser: ArgumentParser) -> None:
         help="answer requests for this host too (repeatable)",
     )
     parser.add_argument("--defect", action="append", default=[], metavar="ID", help="enable this defect (repeatable)")
+    parser.add_argument(
+        "--tpot", type=_milliseconds, default=0.0, metavar="MS", help="time per output token in ms (default: 0)"
+    )
     parser.add_argument("--list-defects", action="store_true", help="list the defects and exit")
 
 
@@ -37,10 +41,20 @@ def execute(arguments: Namespace) -> int:
     if unknown:
         raise UsageError(f"invalid --defect: expected an id of --list-defects, got {unknown[0]!r}")
     try:
-        serve(arguments.host, arguments.port, arguments.defect, arguments.allow_host)
+        serve(arguments.host, arguments.port, arguments.defect, arguments.allow_host, arguments.tpot / 1000)
     except OSError as problem:
         raise UsageError(f"cannot listen on {arguments.host}:{arguments.port}: {problem.strerror or problem}") from None
     return Exit.CONFORMS
+
+
+def _milliseconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= _SLOWEST:
+        raise ArgumentTypeError(f"expected milliseconds from 0 to {_SLOWEST}, got {text!r}")
+    return value
 
 
 def _port(text: str) -> int:

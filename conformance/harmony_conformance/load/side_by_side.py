@@ -19,7 +19,12 @@ _SHARE = 0.1
 
 
 def load_rows(loads: Sequence[Sequence[JsonObject]]) -> Iterator[MatrixRow]:
-    """Yield a row for each percentile of each load, then one for each objective. Loads are matched by their names."""
+    """Yield a row for each objective, then one for each percentile of each load. Loads are matched by their names."""
+    objectives = [{name: word for load in one for name, word in _objectives(load)} for one in loads]
+    for objective in dict.fromkeys(name for column in objectives for name in column):
+        cells = tuple(column.get(objective, "") for column in objectives)
+        missed = tuple(place for place, cell in enumerate(cells) if cell == "missed")
+        yield MatrixRow(name=objective[1], meaning=f"{objective[0]}.", cells=cells, worse=missed)
     columns = [load_figures(one) for one in loads]
     for name in dict.fromkeys(name for column in columns for name in column):
         load, metric, percentile = name
@@ -29,11 +34,6 @@ def load_rows(loads: Sequence[Sequence[JsonObject]]) -> Iterator[MatrixRow]:
             for place, column in enumerate(columns)
         )
         yield MatrixRow(name=f"{metric} {percentile}", meaning=f"{load}.", cells=cells, worse=worse)
-    objectives = [{name: word for load in one for name, word in _objectives(load)} for one in loads]
-    for objective in dict.fromkeys(name for column in objectives for name in column):
-        cells = tuple(column.get(objective, "") for column in objectives)
-        missed = tuple(place for place, cell in enumerate(cells) if cell == "missed")
-        yield MatrixRow(name=objective[1], meaning=f"{objective[0]}.", cells=cells, worse=missed)
 
 
 def _slower(columns: Sequence[Mapping[FigureName, LatencyFigure]], name: FigureName) -> tuple[int, ...]:

@@ -126,8 +126,15 @@ def apply_baseline(report: Report, baseline: tuple[Expected, ...]) -> BaselineRe
 
 
 def with_baseline(report: Report, baseline: tuple[Expected, ...]) -> Report:
-    """Return the report with the comparison with a baseline in its header."""
-    return replace(report, header={**report.header, "baseline": apply_baseline(report, baseline).to_json()})
+    """Return the report with the comparison with a baseline in its header. Causes whose failures are all expected are marked, and come last."""
+    compared = apply_baseline(report, baseline).to_json()
+    expected = frozenset(map(text, items(compared["expected"])))
+    causes: list[JsonObject] = [
+        {**cause, "expected": expected.issuperset(map(text, items(value_at(cause, "failed"))))}
+        for cause in report.causes
+    ]
+    causes.sort(key=lambda cause: cause["expected"] is True)
+    return replace(report, header={**report.header, "baseline": compared}, causes=tuple(causes))
 
 
 def _causes_by_result(report: Report) -> Mapping[str, frozenset[str]]:

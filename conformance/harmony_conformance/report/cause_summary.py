@@ -28,6 +28,7 @@ class CauseSummary:
         exchange: The id of the exchange of the example.
         sides: The expected and the actual text of the example, by name.
         script: The scripted output of the model. Empty without a script.
+        is_expected: True if the baseline of the run expects all of its failures.
     """
 
     name: str
@@ -45,6 +46,7 @@ class CauseSummary:
     sides: tuple[tuple[str, Pieces], ...]
     script: str
     reproduce: str
+    is_expected: bool
 
 
 def cause_summaries(report: Report) -> tuple[CauseSummary, ...]:
@@ -76,6 +78,7 @@ def _cause_summary(cause: JsonObject) -> CauseSummary:
         sides=tuple(sides(example if isinstance(example, dict) else {})),
         script=text(value_at(example, "script")),
         reproduce=text(value_at(example, "reproduce")),
+        is_expected=value_at(cause, "expected") is True,
     )
 
 

@@ -10,11 +10,11 @@ from datetime import datetime
 from types import MappingProxyType
 from xml.sax.saxutils import escape
 
-from harmony_conformance.json_value import Json, JsonObject, dumps, integer, text, value_at
+from harmony_conformance.json_value import Json, JsonObject, dumps, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.cause_summary import CauseSummary, cause_summaries
 from harmony_conformance.report.model import Report, ResultLine
-from harmony_conformance.report.summary import DEFAULT_FAILS_ON, Standing, failures, run_verdict, title
+from harmony_conformance.report.summary import DEFAULT_FAILS_ON, Standing, failures, number_of, run_verdict, title
 from harmony_conformance.report.text_excerpt import line
 
 _LEVELS: Mapping[Severity, str] = MappingProxyType({Severity.MUST: "error", Severity.SHOULD: "warning"})
@@ -33,6 +33,7 @@ _COLORS: Mapping[Standing, tuple[str, str]] = MappingProxyType(
         Standing.CONFORMS: ("brightgreen", "#4c1"),
         Standing.NOT_ALL_CHECKED: ("yellow", "#dfb317"),
         Standing.ONLY_IGNORED_FAILURES: ("yellow", "#dfb317"),
+        Standing.ONLY_EXPECTED_FAILURES: ("yellow", "#dfb317"),
         Standing.DIVERGES: ("red", "#e05d44"),
         Standing.UNCHECKED: ("lightgrey", "#9f9f9f"),
         Standing.OUR_ERROR: ("lightgrey", "#9f9f9f"),
@@ -43,8 +44,9 @@ _CHARACTER_WIDTH, _PADDING = 7, 10  # pixels, of an 11 px font without serifs
 
 
 def sarif(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> str:
-    """Return a SARIF log with one result for each cause. Severities outside of `fails_on` are notes."""
+    """Return a SARIF log with one result for each cause. Severities outside of `fails_on`, and what a baseline expects, are notes."""
     causes = cause_summaries(report)
+    has_baseline = value_at(report.header, "baseline") is not None
     rules: list[Json] = [
         {
             "id": cause.name,
@@ -57,7 +59,7 @@ def sarif(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> s
     results: list[Json] = [
         {
             "ruleId": cause.name,
-            "level": _LEVELS[cause.severity] if cause.severity in fails_on else "note",
+            "level": _level(cause, fails_on) or "note",
             "message": {"text": f"{line(cause.sentence)} {cause.extent}. For example {line(cause.example)}."},
             "locations": [
                 {
@@ -66,6 +68,7 @@ def sarif(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> s
                 }
             ],
             "partialFingerprints": {"cause/v1": cause.name},
+            **({"baselineState": "unchanged" if cause.is_expected else "new"} if has_baseline else {}),
         }
         for cause in causes
     ]
@@ -82,10 +85,15 @@ def sarif(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> s
     return dumps(log)
 
 
+def _level(cause: CauseSummary, fails_on: frozenset[Severity]) -> str:
+    """Return the level of a cause that fails the run, else an empty text."""
+    return _LEVELS[cause.severity] if cause.severity in fails_on and not cause.is_expected else ""
+
+
 def ctrf(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> str:
-    """Return a CTRF report of the results that were judged or are open. Failures outside of `fails_on` pass."""
+    """Return a CTRF report of the results that were judged or are open. Failures outside of `fails_on` pass, and those that a baseline expects."""
     shown = [result for result in report.results if result.outcome is not Outcome.NOT_APPLICABLE]
-    tests = [_ctrf_test(result, fails_on) for result in shown]
+    tests = [_ctrf_test(result, fails_on, is_expected=result.name in report.expected) for result in shown]
     started = _milliseconds(text(value_at(report.header, "started")))
     statuses = [text(test["status"]) for test in tests]
     summary: JsonObject = {
@@ -104,8 +112,8 @@ def ctrf(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> st
     return dumps({"reportFormat": "CTRF", "specVersion": "0.0.0", "results": results})
 
 
-def _ctrf_test(result: ResultLine, fails_on: frozenset[Severity]) -> JsonObject:
-    is_ignored = result.outcome is Outcome.FAIL and result.severity not in fails_on
+def _ctrf_test(result: ResultLine, fails_on: frozenset[Severity], *, is_expected: bool) -> JsonObject:
+    is_ignored = result.outcome is Outcome.FAIL and (is_expected or result.severity not in fails_on)
     messages = [text(value_at(finding, "message")) for finding in failures(result)]
     message = line("; ".join(dict.fromkeys(messages)) or result.reason)
     return {
@@ -132,9 +140,10 @@ def github_annotations(report: Report, fails_on: frozenset[Severity] = DEFAULT_F
 
 
 def _annotation(cause: CauseSummary, fails_on: frozenset[Severity]) -> str:
-    level = _LEVELS[cause.severity] if cause.severity in fails_on else "notice"
+    level = _level(cause, fails_on) or "notice"
     name = _escaped(line(cause.name)).replace(":", "%3A").replace(",", "%2C")
-    return f"::{level} title=Harmony {name}::{_escaped(f'{line(cause.sentence)} {cause.extent}.')}"
+    expected = " Expected by the baseline." if cause.is_expected else ""
+    return f"::{level} title=Harmony {name}::{_escaped(f'{line(cause.sentence)} {cause.extent}.{expected}')}"
 
 
 def _escaped(value: str) -> str:
@@ -164,6 +173,5 @@ def _badge(report: Report, fails_on: frozenset[Severity]) -> tuple[str, Standing
     standing = run_verdict(report, fails_on).standing
     if standing is not Standing.DIVERGES:
         return standing.value, standing
-    counted = [cause for cause in report.causes if Severity(text(value_at(cause, "severity"))) in fails_on]
-    failed = sum(integer(value_at(cause, "results")) or 0 for cause in counted)
-    return (f"{len(counted)} causes" if len(counted) > 1 else "1 cause") if failed else standing.value, standing
+    counted = [cause for cause in cause_summaries(report) if _level(cause, fails_on)]
+    return number_of(len(counted), "cause") if counted else standing.value, standing

@@ -60,13 +60,18 @@ class ResultChange:
 
 @dataclass(frozen=True, kw_only=True)
 class CauseChange:
-    """A cause of one of two runs, with its number of failed results in each."""
+    """A cause of one of two runs, with its number of failed results in each.
+
+    Attributes:
+        failed: The names of the failed results of the later run.
+    """
 
     id: str
     severity: Severity
     sentence: str
     before: int
     after: int
+    failed: frozenset[str] = frozenset()
 
     @property
     def change(self) -> Change:
@@ -108,6 +113,11 @@ class Comparison:
     def with_change(self, change: Change) -> tuple[ResultChange, ...]:
         """Return the results with a change."""
         return tuple(result for result in self.results if result.change is change)
+
+    def explained(self) -> frozenset[str]:
+        """Return the names of the results that new or larger causes explain."""
+        causes = (one for one in self.causes if one.change in {Change.NEW, Change.MORE})
+        return frozenset(name for cause in causes for name in cause.failed)
 
     def has_regressed(self, fails_on: frozenset[Severity]) -> bool:
         """True if a result of these severities is a new failure."""
@@ -192,6 +202,7 @@ def _causes(before: Report, after: Report) -> list[CauseChange]:
             sentence=text(value_at(later.get(name, earlier.get(name)), "sentence")),
             before=_extent(earlier.get(name)),
             after=_extent(later.get(name)),
+            failed=frozenset(map(text, items(value_at(later.get(name), "failed")))),
         )
         for name in {**later, **earlier}
     ]

@@ -32,6 +32,7 @@ _STANDING = {
     Standing.DIVERGES: "fail",
     Standing.NOT_ALL_CHECKED: "inconclusive",
     Standing.ONLY_IGNORED_FAILURES: "inconclusive",
+    Standing.ONLY_EXPECTED_FAILURES: "variant",
     Standing.UNCHECKED: "inconclusive",
     Standing.OUR_ERROR: "error",
 }
@@ -97,10 +98,12 @@ def _script() -> str:
 def matrix_html(matrix: Matrix, untested: Sequence[str] = ()) -> str:
     """Return a page of several runs side by side. `untested`: endpoints that could not be tested, with the reason."""
     prose = {"prose": markup.prose}
+    first = (matrix.summary, matrix.causes)  # what is wrong comes first
+    parts = sorted(matrix.parts(), key=lambda part: part[1] not in first)
     return (
         environment()
         .get_template("matrix.html.jinja", globals=prose)
-        .render(runs=matrix.runs, parts=matrix.parts(), untested=untested)
+        .render(runs=matrix.runs, parts=parts, untested=untested)
     )
 
 

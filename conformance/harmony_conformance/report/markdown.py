@@ -60,6 +60,7 @@ _STANDING = {
     Standing.DIVERGES: "❌",
     Standing.NOT_ALL_CHECKED: "❔",
     Standing.ONLY_IGNORED_FAILURES: "❔",
+    Standing.ONLY_EXPECTED_FAILURES: "☑️",
     Standing.UNCHECKED: "❔",
     Standing.OUR_ERROR: "💥",
 }
@@ -134,7 +135,8 @@ def _causes(report: Report) -> Iterator[str]:
 def _cause(cause: CauseSummary) -> Iterator[str]:
     """The sentence first, then what is known about it, and the smallest example with its evidence."""
     also = f" ({inline(cause.also)})" if cause.also else ""
-    yield f"#### {cause.severity.upper()} {inline(cause.name)}{also}: {cause.extent}"
+    expected = ", expected by the baseline" if cause.is_expected else ""
+    yield f"#### {cause.severity.upper()} {inline(cause.name)}{also}: {cause.extent}{expected}"
     yield prose(cause.sentence)
     yield from (f"{name}: {prose(value)}" for name, value in cause.facts)
     if cause.threads:

@@ -178,7 +178,7 @@ def _causes(reports: Sequence[Report | None]) -> Iterator[MatrixRow]:
             of_cause[run] = of_cause.get(run, 0) + (integer(value_at(cause, "results")) or 0)
     for name in sorted(extents, key=lambda one: (-len(extents[one]), one)):
         cells = tuple(str(extents[name].get(run, "")) for run in range(len(reports)))
-        yield MatrixRow(name=name, meaning=sentences[name], cells=cells)
+        yield MatrixRow(name=name, meaning=sentences[name], cells=cells, worse=tuple(sorted(extents[name])))
 
 
 def _shared_id(cause: JsonObject) -> str:

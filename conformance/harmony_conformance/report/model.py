@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from harmony_conformance.json_value import (
     InvalidJsonError,
@@ -111,6 +112,11 @@ class Report:
     latency: tuple[JsonObject, ...] = ()
     counts: Counter[Outcome] = field(default_factory=Counter[Outcome])
     causes: tuple[JsonObject, ...] = ()
+
+    @cached_property
+    def expected(self) -> frozenset[str]:
+        """The names of the failures that the baseline of the run expects."""
+        return frozenset(map(text, items(value_at(self.header, "baseline", "expected"))))
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of `report.jsonl`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -56,6 +56,7 @@ class Standing(StrEnum):
     CONFORMS = "conforms"
     NOT_ALL_CHECKED = "no failure found"
     ONLY_IGNORED_FAILURES = "no failure at the selected severity"
+    ONLY_EXPECTED_FAILURES = "no failure beyond the baseline"
     DIVERGES = "does not conform"
     UNCHECKED = "nothing could be checked"
     OUR_ERROR = "internal error of the suite"
@@ -138,10 +139,14 @@ class CheckResults:
 
 def by_check(report: Report) -> tuple[CheckResults, ...]:
     """Return the results of each check, in the report's order."""
+    return _checks_of(report.results)
+
+
+def _checks_of(lines: Iterable[ResultLine]) -> tuple[CheckResults, ...]:
     results: dict[str, list[ResultLine]] = {}
-    for result in report.results:
+    for result in lines:
         results.setdefault(result.check, []).append(result)
-    return tuple(CheckResults(check=check, results=tuple(lines)) for check, lines in results.items())
+    return tuple(CheckResults(check=check, results=tuple(of_check)) for check, of_check in results.items())
 
 
 def with_outcome(checks: Iterable[CheckResults], outcome: Outcome) -> list[CheckResults]:
@@ -169,34 +174,44 @@ def family_about(family: str) -> str:
 
 
 def run_verdict(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> RunVerdict:
-    """Return the verdict on a run if only failures of the severities in `fails_on` count."""
-    checks = by_check(report)
-    applied = [check for check in checks if check.applied]
-    must = [check for check in applied if check.severity is Severity.MUST]
-    failed = with_outcome(checks, Outcome.FAIL)
+    """Return the verdict on a run if only failures of the severities in `fails_on` count, and none that a baseline expects."""
+    applied = [check for check in by_check(report) if check.applied]
+    failing = [result for result in report.results if result.outcome is Outcome.FAIL]
+    failed = _checks_of(result for result in failing if result.name not in report.expected)
+    expected = _checks_of(result for result in failing if result.name in report.expected)
     counted = [check for check in failed if check.severity in fails_on]
+    ignored = [check for check in failed if check not in counted]
     sentence = f"None of the {number_of(len(applied), 'check')} that applied failed."
-    if failed:
-        ignored = [check for check in failed if check not in counted]
-        parts = (_count_by_severity(counted, "failed"), _count_by_severity(ignored, "failed (ignored by --fail-on)"))
+    if failing:
+        parts = (
+            _count_by_severity(counted, "failed"),
+            _count_by_severity(ignored, "failed (ignored by --fail-on)"),
+            _count_by_severity(expected, "failed as the baseline expects"),
+        )
         sentence = f"{', '.join(filter(None, parts))}; {number_of(len(applied), 'check')} applied."
     if errors := report.counts[Outcome.ERROR]:
         sentence = f"{number_of(errors, 'result')} unknown because of an internal error of this suite. {sentence}"
         return RunVerdict(standing=Standing.OUR_ERROR, sentence=sentence)
     if missing := items(value_at(report.header, "missing_features")):
         sentence = f"No answer had {' or '.join(map(text, missing))} (--require). {sentence}"
-    if counted or missing:
+    if stale := items(value_at(report.header, "baseline", "stale")):
+        sentence = f"Stale in the baseline, because nothing fails: {'; '.join(map(text, stale))}. {sentence}"
+    if counted or missing or stale:
         return RunVerdict(standing=Standing.DIVERGES, sentence=sentence)
-    if not must:
+    if not any(check.severity is Severity.MUST for check in applied):
         return RunVerdict(standing=Standing.UNCHECKED, sentence="No MUST check was applicable.")
     inconclusive = report.counts[Outcome.INCONCLUSIVE]
-    if inconclusive or value_at(report.header, "incomplete"):
-        standing = Standing.ONLY_IGNORED_FAILURES if failed else Standing.NOT_ALL_CHECKED
-        return RunVerdict(standing=standing, sentence=sentence, inconclusive=inconclusive)
-    return RunVerdict(standing=Standing.CONFORMS, sentence=sentence)
+    is_open = inconclusive or value_at(report.header, "incomplete")
+    if ignored and (is_open or expected):
+        standing = Standing.ONLY_IGNORED_FAILURES
+    elif expected:
+        standing = Standing.ONLY_EXPECTED_FAILURES
+    else:
+        standing = Standing.NOT_ALL_CHECKED if is_open else Standing.CONFORMS
+    return RunVerdict(standing=standing, sentence=sentence, inconclusive=inconclusive)
 
 
-def _count_by_severity(checks: list[CheckResults], suffix: str) -> str:
+def _count_by_severity(checks: Sequence[CheckResults], suffix: str) -> str:
     counts = Counter(check.severity for check in checks)
     parts = [
         number_of(counts[severity], f"{severity.value.upper()} check") for severity in Severity if counts[severity]

@@ -152,7 +152,10 @@ def _causes(report: Report, width: int, rows: int) -> Iterator[Text]:
     causes = cause_summaries(report)
     if not causes:
         return
-    heading = (Text(), Text(f"causes: {len(causes)}, for {report.counts[Outcome.FAIL]} failed results", style="bold"))
+    number = sum(cause.is_expected for cause in causes)
+    expected = f", {number} expected by the baseline" if number else ""
+    words = f"causes: {len(causes)}, for {report.counts[Outcome.FAIL]} failed results{expected}"
+    heading = (Text(), Text(words, style="bold"))
     hint = _fit("  more: harmony-conformance explain ID, harmony-conformance reproduce RUN ID", width)
     rows -= _rows([*heading, hint], width)
     yield from heading
@@ -172,7 +175,8 @@ def _causes(report: Report, width: int, rows: int) -> Iterator[Text]:
 def _cause(cause: CauseSummary, width: int) -> Iterator[str]:
     style = STYLE[Outcome.FAIL] if cause.severity is Severity.MUST else STYLE[Outcome.VARIANT]
     also = f" ({escape(visible(cause.also))})" if cause.also else ""
-    yield f"  [{style}]{cause.severity.upper()}[/] [bold]{escape(visible(cause.name))}[/]: {cause.extent}{also}"
+    mark = "[dim]EXPECTED[/] " if cause.is_expected else ""
+    yield f"  {mark}[{style}]{cause.severity.upper()}[/] [bold]{escape(visible(cause.name))}[/]: {cause.extent}{also}"
     yield f"    {escape(visible(cut_words(cause.sentence, width - 4)))}"
 
 

@@ -51,7 +51,13 @@ def test_the_output_and_the_report_name_expected_unexpected_and_stale(tmp_path, 
     assert run(tmp_path / "run", TWO, *write(tmp_path, STREAM + entry(cause="effort-ignored", reason="old"))) == 1
     shown = capsys.readouterr()
     assert "2 failures expected, 2 not expected, 1 stale entries" in shown.err
-    assert "not expected: multi_turn.finished_reasoning_is_dropped@finished_turn" in shown.err
+    assert (
+        "not expected: finished-reasoning-kept: 2 failures, for example multi_turn.finished_reasoning_is_dropped@finished_turn"
+        in shown.err
+    )
+    assert "Stale in the baseline, because nothing fails: cause effort-ignored." in shown.out
+    assert shown.out.index("finished-reasoning-kept") < shown.out.index("EXPECTED MUST stream-without-done")
+    assert "causes: 2, for 4 failed results, 1 expected by the baseline" in shown.out
     assert "stale: cause effort-ignored explains no failure" in shown.err
     header = json.loads((tmp_path / "run" / "report.jsonl").read_text("utf-8").splitlines()[0])
     assert header["baseline"]["stale"] == ["cause effort-ignored"]
@@ -61,6 +67,34 @@ def test_the_output_and_the_report_name_expected_unexpected_and_stale(tmp_path, 
     ]
     assert run(tmp_path / "run", TWO, *write(tmp_path, STREAM), "-q") == 1
     assert "2 failures expected, 2 not expected, 0 stale entries" in capsys.readouterr().out
+
+
+def test_every_output_of_a_run_knows_what_is_expected(tmp_path, capsys):
+    assert run(tmp_path / "run", TWO, *write(tmp_path, STREAM), "--fail-on", "should") == Exit.DIVERGES
+    capsys.readouterr()
+
+    def report(form):
+        assert main(["report", str(tmp_path / "run"), "--format", form]) == Exit.CONFORMS
+        return capsys.readouterr().out
+
+    states = {
+        one["ruleId"]: (one["level"], one["baselineState"]) for one in json.loads(report("sarif"))["runs"][0]["results"]
+    }
+    assert states == {"finished-reasoning-kept": ("error", "new"), "stream-without-done": ("note", "unchanged")}
+    failed = [one["name"] for one in json.loads(report("ctrf"))["results"]["tests"] if one["status"] == "failed"]
+    assert failed == ["multi_turn.finished_reasoning_is_dropped@finished_turn"]  # the other one is SHOULD
+    assert report("junit").count("<failure ") == 1
+    assert "::notice title=Harmony stream-without-done::" in report("github")
+    assert json.loads(report("badge-json"))["message"] == "1 cause"
+    assert "expected by the baseline" in (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert "expected by the baseline" in (tmp_path / "run" / "report.md").read_text("utf-8")
+
+
+def test_a_run_with_only_expected_failures_says_so(tmp_path, capsys):
+    assert run(tmp_path / "run", ONE, *write(tmp_path, STREAM)) == Exit.CONFORMS
+    shown = capsys.readouterr().out
+    assert "no failure beyond the baseline" in shown
+    assert "1 MUST check failed as the baseline expects" in shown
 
 
 def test_a_written_baseline_expects_the_run_that_it_was_written_from(tmp_path, capsys):

@@ -54,3 +54,10 @@ def test_a_report_that_is_no_text_is_told_in_one_line(capsys, tmp_path):
 def test_a_selftest_that_could_not_write_its_result_is_not_begun(capsys, tmp_path, option):
     assert main(["selftest", option, str(tmp_path)]) == 2
     assert f"{option} {tmp_path}: Is a directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("tpot", ["x", "-1", "nan", "inf", "10001"])
+def test_what_is_no_time_per_token_is_refused_in_one_line(capsys, tpot):
+    code, out, err = called(capsys, "serve", f"--tpot={tpot}")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "milliseconds from 0 to 10000" in err

@@ -6,6 +6,7 @@ import time
 
 import httpx
 import pytest
+from starlette.testclient import TestClient
 
 from harmony_conformance.reference_server import MODEL
 from harmony_conformance.reference_server.server import serving as module
@@ -64,3 +65,16 @@ def test_one_that_does_not_come_up_is_an_error(forks, monkeypatch):
     monkeypatch.setattr(module, "may_fork", lambda: forks)
     with pytest.raises(ServerStartError), running_in_process(defects=["no such defect"]):
         pass
+
+
+def test_a_slow_server_takes_its_time_for_each_token():
+    def seconds(token_time, **members):
+        app = module.create_app(token_time=token_time)
+        with TestClient(app) as client:
+            start = time.perf_counter()
+            answer = client.post("/v1/chat/completions", json={**ASK, "max_tokens": 5, **members})
+            assert answer.status_code == 200
+            return time.perf_counter() - start
+
+    assert seconds(0.05) >= 0.25
+    assert seconds(0.05, stream=True) >= 0.25

@@ -95,7 +95,9 @@ def test_a_regression_is_one_new_cause_and_exit_code_1(runs, capsys):
     shown = capsys.readouterr().out
     assert "causes: 1 new" in shown
     assert "results: 1 new" in shown
-    assert "NEW MUST streaming.ends_with_done@simple_answer: the stream ends without [DONE]" in shown
+    assert "for example streaming.ends_with_done@simple_answer: the stream ends without [DONE]" in shown
+    assert "1 of the new failures explained by the causes above" in shown
+    assert "NEW MUST streaming.ends_with_done" not in shown
 
 
 def test_a_fix_is_exit_code_0_also_between_recordings(runs, capsys):

@@ -42,7 +42,7 @@ class ServerState:
     async def wait(self, request: Request, generations: Sequence[Generation], delay: float) -> None:
         """Wait for the generation time of the tokens, or until the client disconnects."""
         with self.load.working():
-            remaining = _token_count(generations) * delay
+            remaining = _token_count(generations) * (delay or self.load.token_time)
             while remaining > 0 and not await request.is_disconnected():
                 await asyncio.sleep(min(remaining, _POLLING_SECONDS))
                 remaining -= _POLLING_SECONDS
@@ -91,7 +91,7 @@ def stream_response(
     pieces: Iterator[str], generations: Sequence[Generation], delay: float, load: Load, media_type: str = EVENT_STREAM
 ) -> Response:
     """Return a stream that sends each piece when its tokens are generated; `delay` is the seconds per token."""
-    paced = load.serve_stream(lambda: _paced(pieces, generations, delay))
+    paced = load.serve_stream(lambda: _paced(pieces, generations, delay or load.token_time))
     return StreamingResponse(paced, media_type=media_type, headers={"cache-control": "no-cache"})
 
 

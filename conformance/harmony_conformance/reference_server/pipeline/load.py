@@ -8,10 +8,11 @@ from harmony_conformance.reference_server.defects.stages import Changes
 
 
 class Load:
-    """Number of requests in progress; `is_down` is True if every request fails."""
+    """Number of requests in progress; `is_down` is True if every request fails. `token_time`: seconds per token of a request that names none."""
 
-    def __init__(self, changes: Changes) -> None:
+    def __init__(self, changes: Changes, token_time: float = 0.0) -> None:
         self._changes = changes
+        self.token_time = token_time
         self._abandoned: set[asyncio.Task[None]] = set()
         self.running = 0
         self.is_down = False

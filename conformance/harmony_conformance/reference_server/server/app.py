@@ -57,6 +57,7 @@ def create_app(
     date: str = DATE,
     now: Callable[[], float] = time.time,
     hosts: frozenset[str] | None = None,
+    token_time: float = 0.0,
 ) -> Starlette:
     """Return the ASGI application.
 
@@ -65,12 +66,13 @@ def create_app(
         date: the `Current date` in the prompt.
         now: returns seconds since the epoch, for `created`.
         hosts: names in the Host header that are answered (`own_hosts`); None for any name.
+        token_time: seconds per output token, for requests that name none.
 
     Raises:
         LookupError: unknown defect id; the message lists the known ones.
     """
     changes = Changes(find_defects(defects))
-    host = ServerState(changes=changes, date=date, now=now, serials=count(1), load=Load(changes))
+    host = ServerState(changes=changes, date=date, now=now, serials=count(1), load=Load(changes, token_time))
     server = _Server(host)
     return Starlette(
         routes=[

@@ -109,8 +109,10 @@ def serve_beside() -> None:
     serve("127.0.0.1", 0, sys.argv[1:])
 
 
-def serve(host: str, port: int, defects: Iterable[str] = (), allowed_hosts: Iterable[str] = ()) -> None:
-    """Print the URL on one line and serve until interrupted; port 0 selects a free port.
+def serve(
+    host: str, port: int, defects: Iterable[str] = (), allowed_hosts: Iterable[str] = (), token_time: float = 0.0
+) -> None:
+    """Print the URL on one line and serve until interrupted; port 0 selects a free port. `token_time`: seconds per output token.
 
     Requests for a host other than this one, the local names, and `allowed_hosts` are refused.
 
@@ -118,7 +120,7 @@ def serve(host: str, port: int, defects: Iterable[str] = (), allowed_hosts: Iter
         LookupError: unknown defect id.
         OSError: the host or port cannot be used.
     """
-    app = create_app(defects=defects, hosts=own_hosts(host, allowed_hosts))
+    app = create_app(defects=defects, hosts=own_hosts(host, allowed_hosts), token_time=token_time)
     with closing(_listening(host, port)) as listening:
         sys.stdout.write(f"{_url(listening)}\n")
         sys.stdout.flush()
