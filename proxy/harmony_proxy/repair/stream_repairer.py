@@ -85,7 +85,9 @@ class StreamRepairer:
         self._history = EmittedHistory(None, keeps_bytes=keeps_bytes or bool(self._unrepairable_checks))
         self._buffered = HoldBuffer(limit=limit)
         read_checks = LEAK_CHECKS & rules.blockable_checks if self._handler is not None else frozenset[str]()
-        self._others = OtherClientsView(self._judge, read_checks, is_error=not response.is_success)
+        self._others = OtherClientsView(
+            self._judge, read_checks, blocked=rules.blocked_checks, is_error=not response.is_success
+        )
         self._size, self._passes_all, self._progress = 0, False, ChoiceProgress()
         self._blocking_checks: tuple[str, ...] = ()
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from harmony_conformance.json_value import strings
 from harmony_proxy.repair.stream_parts.event_splitter import RawEvent
 from harmony_proxy.repair.stream_parts.stream_judge import StreamJudge
-from harmony_proxy.repair.text.rare_texts import REASONING_NAMES, rare_texts_of_event
+from harmony_proxy.repair.text.rare_texts import REASONING_NAMES, rare_texts_of_event, whole_texts_of_event
 
 SEARCHED = 16 * 1024
-"""Characters at the end of the joined texts of a field that are searched."""
+"""Characters before a new text that are searched with it, in the joined texts of a field."""
 _MOST_FIELDS = 64
 """Fields whose texts are joined for each; those of all further ones are joined."""
 _STEPS = 8
@@ -35,7 +35,7 @@ class _Text:
     def add(self, text: str) -> bool:
         """Add a text, and return True if the joined text must be searched: not each time, since a server may send it in single letters."""
         self.first = self.first or text.lstrip()[:1]
-        self.end = (self.end + text)[-SEARCHED:]
+        self.end = (self.end + text)[-SEARCHED - len(text) :]
         self.new += len(text)
         if self.new * _STEPS < len(self.end):
             return False
@@ -46,8 +46,8 @@ class _Text:
 class OtherClientsView:
     """Reads one stream. Stores the texts of each field, and whether the stream is buffered until its end."""
 
-    def __init__(self, judge: StreamJudge, checks: frozenset[str], *, is_error: bool) -> None:
-        self._judge, self._checks = judge, checks
+    def __init__(self, judge: StreamJudge, checks: frozenset[str], *, blocked: frozenset[str], is_error: bool) -> None:
+        self._judge, self._checks, self._blocked = judge, checks, blocked
         self._texts = defaultdict[str, _Text](_Text)
         self._is_error = is_error
         self.is_waiting = bool(checks) and is_error
@@ -71,18 +71,26 @@ class OtherClientsView:
         for field, one in texts:
             place = field if field in self._texts or len(self._texts) < _MOST_FIELDS else ""
             found |= self._search(place) if self._texts[place].add(one) else frozenset[str]()
+        return found | self._read_whole(piece)
+
+    def _read_whole(self, piece: RawEvent) -> frozenset[str]:
+        """Return the checks that fail on a complete text. What repeats the answer is read for checks that block: repairs rewrite it."""
+        found = frozenset[str]()
+        for checks, is_blocked in ((self._checks - self._blocked, False), (self._checks & self._blocked, True)):
+            texts = whole_texts_of_event(piece.value, self._judge.api, with_repeated=is_blocked) if checks else ()
+            for field, one in texts:
+                found |= self._failures_of(field, one, one.lstrip()[:1], checks)
         return found
 
     def _search(self, field: str) -> frozenset[str]:
-        checks = (
-            self._checks & {"channels.no_marker_leak"}
-            if not REASONING_NAMES.isdisjoint(field.split("/"))
-            else self._checks
-        )
         text = self._texts[field]
-        if field.endswith("/arguments") and text.first in ("{", "["):  # the checks read them
+        return self._failures_of(field, text.end, text.first, self._checks)
+
+    def _failures_of(self, field: str, text: str, first: str, checks: frozenset[str]) -> frozenset[str]:
+        if field.endswith("/arguments") and first in ("{", "["):  # the checks read them
             return frozenset()
-        return self._judge.failures_of_text(text.end, checks)
+        is_reasoning = not REASONING_NAMES.isdisjoint(field.split("/"))
+        return self._judge.failures_of_text(text, checks & {"channels.no_marker_leak"} if is_reasoning else checks)
 
     def failing_checks(self, emitted: Iterable[bytes], buffered: Sequence[RawEvent]) -> frozenset[str]:
         """Return the checks that fail on another reading of the stream so far."""
