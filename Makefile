@@ -106,6 +106,11 @@ $(MITMPROXY)/.ready: requirements/mitmproxy-12.lock pyproject.toml | $(READY)
 	done
 	@touch $@
 
+.PHONY: test-browser
+test-browser: $(READY)  ## the pages in a real browser: playwright from PyPI, and the system's Chromium
+	.venv/bin/uv pip install --quiet --python .venv/bin/python --require-hashes -r requirements/playwright.lock
+	$(BIN)/python -m pytest -v -p no:randomly conformance/tests/report/test_pages_in_browser.py
+
 golden: $(READY)  ## every golden vector against every implementation
 	$(BIN)/harmony-conformance golden check
 
@@ -130,6 +135,7 @@ lock:  ## pin the versions of the environment and of what installs it anew (need
 	$(LOCKED) --python-version 3.12 pyproject.toml --group build --extra pytest --extra mitmproxy -o requirements/mitmproxy-12.lock
 	echo uv | $(LOCKED) --python-version 3.11 - -o requirements/installer.lock
 	echo zensical | $(LOCKED) --python-version 3.11 - -o requirements/site.lock
+	echo playwright | $(LOCKED) --python-version 3.11 - -o requirements/playwright.lock
 	echo twine | $(LOCKED) --python-version 3.11 - -o requirements/package.lock
 
 .PHONY: site

@@ -30,6 +30,7 @@ from harmony_conformance.load.objectives import (
     judge_objectives,
     read_objectives,
 )
+from harmony_conformance.load.page import LOAD_PAGE, load_html
 from harmony_conformance.load.report import load_json, metric_table
 from harmony_conformance.report.terminal import report_console, visible
 from harmony_conformance.runner.options import add_connection_options, add_options, read_options, whole_number
@@ -117,12 +118,13 @@ def execute(arguments: Namespace) -> int:
         document: JsonObject = {"target": str(target), "seed": options.seed or 0, "loads": [*figures]}
         with report_write_errors(out):
             write_private(out / LOAD, f"{dumps(document)}\n".encode())
+            write_private(out / LOAD_PAGE, load_html(document).encode("utf-8", "backslashreplace"))
         if arguments.format == "json":
             print(dumps(document))
         else:
             for (load, requests), figure in zip(measured, figures, strict=True):
                 _print(load, requests, figure, objectives)
-            report_console().print(f"figures: {visible(str(out / LOAD))}", markup=False)
+            report_console().print(f"report: {visible(str(out / LOAD_PAGE))}", markup=False)
         if stopped:
             print(f"incomplete: {visible(stopped)}", file=sys.stderr)
         code = _exit_code([requests for _, requests in measured], objectives)

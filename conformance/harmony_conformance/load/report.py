@@ -35,13 +35,15 @@ def load_json(load: OfferedLoad, requests: Sequence[LoadedRequest], objectives: 
     metrics: JsonObject = {}
     for name, (about, _) in METRICS.items():
         if values := values_of(requests, name):
-            metrics[name] = {"about": about, "n": len(values), **_percentiles(values)}
+            quantiles: list[Json] = [percentile(values, percent) for percent in range(101)]
+            metrics[name] = {"about": about, "n": len(values), **_percentiles(values), "quantiles": quantiles}
     return {
         "load": load.name,
         "requests": len(requests),
         "failed": sum(failures.values()),
         "failures": dict[str, Json](sorted(failures.items())),
         "seconds": span,
+        "concurrency": sum(one.done - one.due for one in requests) / span if span else None,
         "requests_per_second": len(timings(requests)) / span if span else None,
         "tokens_per_second": sum(tokens) / span if span and tokens else None,
         "reasoning_share": sum(shares) / len(shares) if shares else None,
@@ -64,7 +66,8 @@ def _finite(value: float) -> float | None:
 
 def _judged_json(one: Judged) -> JsonObject:
     found: Json = None if one.found is None else [one.found.value, _finite(one.found.low), _finite(one.found.high)]
-    return {"objective": str(one.objective), "found": found, "met": one.is_met, "missed": one.is_missed}
+    limit: JsonObject = {"metric": one.objective.metric, "percent": one.objective.percent, "limit": one.objective.limit}
+    return {"objective": str(one.objective), **limit, "found": found, "met": one.is_met, "missed": one.is_missed}
 
 
 def metric_table(requests: Sequence[LoadedRequest]) -> Table:

@@ -87,7 +87,7 @@ def _facts(cause: JsonObject) -> Iterator[tuple[str, str]]:
         text(value_at(cause, name)) for name in ("users_see", "affected", "fixed_in", "timing", "remedy")
     )
     if users_see:
-        yield "Users see", users_see
+        yield "Users see", users_see.removeprefix("Users see ")
     if affected:
         yield "Versions", affected + (f"; fixed in {fixed_in}" if fixed_in else "")
     if timing:

@@ -109,7 +109,7 @@ def matrix_html(matrix: Matrix, untested: Sequence[str] = ()) -> str:
 
 def comparison_html(compared: Comparison) -> str:
     """Return a page of two runs, before and after: causes, results and latencies."""
-    names = {"prose": markup.prose, "pieces": markup.pieces, "cut": text_excerpt.cut, "Change": Change, "BADGE": _BADGE}
+    names = {"prose": markup.prose, "Change": Change, "BADGE": _BADGE}
     return environment().get_template("comparison.html.jinja", globals=names).render(compared=compared)
 
 

@@ -53,13 +53,14 @@ def to_markup(value: object) -> Markup:
 
 
 def prose(value: str) -> Markup:
-    """Return a sentence as HTML, with code for backticks."""
+    """Return a sentence of at most `LINE_LIMIT` characters as HTML, with code for backticks. Special tokens are marked."""
     parts = value.split("`")
-    if len(parts) % 2 == 0:
-        return escape_text(value)
+    if len(value) > LINE_LIMIT or len(parts) % 2 == 0:
+        return pieces(cut(value, LINE_LIMIT))
     code = Markup("<code>{}</code>")
     return Markup().join(
-        code.format(to_markup(part)) if place % 2 else to_markup(part) for place, part in enumerate(parts)
+        code.format(_with_chips(part, "\n")) if place % 2 else _with_chips(part, "\n")
+        for place, part in enumerate(parts)
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import StrEnum
 
+from harmony_ref import decode_bytes, encode
 from harmony_ref.explanation.nearest_rendering import shared_length
 
 LIMIT = 4000
@@ -18,6 +20,9 @@ _CONTEXT = 160
 _MIN_COMMON = 8
 _SHORT = 400
 _MIN_SIMILARITY = 0.6
+_LONGEST_PROMPT = 100_000
+_MOST_TOKENS = 1_000
+_SPECIAL = re.compile(r"(<\|[a-z_]{1,20}\|>)")
 
 
 class StretchKind(StrEnum):
@@ -62,8 +67,13 @@ def cut(value: str, limit: int = LIMIT) -> Pieces:
 
 
 def contrast(expected: str, actual: str, limit: int = LIMIT) -> tuple[Pieces, Pieces]:
-    """Return two texts with differences marked, if they are similar enough. Long equal stretches are cut to their ends."""
+    """Return two texts with differences marked, if they are similar enough. Long equal stretches are cut to their ends.
+
+    Texts with special tokens are compared token by token.
+    """
     if max(len(expected), len(actual)) <= _SHORT and (compared := _compare(expected, actual)):
+        return compared
+    if "<|" in expected and "<|" in actual and (compared := _compare_tokens(expected, actual, limit)):
         return compared
     before = shared_length(expected, actual)
     after = shared_length(expected[before:][::-1], actual[before:][::-1])
@@ -91,6 +101,68 @@ def _compare(expected: str, actual: str) -> tuple[Pieces, Pieces] | None:
     ]
     expected_pieces = tuple(TextStretch(part, expected[a:b]) for part, a, b, _, _ in steps if a < b)
     return expected_pieces, tuple(TextStretch(part, actual[c:d]) for part, _, _, c, d in steps if c < d)
+
+
+def _compare_tokens(expected: str, actual: str, limit: int) -> tuple[Pieces, Pieces] | None:
+    """Return two prompts with each differing token marked, None if they are too long or not similar."""
+    if max(len(expected), len(actual)) > _LONGEST_PROMPT:
+        return None
+    left, right = _token_texts(expected), _token_texts(actual)
+    if ("".join(left), "".join(right)) != (expected, actual):  # text that tokens cannot carry
+        return None
+    start = shared_length(left, right)
+    end = shared_length(left[start:][::-1], right[start:][::-1])
+    middles = left[start : len(left) - end], right[start : len(right) - end]
+    if max(map(len, middles)) > _MOST_TOKENS:
+        return None
+    matcher = SequenceMatcher(None, *middles, autojunk=False)
+    equal = sum(block.size for block in matcher.get_matching_blocks())
+    if start + end + equal < _MIN_SIMILARITY * max(len(left), len(right)):
+        return None
+    steps = [
+        ("equal", 0, start, 0, start),
+        *((step, a + start, b + start, c + start, d + start) for step, a, b, c, d in matcher.get_opcodes()),
+        ("equal", len(left) - end, len(left), len(right) - end, len(right)),
+    ]
+    before = [(step == "equal", "".join(left[a:b])) for step, a, b, _, _ in steps if a < b]
+    after = [(step == "equal", "".join(right[c:d])) for step, _, _, c, d in steps if c < d]
+    return _shortened(before, limit), _shortened(after, limit)
+
+
+def _token_texts(value: str) -> tuple[str, ...]:
+    """Return the text of each token. Tokens that split a character are joined."""
+    texts: list[str] = []
+    for place, part in enumerate(_SPECIAL.split(value)):
+        if place % 2:
+            texts.append(part)
+            continue
+        pending = b""
+        for token in encode(part):
+            pending += decode_bytes([token])
+            try:
+                texts.append(pending.decode())
+            except UnicodeDecodeError:
+                continue
+            pending = b""
+    return tuple(texts)
+
+
+def _shortened(stretches: Sequence[tuple[bool, str]], limit: int) -> Pieces:
+    """Return the stretches of one side, without the middle of each long equal one."""
+    pieces: list[TextStretch] = []
+    for is_equal, value in stretches:
+        if not is_equal:
+            pieces += _cut(StretchKind.DIFFERS, value, limit)
+        elif len(value) <= 2 * _CONTEXT:
+            pieces.append(TextStretch(StretchKind.SAME, value))
+        else:
+            ends = value[:_CONTEXT], value[-_CONTEXT:]
+            pieces += [
+                TextStretch(StretchKind.SAME, ends[0]),
+                _left_out(len(value) - 2 * _CONTEXT),
+                TextStretch(StretchKind.SAME, ends[1]),
+            ]
+    return tuple(pieces)
 
 
 def _mark_middle(value: str, before: int, after: int, limit: int) -> Pieces:

@@ -132,7 +132,7 @@ def test_matrix_marks_what_is_certainly_worse_than_the_best(tmp_path, capsys):
     calls, quality = matrix["rates"]
     assert (calls["cells"][2], calls["worse"], quality["worse"]) == ("", [1], [])
     assert calls["cells"][1] == "0.53 (0.45 to 0.61), worse"
-    ttft, _, goal = matrix["load"]
+    goal, ttft, _ = matrix["load"]
     assert (ttft["cells"], ttft["worse"]) == (["100 ms (98 to 103)", "", "900 ms (800 to 1,000), slower"], [2])
     assert (goal["cells"], goal["worse"]) == (["", "", "missed"], [2])
     assert main(["matrix", right, broken, slow, "--format", "html"]) == 0

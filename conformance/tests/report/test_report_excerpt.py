@@ -70,3 +70,33 @@ def test_a_cut_text_says_how_much_is_missing(length, limit):
     missing = [piece.text for piece in parts if piece.kind is StretchKind.LEFT_OUT]
     assert shown == min(length, limit)
     assert missing == ([] if length <= limit else [f"{length - limit} character{'' if length - limit == 1 else 's'}"])
+
+
+def differing(pieces):
+    return [piece.text for piece in pieces if piece.kind is StretchKind.DIFFERS]
+
+
+def test_prompts_are_compared_token_by_token():
+    before = (
+        "<|start|>system<|message|>Reasoning: medium"
+        + ". A long line." * 60
+        + "<|end|><|start|>user<|message|>Hi<|end|>"
+    )
+    after = before.replace(": medium", ": low").replace("Hi<|end|>", "Hi<|return|>")
+    expected, actual = contrast(before, after)
+    assert differing(expected) == [" medium", "<|end|>"]
+    assert differing(actual) == [" low", "<|return|>"]
+    assert any(piece.kind is StretchKind.LEFT_OUT for piece in expected)
+    assert plain(expected).startswith("<|start|>system<|message|>Reasoning: medium")
+
+
+def test_a_character_of_several_tokens_is_not_split():
+    expected, actual = contrast("<|start|>a 🫨 b<|end|>", "<|start|>a 🫥 b<|end|>")
+    assert "".join(piece.text for piece in expected) == "<|start|>a 🫨 b<|end|>"
+    assert "🫨" in "".join(differing(expected))
+    assert "🫥" in "".join(differing(actual))
+
+
+def test_prompts_that_tokens_cannot_carry_are_compared_as_text():
+    expected, _ = contrast("<|start|>\ud800<|end|>" + "x" * 500, "<|start|>\ud801<|end|>" + "x" * 500)
+    assert differing(expected) == ["\ud800"]
