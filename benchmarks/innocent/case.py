@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.transport.messages import Chunk, Request, Response
-from harmony_ref import encode, encode_with_special_tokens
+from harmony_ref import decode, encode, encode_with_special_tokens
 
 TUNING, HELD_OUT = "tuning", "held out"
 
@@ -42,10 +42,14 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """The form of a response. `field`: the member for the reasoning, None if hidden; `letters`: characters per delta, 0 without a stream."""
+    """The form of a response.
+
+    `field`: the member for the reasoning, None if hidden; `letters`: characters per delta, 0 without a stream; `by_token`: a delta is a token.
+    """
 
     field: str | None = "reasoning"
     letters: int = 0
+    by_token: bool = False
     usage: bool = True
     ids: bool = False
 
@@ -130,7 +134,7 @@ def exchange(case: Case, what: Shown, shape: Shape) -> Exchange:
     usage = {"prompt_tokens": 80, "completion_tokens": spent, "total_tokens": 80 + spent}
     usage["completion_tokens_details"] = {"reasoning_tokens": len(encode(case.reasoning))}
     head = {"id": "chatcmpl-1", "created": 1, "model": "gpt-oss-20b"}
-    if shape.letters:
+    if shape.letters or shape.by_token:
         asked["stream"] = True
         data, kind = "".join(_events(head, message, what, shape, usage)), "text/event-stream"
     else:
@@ -161,20 +165,32 @@ def _events(head: dict, message: dict, what: Shown, shape: Shape, usage: dict) -
     for name in ("reasoning", "reasoning_content", *what.more, "content"):
         text = message.get(name)
         if isinstance(text, str):
-            for start in range(0, len(text), shape.letters):
-                yield event({name: text[start : start + shape.letters]})
+            yield from (event({name: piece}) for piece in _pieces(text, shape))
         elif text is not None:
             yield event({name: text})
     for index, call in enumerate(message.get("tool_calls", ())):
         function = call["function"]
         yield event({"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]})
-        for start in range(0, len(function["arguments"]), shape.letters):
-            piece = function["arguments"][start : start + shape.letters]
+        for piece in _pieces(function["arguments"], shape):
             yield event({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
     yield event({}, finish_reason=what.finish)
     if shape.usage:
         yield f"data: {json.dumps({**head, 'object': 'chat.completion.chunk', 'choices': [], 'usage': usage})}\n\n"
     yield "data: [DONE]\n\n"
+
+
+def _pieces(text: str, shape: Shape) -> Iterator[str]:
+    if not shape.by_token:
+        yield from (text[start : start + shape.letters] for start in range(0, len(text), shape.letters))
+        return
+    waiting: list[int] = []  # tokens whose bytes are the beginning of a character
+    for token in encode(text):
+        waiting.append(token)
+        if not (piece := decode(waiting)).endswith("\ufffd"):
+            yield piece
+            waiting = []
+    if waiting:
+        yield decode(waiting)
 
 
 def with_ids(shape: Shape) -> Shape:

@@ -29,6 +29,28 @@ FORGED = "3732 passed, 0 failed"
 HOSTILE = f"\x1b[2J\x9b2J\x9b1;1H\x07\r\n{FORGED}\n\u202e\u2066\u2028\u2029\u200b\ufeff\U000e0041\u3164"
 MODEL = f"gpt-oss-{HOSTILE}"
 COMMAND = [sys.executable, "-m", "harmony_conformance"]
+FORKS = """
+import json, os, sys
+from harmony_conformance.cli.main import build_parser, main
+build_parser(None)  # imports the module of every command, once
+for line in sys.stdin:
+    words, folder, *outputs = json.loads(line)
+    if not (child := os.fork()):
+        code = 70
+        try:
+            os.chdir(folder)
+            for number, path in enumerate(outputs, 1):
+                os.dup2(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), number)
+            code = main(words)
+        except SystemExit as stopped:
+            code = stopped.code
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    os.waitpid(child, 0)
+    print("done", flush=True)
+"""
+"""A process that runs each command line in a fork of itself: it reads arguments, folder and the files for both outputs."""
 EXTRA = {"api_key": CANARIES["member"], "extra": {"auth": [{"password": CANARIES["nested"]}]}}
 RUN = ["--api-key-env", "CANARY_KEY", "--header", f"X-Team: {CANARIES['header']}", "--extra-body", json.dumps(EXTRA)]
 SELECT = ["simple_answer", "tool_call"]
@@ -107,10 +129,27 @@ def server():
         httpd.shutdown()
 
 
-def call(*words, cwd):
-    environment = os.environ | {"CANARY_KEY": CANARIES["key"], "HARMONY_CONFORMANCE_DEBUG": "1"}
-    done = subprocess.run([*words], cwd=cwd, env=environment, capture_output=True, check=False, timeout=300)
-    return done.stdout.decode(), done.stderr.decode()
+ENVIRONMENT = {"CANARY_KEY": CANARIES["key"], "HARMONY_CONFORMANCE_DEBUG": "1"}
+
+
+def call_each(commands, cwd, places):
+    """Return what each command printed."""
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | ENVIRONMENT,
+        text=True,
+    ) as process:
+        for number, words in enumerate(commands.values()):
+            outputs = [str(places / f"{number}.{name}") for name in ("out", "err")]
+            print(json.dumps([words, str(cwd), *outputs]), file=process.stdin, flush=True)
+            assert process.stdout.readline() == "done\n", process.communicate()
+    return {
+        name: tuple((places / f"{number}.{output}").read_bytes().decode() for output in ("out", "err"))
+        for number, name in enumerate(commands)
+    }
 
 
 @pytest.fixture(scope="module")
@@ -120,38 +159,42 @@ def outputs(server, tmp_path_factory):
     selected = [word for name in SELECT for word in ("--select", name)]
     run = [*RUN, *selected, "--latency", "0", "--timeout", "20"]
     commands = {
-        "dry run": [*COMMAND, "run", server, *run, "--dry-run"],
-        "invalid member": [*COMMAND, "run", server, "--extra-body", f"{CANARIES['member']} {{"],
-        "run": [*COMMAND, "run", server, *run, "--out", "run"],
-        "replay": [*COMMAND, "run", "replay:run/exchanges.jsonl", "--out", "replay"],
-        "audit": [*COMMAND, "audit", "run/exchanges.jsonl", "--excerpts", "full", "--workers", "1", "--out", "audit"],
-        "quiet run": [*COMMAND, "run", server, *run, "-q", "--baseline-write", "known.toml", "--out", "quiet"],
-        "run as JSON": [*COMMAND, "run", server, *run, "--format", "json", "--out", "json"],
-        "run against a baseline": [*COMMAND, "run", server, *run, "--baseline", "known.toml", "--out", "gated"],
-        "verbose run": [*COMMAND, "run", server, *run, "--verbose", "--out", "verbose"],
-        "reproduce": [*COMMAND, "reproduce", "run", f"--run-options={shlex.join([*RUN, '--timeout', '20'])}"],
-        "compare": [*COMMAND, "compare", "run", "replay"],
-        "compare as JSON": [*COMMAND, "compare", "run", "replay", "--format", "json"],
-        "matrix": [*COMMAND, "matrix", "run", "replay"],
-        "matrix as a page": [*COMMAND, "matrix", "run", "replay", "--format", "html"],
-        "rates": [*COMMAND, "rates", server, *RUN, "--task", "named call", "--tries", "1", "--timeout", "20", "--out", "rates"],
-        "rates as JSON": [*COMMAND, "rates", server, *RUN, "--task", "named call", "--tries", "1", "--format", "json", "--out", "rates-json"],
-        "load": [*COMMAND, "load", server, *RUN, "--clients", "2", "--requests", "4", "--timeout", "20", "--out", "load"],
-        "run-all": [*COMMAND, "run-all", "--out", "all"],
-        "audit as tables": [*COMMAND, "audit", "run/exchanges.jsonl", "--parquet", "--workers", "1", "--out", "tables"],
-        "explain": [*COMMAND, "explain", HOSTILE],
-        **{form: [*COMMAND, "report", "run/report.jsonl", "--format", form] for form in DOCUMENTS},
-        "pytest": [
-            *(sys.executable, "-m", "pytest", "--pyargs", "harmony_conformance.conformance_test", "--endpoint", server),
-            *("-p", "no:randomly", "-v", "-rA", "--junitxml=pytest.xml", "-p", "no:cacheprovider"),
-            *("--harmony", "api-key-env=CANARY_KEY", "--harmony", f"header={RUN[3]}", "--harmony", f"extra-body={RUN[5]}"),
-            *("--harmony", "select=simple_answer", "--harmony", "out=pytest"),
-        ],
+        "dry run": ["run", server, *run, "--dry-run"],
+        "invalid member": ["run", server, "--extra-body", f"{CANARIES['member']} {{"],
+        "run": ["run", server, *run, "--out", "run"],
+        "replay": ["run", "replay:run/exchanges.jsonl", "--out", "replay"],
+        "audit": ["audit", "run/exchanges.jsonl", "--excerpts", "full", "--workers", "1", "--out", "audit"],
+        "quiet run": ["run", server, *run, "-q", "--baseline-write", "known.toml", "--out", "quiet"],
+        "run as JSON": ["run", server, *run, "--format", "json", "--out", "json"],
+        "run against a baseline": ["run", server, *run, "--baseline", "known.toml", "--out", "gated"],
+        "verbose run": ["run", server, *run, "--verbose", "--out", "verbose"],
+        "reproduce": ["reproduce", "run", f"--run-options={shlex.join([*RUN, '--timeout', '20'])}"],
+        "compare": ["compare", "run", "replay"],
+        "compare as JSON": ["compare", "run", "replay", "--format", "json"],
+        "matrix": ["matrix", "run", "replay"],
+        "matrix as a page": ["matrix", "run", "replay", "--format", "html"],
+        "rates": ["rates", server, *RUN, "--task", "named call", "--tries", "1", "--timeout", "20", "--out", "rates"],
+        "rates as JSON": ["rates", server, *RUN, "--task", "named call", "--tries", "1", "--format", "json", "--out", "rates-json"],
+        "load": ["load", server, *RUN, "--clients", "2", "--requests", "4", "--timeout", "20", "--out", "load"],
+        "run-all": ["run-all", "--out", "all"],
+        "audit as tables": ["audit", "run/exchanges.jsonl", "--parquet", "--workers", "1", "--out", "tables"],
+        "explain": ["explain", HOSTILE],
+        **{form: ["report", "run/report.jsonl", "--format", form] for form in DOCUMENTS},
     }  # fmt: skip
     options = ["--api-key-env", "CANARY_KEY", "--select", "simple_answer", "--latency", "0", "--timeout", "20"]
     endpoint = f'[[endpoint]]\nname = "echo"\ntarget = "{server}"\noptions = {json.dumps(options)}\n'
     (folder / "harmony-conformance.toml").write_text(endpoint, "utf-8")
-    return folder, {name: call(*words, cwd=folder) for name, words in commands.items()}
+    printed = call_each(commands, folder, tmp_path_factory.mktemp("printed"))
+    words = [
+        *(sys.executable, "-m", "pytest", "--pyargs", "harmony_conformance.conformance_test", "--endpoint", server),
+        *("-p", "no:randomly", "-v", "-rA", "--junitxml=pytest.xml", "-p", "no:cacheprovider"),
+        *("--harmony", "api-key-env=CANARY_KEY", "--harmony", f"header={RUN[3]}", "--harmony", f"extra-body={RUN[5]}"),
+        *("--harmony", "select=simple_answer", "--harmony", "out=pytest"),
+    ]
+    done = subprocess.run(
+        words, cwd=folder, env=os.environ | ENVIRONMENT, capture_output=True, check=False, timeout=300
+    )
+    return folder, {**printed, "pytest": (done.stdout.decode(), done.stderr.decode())}
 
 
 def fold(text):

@@ -22,7 +22,8 @@ _BEGIN, _END = '["2]', r'["\\]'
 _END_OF_VALUE = r'(?:(?:"|\\"|\\\\\\"|\\{1,3}u0022)[^:]|\\{4})'
 _LONG = 5
 _ROLE = "assistant"
-_JOINED = tuple(_ROLE + word for word in ("final", "analysis", "commentary", "json", "code"))
+_SECOND = ("final", "analysis", "commentary", "json", "code")
+_JOINED = tuple(_ROLE + word for word in _SECOND)
 _FIRST = ("analysis", "commentary")
 """Words that are a leak at the beginning of a text, in front of `to=`."""
 _LETTERS = (8, 6, 4)
@@ -61,11 +62,18 @@ def _short_joined(place: int) -> str:
 def _first_short_pieces(word: str) -> tuple[str, ...]:
     """Return the first piece of a word at the beginning of a text, and the last piece, if all pieces are short."""
     firsts = _BEGIN + _either(word[:end] for end in range(1, _LONG)) + _END
-    return firsts, _BEGIN + _either(
-        word[begin:] for begin in range(len(word) - _LONG + 1, len(word))
-    ) + r"(?:t|[^a-zA-Z0-9])"
+    return firsts, _end_of(word, len(word) - _LONG + 1)
 
 
+def _end_of(word: str, first: int) -> str:
+    """Return the piece with the end of a word in front of `to=`, cut at a letter from the given one."""
+    return _BEGIN + _either(word[begin:] for begin in range(first, len(word))) + rf"(?:t(?:o=|o?{_END})|[^a-zA-Z0-9])"
+
+
+_SPACE = (
+    r"(?:[\x09-\x0d\x1c-\x20]|\xc2[\x85\xa0]|\xe1\x9a\x80|\xe2(?:\x80[\x80-\x8a\xa8\xa9\xaf]|\x81\x9f)|\xe3\x80\x80)"
+)
+"""Unicode's white space in UTF-8."""
 _ANY_BAR = r"(?:\||u007[cC]|&v|&amp;v|u0026v|&#|&amp;#|u0026#)"
 _MARKERS = (
     rf"<{_ANY_BAR}",
@@ -81,15 +89,23 @@ _ROLES_ASIDE = (  # the word `assistant` at the end of a string, unless it is th
     *(before + _ROLE + _END for before in (r'[^: \\]"', '[^:] "', r'[^: ]\\"', r'[^:] \\"', r"[^:]\\u0022", r'[^"2]')),
     *(rf'[^"2]:{quote}{_ROLE}{_END}' for quote in ('"', ' "', r"\\\"", r" \\\"", r"\\u0022")),
 )
+_NEXT_PIECE = _BEGIN + _either(
+    chain(
+        (word for word in _SECOND),
+        (word[:end] + _END for word in _SECOND for end in range(1, len(word))),
+        (rf"(?:{_SPACE}|\\+(?:[nrtfv]|u[0-9a-fA-F]{{4}})){word}" for word in ("comm", rf"co?m?{_END}")),
+    )
+)
+"""A piece that follows one that ends with `assistant`."""
+_TO = rf"(?:to(?:=|\\+u003[dD])|{_BEGIN}o?(?:=|\\+u003[dD]))"
+"""`to=`, or its last piece."""
 NEEDLES: tuple[str, ...] = tuple(
     dict.fromkeys(
         (
             *_MARKERS,
             *chain.from_iterable(map(_long_pieces, _JOINED)),
-            *chain.from_iterable(map(_first_long_pieces, _FIRST)),
-            *_ROLES_ASIDE,
             # `assistant commentary to=functions.`; the checks take code for white space
-            rf'{_ROLE}[^A-Za-z0-9"\\]{{1,3}}(?:comm|co?m?{_END}|{_END})',
+            rf"{_ROLE}{_SPACE}(?:comm|co?m?{_END}|{_END})",
             rf"{_ROLE}[`~]",
             # with token ids, the checks find more than by texts
             r'(?:token_ids|output_ids)\\*"[ \t]*:[ \t]*[^ \tn]',
@@ -118,6 +134,10 @@ TOGETHER: tuple[tuple[str, ...], ...] = (
             r'[^\\](?:\\{2}"|\\{5}"|\\{11}"|\\{4,}u0022)',  # a backslash before the quote, in JSON of depth 1, 2, 3
         )
     ),
+    *((first, _TO) for first in chain.from_iterable(map(_first_long_pieces, _FIRST))),
+    *((role, _NEXT_PIECE) for role in _ROLES_ASIDE),
+    # assistant`x`commentary: the checks take code for white space
+    *((role, _BEGIN + "[`~]", rf"(?:commentary|{_end_of('commentary', 1)})") for role in _ROLES_ASIDE),
     tuple(map(_short_joined, _LETTERS)),
     (rf"{_BEGIN}(?:tant|ant|nt|t)(?:[^A-Za-z0-9]|c)", _BEGIN + _either(_short_pieces(_ROLE, _LETTERS[-1])) + _END),
     *map(_first_short_pieces, _FIRST),

@@ -19,6 +19,11 @@ _TRIGGERS = tuple(dict.fromkeys((*NEEDLES, *(row[0] for row in TOGETHER))))
 _PATTERNS = tuple(dict.fromkeys((*_TRIGGERS, *(pattern for row in TOGETHER for pattern in row))))
 _PLACES = {pattern: place for place, pattern in enumerate(_PATTERNS)}
 _ROWS = tuple(frozenset(map(_PLACES.__getitem__, row)) for row in TOGETHER)
+_OTHERS = {
+    _PLACES[trigger]: tuple(row[1:] for row in TOGETHER if row[0] == trigger)
+    for trigger in dict.fromkeys(row[0] for row in TOGETHER)
+}
+"""The other patterns of each row of a trigger."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,11 +32,11 @@ class _Library:
 
     Attributes:
         hits: Yield the matches of the triggers in a block, at least one in each line that has any.
-        patterns_in: Return the places of all patterns that a line has.
+        has_needle: Return True if a line has a needle, or all patterns of a row of which it has this trigger.
     """
 
     hits: Callable[[bytes], Iterable[_Hit]]
-    patterns_in: Callable[[bytes], Iterable[int]]
+    has_needle: Callable[[bytes, int], bool]
 
 
 def installed_library() -> str:
@@ -42,20 +47,18 @@ def installed_library() -> str:
 def find_lines(block: bytes, library: str) -> Iterator[tuple[int, int]]:
     """Yield beginning and end of each line with a needle, in their order. The end does not include the line feed."""
     search = _LIBRARIES[library]()
-    last = -1
+    begin = end = done = -1
+    tried: set[int] = set()
     for offset, pattern in sorted(search.hits(block)):
-        if offset <= last:
+        if offset <= done or (offset <= end and pattern in tried):
             continue
-        begin, end = line_at(block, offset - 1)
-        if pattern < len(NEEDLES) or _has_needle(search.patterns_in(block[begin:end])):
+        if offset > end:
+            begin, end = line_at(block, offset - 1)
+            tried.clear()
+        tried.add(pattern)
+        if pattern < len(NEEDLES) or search.has_needle(block[begin:end], pattern):
             yield begin, end
-        last = end
-
-
-def _has_needle(patterns: Iterable[int]) -> bool:
-    """Return True if one of the patterns is a needle, or all of a row are there."""
-    present = frozenset(patterns)
-    return any(pattern < len(NEEDLES) for pattern in present) or any(map(present.issuperset, _ROWS))
+            done = end
 
 
 def line_at(block: bytes, offset: int) -> tuple[int, int]:
@@ -81,8 +84,12 @@ def _hyperscan() -> _Library:
 
         return match
 
-    once = build(_PATTERNS, hyperscan.HS_FLAG_SINGLEMATCH)
-    return _Library(hits=build(_TRIGGERS, 0), patterns_in=lambda line: (pattern for _, pattern in once(line)))
+    find_others = {others: build(others, hyperscan.HS_FLAG_SINGLEMATCH) for rows in _OTHERS.values() for others in rows}
+
+    def has_row(line: bytes, trigger: int) -> bool:
+        return any(len(find_others[others](line)) == len(others) for others in _OTHERS[trigger])
+
+    return _Library(hits=build(_TRIGGERS, 0), has_needle=has_row)
 
 
 def _append_hit(pattern: int, _begin: int, end: int, _flags: int, found: list[_Hit]) -> None:
@@ -107,7 +114,11 @@ def _re2() -> _Library:
             yield found.end(), len(_PATTERNS)  # the pattern is not known
             _, offset = line_at(block, found.end() - 1)
 
-    return _Library(hits=hits, patterns_in=every.Match)
+    def has_needle(line: bytes, _trigger: int) -> bool:
+        present = frozenset(every.Match(line))
+        return any(pattern < len(NEEDLES) for pattern in present) or any(map(present.issuperset, _ROWS))
+
+    return _Library(hits=hits, has_needle=has_needle)
 
 
 _LIBRARIES: dict[str, Callable[[], _Library]] = {"hyperscan": _hyperscan, "google-re2": _re2}
