@@ -16,7 +16,7 @@ AUDIT := .oracles/audit
 # what was compiled is kept, or each of the tests' many processes would compile it all again
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test together check lint types types-mypy types-pyright unit golden bench bench-leaks bench-proxy bench-soak bench-causes bench-hostile fuzz selftest selftest-sample lock engine-vllm engine-vllm-responses engine-vllm-messages engine-vllm-render clean
+.PHONY: help setup demo test together check lint types types-mypy types-pyright unit golden bench bench-audit bench-leaks bench-proxy bench-soak bench-causes bench-hostile fuzz selftest selftest-sample lock engine-vllm engine-vllm-responses engine-vllm-messages engine-vllm-render clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -176,6 +176,11 @@ bench-soak: $(READY) $(MITMPROXY)/.ready  ## opt-in: the proxy under load with f
 
 bench-causes: $(READY)  ## 300 random pairs and triples of defects: are the named causes the ones switched on?
 	$(BIN)/python -m benchmarks.causes.measure
+
+bench-audit: SIZE ?= 1GB
+bench-audit: $(READY) .benchmarks/orjson/.ready  ## audits of generated logs beside a JSON parser, and docs/audit-performance.md; SIZE=1GB, about ten minutes
+	$(BIN)/python benchmarks/audit/measure.py --size $(SIZE) --out benchmarks/results/audit.json
+	$(BIN)/python benchmarks/audit/page.py benchmarks/results/audit.json docs/audit-performance.md
 
 bench-hostile: $(READY)  ## attack every door, bounded and on loopback only, and docs/hostile.md; about twenty minutes
 	$(BIN)/python benchmarks/hostile/hostile.py --out benchmarks/results/hostile.json; code=$$?; \

@@ -117,6 +117,7 @@ def leaked_records(draw):
 @settings(max_examples=150, deadline=None)
 @given(data=leaked_records())
 @example(data=record(cut("a <|end|>", {3}), "events", WRITERS["json"]))
+@example(data=record(["&a", "m", "p;l", "t;&amp;vert;return&amp;vert;&amp;gt;"], "events", WRITERS["json"]))
 @example(data=record(cut(LEAKS[8], {6}), "stream as text", WRITERS[".NET"]))
 def test_a_leak_has_a_needle_however_it_is_written(library, data):
     begin = data.index(b"{")

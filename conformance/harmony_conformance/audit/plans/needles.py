@@ -122,14 +122,17 @@ _CUT_ESCAPE = (
 )
 """The piece after the last cut in an escape of `<|`: it has at least the last letter."""
 TOGETHER: tuple[tuple[str, ...], ...] = (
+    (
+        rf"<{_END}",
+        rf'{_BEGIN}(?:\||\\{{2,}}(?:u|")|&|\\+u00(?:26|7[cC]))',
+    ),  # in front of a bar, or of the first letter of its escape
     *(
         (end, _CUT_ESCAPE)
         for end in (
-            rf"<{_END}",
             rf"(?:u003[cC]|lt;|60;|3[cC];){_END}",
-            rf"(?:&|amp;|u0026)(?:l|lt)?{_END}",
+            rf"(?:(?:&|u0026)(?:am?p?|lt?)?|amp;(?:lt?)?){_END}",
             rf"(?:&|amp;|u0026)ve?r?t?b?a?r?{_END}",
-            rf"#[xX0-9a-cC]*{_END}",
+            rf"(?:&|amp;|u0026|{_BEGIN})#[xX0-9a-cC]*{_END}",
             r'\\u0{0,2}[37]?(?:\\*"|\\u0022)',
             r'[^\\](?:\\{2}"|\\{5}"|\\{11}"|\\{4,}u0022)',  # a backslash before the quote, in JSON of depth 1, 2, 3
         )

@@ -1,0 +1,171 @@
+"""Measure audits of generated logs, and a JSON parser on the same lines: `measure.py [--size 1GB] [--out FILE]`.
+
+Every contender is a process, and the contenders take turns. The figure is CPU time: user and system time of the process and its children, less
+that of a run on an empty log where stated. Linux only. `make bench-audit` writes docs/audit-performance.md from the results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from generate import DEFAULT_LEAKS, DEFAULT_MENTIONS, parse_size
+
+ROOT = Path(__file__).parents[2]
+GENERATE = Path(__file__).with_name("generate.py")
+ORJSON = ROOT / ".benchmarks" / "orjson" / "bin" / "python"
+PARSE = """
+import sys, time, orjson
+lines = open(sys.argv[1], "rb").read().splitlines()
+start = time.process_time()
+for line in lines: orjson.loads(line)
+print(time.process_time() - start)
+"""
+FIND = """
+import sys, time
+from harmony_conformance.audit.plans.blocks import BLOCK_BYTES
+from harmony_conformance.audit.plans.prefilter import find_lines
+data = open(sys.argv[1], "rb").read()
+list(find_lines(data[:100_000], sys.argv[2]))
+blocks, start = [], 0
+while start < len(data):
+    end = data.rfind(b"\\n", start, start + BLOCK_BYTES) + 1
+    blocks.append(data[start:end])
+    start = end
+begin = time.process_time()
+found = sum(len(list(find_lines(block, sys.argv[2]))) for block in blocks)
+print(time.process_time() - begin, found)
+"""
+"""Scripts that print the CPU time of their loop. Reading the file is no part of it."""
+NEEDLE_CHECKS = {"channels.no_marker_leak", "channels.no_channel_words"}
+
+
+def make_log(path: Path, size: int, leaks: float, mentions: float) -> dict:
+    """Write a log in another process: a process starts with the peak memory of the one that started it."""
+    options = ["--size", f"{size / 1e6:.6f}MB", "--leaks", str(leaks), "--mentions", str(mentions)]
+    subprocess.run([sys.executable, GENERATE, path, *options], check=True, stdout=subprocess.DEVNULL)
+    with path.open("rb") as log, truth_of(path).open("rb") as truth:
+        number, planted = (sum(1 for _ in lines) for lines in (log, truth))
+    return {"records": number, "planted": planted, "bytes": path.stat().st_size, "leaks": leaks, "mentions": mentions}
+
+
+def truth_of(log: Path) -> Path:
+    return log.with_name(log.name + ".truth.jsonl")
+
+
+def run(*words: str | Path) -> list[float]:
+    return [
+        float(part) for part in subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip().split()
+    ]
+
+
+def audit(log: Path, out: Path, *options: str) -> dict:
+    """Run an audit, and return its CPU time, wall time, peak memory of its largest process, and findings."""
+    command = [sys.executable, "-m", "harmony_conformance", "audit", log, "--out", out, "--excerpts", "none", *options]
+    start = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    printed = process.stderr.read().decode()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode not in {0, 1}:
+        raise SystemExit(f"{command}: exit code {process.returncode}\n{printed}")
+    lines = [json.loads(line) for line in (out / "audit.jsonl").read_text("utf-8").splitlines()]
+    return {
+        "wall": time.perf_counter() - start,
+        "cpu": used.ru_utime + used.ru_stime,
+        "peak_mib": used.ru_maxrss / 1024,
+        "judged": lines[0]["exchanges"],
+        "passed_over": lines[0]["plan"]["passed_over"],
+        "unreadable": lines[0]["unreadable"],
+        "errors": lines[0]["errors"],
+    }
+
+
+def found_offsets(out: Path, checks: set[str]) -> set[int]:
+    rows = map(json.loads, (out / "failures.jsonl").read_text("utf-8").splitlines())
+    return {int(row["exchange"].rpartition("@")[2].partition(".")[0]) for row in rows if row["check"] in checks}
+
+
+def recall(log: Path, needles: Path, structure: Path) -> dict:
+    """Compare the planted leaks with the findings of both plans, form by form."""
+    by_needles, by_structure = (found_offsets(out, NEEDLE_CHECKS) for out in (needles, structure))
+    forms: dict[str, list[int]] = {}
+    for row in map(json.loads, truth_of(log).read_text("utf-8").splitlines()):
+        counts = forms.setdefault(row["form"], [0, 0, 0])
+        for place, is_found in enumerate((True, row["offset"] in by_structure, row["offset"] in by_needles)):
+            counts[place] += is_found
+    return {
+        "forms": {
+            form: dict(zip(("planted", "all checks", "needles"), counts, strict=True)) for form, counts in forms.items()
+        },
+        "missed_by_needles": len(by_structure - by_needles),
+        "found_by_all_checks": len(by_structure),
+    }
+
+
+def spread(values: list[float]) -> dict:
+    return {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", type=parse_size, default="1GB", help="size of the logs for needles")
+    parser.add_argument("--judged-size", type=parse_size, default="50MB", help="size of the logs that all checks judge")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        results = measure(Path(folder), given.size, given.judged_size, given.rounds)
+    given.out.write_text(json.dumps(results, indent=2) + "\n", "utf-8")
+
+
+def measure(folder: Path, size: int, judged_size: int, rounds: int) -> dict:
+    clean, leaking, small = folder / "clean.jsonl", folder / "leaking.jsonl", folder / "small.jsonl"
+    logs = {
+        "clean": make_log(clean, size, 0, 0),
+        "leaking": make_log(leaking, size, DEFAULT_LEAKS, DEFAULT_MENTIONS),
+        "small": make_log(small, judged_size, 20 * DEFAULT_LEAKS, 0.1),
+    }
+    libraries = ("hyperscan", "google-re2")
+    times: dict[str, list[float]] = {name: [] for name in ("orjson", *libraries)}
+    candidates = {}
+    for _ in range(rounds):
+        times["orjson"].append(run(ORJSON, "-c", PARSE, clean)[0])
+        for library in libraries:
+            seconds, candidates[library] = run(sys.executable, "-c", FIND, clean, library)
+            times[library].append(seconds)
+    empty = folder / "empty.jsonl"
+    empty.write_bytes(clean.open("rb").readline())
+    start = audit(empty, folder / "start", "--workers", "1")
+    audits = {
+        f"{plan}, {log.stem}, {workers}": audit(
+            log, folder / f"{plan}-{log.stem}-{workers}", "--plan", plan, "--workers", str(workers)
+        )
+        for plan, log in (("needles", clean), ("needles", leaking), ("structure", small))
+        for workers in (1, 2)
+    }
+    audit(small, folder / "needles-small", "--plan", "needles", "--workers", "1")
+    return {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "rounds": rounds,
+        "logs": logs,
+        "seconds": {name: spread(values) for name, values in times.items()},
+        "candidates": candidates,
+        "start": start,
+        "audits": audits,
+        "recall": recall(small, folder / "needles-small", folder / "structure-small-1"),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Write the page on the performance of audits: `page.py RESULTS PAGE`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+PAGE = """# Performance of audits
+
+<!-- Made by `make bench-audit` (benchmarks/audit/) from benchmarks/results/audit.json. -->
+
+Generated logs of {size}: requests with a history, and answers as bodies, as events, or as the text of a stream with one token an event. The clean log
+has natural texts alone. The other one also has {leaks} planted leaks and {mentions:.0%} of answers that mention the format or its words.
+Python {python}, {cores} cores. CPU time, the median of {rounds} rounds (lowest to highest).
+
+## Needles
+
+`needles` is the search for records that can have a leak, without their judgement. `orjson` parses each line of the same log.
+
+| contender | MB/s a core | against orjson | records that are then judged |
+| --- | ---: | ---: | ---: |
+{needles}
+
+A token that ends with `<`, `&` or `assistant` can be the beginning of a leak in the next event. So some clean streams are judged too.
+
+## Whole audits
+
+CPU time less that of an audit of one record ({start:.1f} s, the start of Python and its modules).
+
+| plan | log | workers | wall | MB/s a core | exchanges judged | judged a second and core | peak memory of a process |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |
+{audits}
+
+## Recall of needles
+
+The plan `needles` found {found} of the {all_found} leaks of markers and channel words that all checks find in a log of {small}, and missed {missed}.
+
+| form of the leak | planted | found by all checks | found by needles |
+| --- | ---: | ---: | ---: |
+{forms}
+
+A form that no check of markers and words finds has no marker and no channel word, see [leak-detection.md](leak-detection.md). The plan `structure` judges it.
+
+## One petabyte
+
+The arithmetic of the measured rates, on machines with 96 cores, whose storage keeps up:
+
+| plan | core hours | hours on 100 machines | at 0.04 USD a core hour |
+| --- | ---: | ---: | ---: |
+{petabyte}
+"""
+PETABYTE, CORES, MACHINES, USD = 1e15, 96, 100, 0.04
+
+
+def main() -> None:
+    results = json.loads(Path(sys.argv[1]).read_text("utf-8"))
+    Path(sys.argv[2]).write_text(page(results), "utf-8")
+
+
+def page(results: dict) -> str:
+    logs, start = results["logs"], results["start"]["cpu"]
+    audits = {tuple(name.split(", ")): one for name, one in results["audits"].items()}
+    recall = results["recall"]
+    rates = {key: logs[key[1]]["bytes"] / max(one["cpu"] - start, 1e-3) for key, one in audits.items()}
+    return PAGE.format(
+        size=_size(logs["clean"]["bytes"]),
+        small=_size(logs["small"]["bytes"]),
+        leaks=f"{logs['leaking']['planted']:,}",
+        mentions=logs["leaking"]["mentions"],
+        python=results["python"],
+        cores=results["cores"],
+        rounds=results["rounds"],
+        start=start,
+        needles="\n".join(_needle_row(name, results) for name in results["seconds"]),
+        audits="\n".join(_audit_row(key, one, rates[key], start) for key, one in audits.items()),
+        found=recall["found_by_all_checks"] - recall["missed_by_needles"],
+        all_found=recall["found_by_all_checks"],
+        missed=recall["missed_by_needles"],
+        forms="\n".join(
+            f"| {form} | {one['planted']} | {one['all checks']} | {one['needles']} |"
+            for form, one in sorted(recall["forms"].items())
+        ),
+        petabyte="\n".join(
+            _petabyte_row(plan, rates[plan, log, "1"]) for plan, log in (("needles", "clean"), ("structure", "small"))
+        ),
+    )
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+
+
+def _needle_row(name: str, results: dict) -> str:
+    size, seconds = results["logs"]["clean"]["bytes"] / 1e6, results["seconds"][name]
+    speeds = [size / seconds[one] for one in ("median", "highest", "lowest")]
+    factor = results["seconds"]["orjson"]["median"] / seconds["median"]
+    judged = results["candidates"].get(name)
+    share = "" if judged is None else f"{judged / results['logs']['clean']['records']:.1%}"
+    return f"| {name} | {speeds[0]:,.0f} ({speeds[1]:,.0f} to {speeds[2]:,.0f}) | {factor:.1f} × | {share} |"
+
+
+def _audit_row(key: tuple[str, ...], one: dict, rate: float, start: float) -> str:
+    judged = one["judged"] / max(one["cpu"] - start, 1e-3)
+    return f"| {' | '.join(key)} | {one['wall']:.1f} s | {rate / 1e6:,.1f} | {one['judged']:,} | {judged:,.0f} | {one['peak_mib']:,.0f} MiB |"
+
+
+def _petabyte_row(plan: str, rate: float) -> str:
+    hours = PETABYTE / rate / 3600
+    return f"| {plan} | {hours:,.0f} | {hours / CORES / MACHINES:,.1f} | {hours * USD:,.0f} USD |"
+
+
+if __name__ == "__main__":
+    main()
