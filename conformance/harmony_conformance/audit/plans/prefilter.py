@@ -32,7 +32,7 @@ class _Library:
 
     Attributes:
         hits: Yield the matches of the triggers in a block, at least one in each line that has any.
-        has_needle: Return True if a line has a needle, or all patterns of a row of which it has this trigger.
+        has_needle: Return True if a line has a needle, or all patterns of a row whose trigger this is.
     """
 
     hits: Callable[[bytes], Iterable[_Hit]]
