@@ -25,7 +25,7 @@ from harmony_conformance.audit.progress import (
 )
 from harmony_conformance.audit.readers.files import CONTAINERS
 from harmony_conformance.audit.readers.shapes import AUTO, COLUMNS, SHAPES
-from harmony_conformance.audit.readers.sources import STDIN, expand, is_url
+from harmony_conformance.audit.readers.sources import STDIN, expand, is_url, mask_urls
 from harmony_conformance.audit.redaction import Excerpts
 from harmony_conformance.audit.report import (
     Audit,
@@ -134,6 +134,11 @@ def _is_output(path: str, out: Path | None) -> bool:
     return out is not None and not is_url(path) and Path(path).resolve().is_relative_to(out.resolve())
 
 
+def _shown(path: str) -> str:
+    """Return a file as the results name it: a URL without credentials."""
+    return mask_urls(path) if is_url(path) else path
+
+
 def _column(value: str) -> tuple[str, str]:
     name, _, path = value.partition("=")
     if name not in COLUMNS or not path:
@@ -208,7 +213,7 @@ def _scan(paths: list[str], reading: ReadOptions, workers: int) -> Audit:
     total = Tally()
     for scanned in scan_all(batches(paths, reading.form, reading.plan), reading, workers=workers):
         total += scanned.tally
-    return make_audit(total, tuple(paths), reading.excerpts, version(_PACKAGE), reading.plan)
+    return make_audit(total, tuple(map(_shown, paths)), reading.excerpts, version(_PACKAGE), reading.plan)
 
 
 def _scan_into(out: Path, paths: list[str], reading: ReadOptions, arguments: Namespace) -> Audit:
@@ -225,9 +230,9 @@ def _scan_into(out: Path, paths: list[str], reading: ReadOptions, arguments: Nam
     if not arguments.incremental and is_progress(out):
         (out / PROGRESS).unlink()
     progress = read_progress(out, options) if arguments.incremental else AuditProgress(options=options)
-    every = tuple(dict.fromkeys((*progress.files, *paths)))
+    every = tuple(dict.fromkeys((*progress.files, *map(_shown, paths))))
     paths = [path for path in paths if not progress.is_unchanged(path)]
-    seen, files = stamps(paths), list[Json](paths)
+    seen, files = stamps(paths), list[Json](map(_shown, paths))
     journal: JsonObject = {"version": version(_PACKAGE), "files": files, **options}
     if progress.entry:
         journal["judged"] = progress.entry.tally.exchanges

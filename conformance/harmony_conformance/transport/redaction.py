@@ -127,12 +127,17 @@ def _is_secret_member(name: str) -> bool:
     return _SECRET_MEMBER.fullmatch(name) is not None and _TOKENS_OF_MODELS.fullmatch(name.lower()) is None
 
 
+def is_secret_parameter(name: str) -> bool:
+    """Return True for the name of a URL parameter with a credential."""
+    return _SECRET_PARAMETER.fullmatch(unquote_plus(name)) is not None
+
+
 def query_secrets(query: str) -> tuple[str, ...]:
     """Return the secrets in a URL's query, each as written and decoded."""
     if not query:
         return ()
     pairs = (pair.partition("=") for pair in query.split("&"))
-    raw = [value for name, _, value in pairs if _SECRET_PARAMETER.fullmatch(unquote_plus(name))]
+    raw = [value for name, _, value in pairs if is_secret_parameter(name)]
     return tuple(dict.fromkeys(word for value in raw for word in (value, unquote_plus(value)) if _is_secret(word)))
 
 

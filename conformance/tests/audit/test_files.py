@@ -231,6 +231,43 @@ def test_a_store_is_read_by_its_url():
     assert judged("memory://logs/absent")[2] == [("memory://logs/absent@0", "no such file")]
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "memory://user:CANARY@private/a.jsonl",
+        "memory://key:CAN/ARY@private/a.jsonl",
+        "memory://user:CANARY@absent/*",
+        "memory://private/a.jsonl?part=1&X-Amz-Signature=CANARY",
+        "simplecache::memory://user:CANARY@private/a.jsonl",
+        "s3://key:CANARY@bucket/a.jsonl",
+        "unknown://user:CANARY@host/a.jsonl",
+    ],
+)
+def test_credentials_in_a_url_are_in_no_output(url, tmp_path, capfd):
+    _, is_stored, path = url.partition("memory://")
+    if is_stored and "absent" not in path:
+        fsspec.filesystem("memory").pipe(f"/{path}", LINES)
+    out = tmp_path / "out"
+    for more in (["--incremental"], ["--explain-format"]):
+        code = cli.main(["audit", url, "--workers", "1", "--out", str(out), *more])
+        printed = capfd.readouterr()
+        texts = [*printed, *(path.read_bytes().decode("utf-8", "replace") for path in out.glob("*"))]
+        assert not [text for text in texts if "CANARY" in text or "CAN/ARY" in text]
+        assert any("***" in text for text in texts)
+        assert code == (2 if "absent" in url or "memory" not in url else 1 - ("--explain-format" in more))
+    assert "part=1" in printed.out or "?" not in url
+
+
+def test_an_error_of_a_store_while_it_is_read_is_a_record(monkeypatch):
+    class Broken(io.BytesIO):
+        def read(self, size=-1):
+            raise RuntimeError("no answer from https://user:CANARY@host/log?sig=CANARY")
+
+    monkeypatch.setattr(fsspec, "open", lambda *_: type("", (), {"open": Broken})())
+    ((_, (line,)),) = ((log, log.records) for log in open_logs(["memory://logs/a.jsonl"], "auto"))
+    assert str(line) == "the file cannot be read further: no answer from https://***@host/log?sig=***"
+
+
 def test_a_store_whose_client_is_missing_says_what_to_install():
     with pytest.raises(UsageError, match=r"^s3://bucket/\*: .*s3fs"):
         list(expand(iter(["s3://bucket/*"])))

@@ -261,3 +261,12 @@ def test_a_problem_of_reading_is_kept(log):
     problem = UnreadableLine(offset=3, number=1, kind="a problem")
     result = scan_batch(Batch(file="log", lines=(problem,)), replace(STRUCTURE, plan=needles()))
     assert result.tally.unreadable == 1
+
+
+def test_a_file_that_is_truncated_during_an_audit_has_a_last_line(log, monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1000)
+    parts = blocks.split_file(str(log), needles())
+    first = next(parts)
+    log.write_bytes(log.read_bytes()[: first.end])
+    (last,) = parts
+    assert (last.offset, last.kind) == (first.end, "the file became shorter while it was read")

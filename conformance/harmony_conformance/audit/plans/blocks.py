@@ -43,17 +43,23 @@ class Selection:
 
 
 def split_file(path: str, plan: AuditPlan) -> Iterator[Block | UnreadableLine]:
-    """Yield the blocks of a file, and its lines that are too long. The file may grow: what is added later is left out."""
+    """Yield the blocks of a file, and its lines that are too long. What is added meanwhile is left out; a file may also be truncated."""
     with Path(path).open("rb") as file:
         size = file.seek(0, 2)
         start = 0
         while start < size:
+            size = min(size, file.seek(0, 2))
+            if start >= size:
+                yield UnreadableLine(offset=start, number=0, kind="the file became shorter while it was read")
+                return
             middle = min(start + BLOCK_BYTES, size)
             file.seek(middle)
             end = middle
             found = -1
             while end < size and found < 0:
                 piece = file.read(min(_READ_BYTES, size - end))
+                if not piece:  # truncated
+                    break
                 found = piece.find(b"\n")
                 end += len(piece) if found < 0 else found + 1
             if end - middle <= LINE_LIMIT:

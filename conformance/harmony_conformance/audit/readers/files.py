@@ -15,7 +15,7 @@ from harmony_conformance.audit.readers.disk_index import DiskIndex
 from harmony_conformance.audit.readers.mitmproxy_flows import FLOWS
 from harmony_conformance.audit.readers.otlp_binary import OTLP_BINARY
 from harmony_conformance.audit.readers.pairs import BATCH_INPUT_MEMBERS, BATCH_REQUEST
-from harmony_conformance.audit.readers.sources import MissingLibraryError, is_url, open_source
+from harmony_conformance.audit.readers.sources import MissingLibraryError, is_url, mask_urls, open_source
 from harmony_conformance.audit.readers.tables import ARROW, DUCKDB, PARQUET, SQLITE
 from harmony_conformance.audit.readers.texts import CAPTURE, CSV, DOCUMENTS, LINES, VLLM_LOG
 from harmony_conformance.evidence.file_lines import Line, UnreadableLine
@@ -60,17 +60,18 @@ def find_container(head: bytes, name: str, form: str) -> Container:
 
 
 def _open_log(name: str, form: str) -> Iterator[InputFile]:
+    shown = mask_urls(name) if is_url(name) else name
     try:
         with open_source(name) as stream:
-            yield from find_container(stream.peek(HEAD_BYTES), name, form).read(stream, name)
+            yield from find_container(stream.peek(HEAD_BYTES), shown, form).read(stream, shown)
     except MissingLibraryError as error:
-        yield _unopened(name, str(error))
+        yield _unopened(shown, str(error))
     except FileNotFoundError:
-        yield _unopened(name, "no such file")
+        yield _unopened(shown, "no such file")
     except IsADirectoryError:
-        yield _unopened(name, "it is a folder, not a file")
+        yield _unopened(shown, "it is a folder, not a file")
     except OSError as error:
-        yield _unopened(name, "the file cannot be read", error.strerror or str(error))
+        yield _unopened(shown, "the file cannot be read", mask_urls(error.strerror or str(error)))
 
 
 def _unopened(name: str, kind: str, detail: str = "") -> InputFile:

@@ -10,6 +10,7 @@ import gzip
 import io
 import lzma
 import os
+import re
 import sys
 import zlib
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -23,6 +24,7 @@ from typing import BinaryIO, Protocol, cast
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.file_lines import LINE_LIMIT, DamagedFileError
 from harmony_conformance.transport.content_coding import BodyDecoder, ContentDecodingError
+from harmony_conformance.transport.redaction import MASK, is_secret_parameter
 
 STDIN = "-"
 _BLOCK = 64 * 1024
@@ -30,6 +32,9 @@ _MOST_LAYERS = 3
 _XZ_MEMORY = 256 * 1024 * 1024
 _ZSTD_INPUT = 64
 EXTRA = "logs"
+_USER = re.compile(r"(?<=://)(?:[^/?#\s]*|[^/?#:\s]+:(?!\d{1,5}/)[^?#\s]*)@")
+"""User and password in a URL. A password may have an unescaped slash, as keys of S3 do."""
+_PARAMETER = re.compile(r"(?<=[?&#;])(?P<name>[^=&#;\s]+)=(?P<value>[^&#;\s'\"]+)")
 
 
 class MissingLibraryError(UsageError):
@@ -56,6 +61,15 @@ def require(library: str, what: str, extra: str = EXTRA) -> None:
 def is_url(name: str) -> bool:
     """Return True for `scheme://…`."""
     return "://" in name
+
+
+def mask_urls(value: str) -> str:
+    """Return a text in which URLs have no user, no password, and no value of a query parameter with a credential."""
+    return _PARAMETER.sub(_mask_parameter, _USER.sub(f"{MASK}@", value)) if "://" in value else value
+
+
+def _mask_parameter(match: re.Match[str]) -> str:
+    return f"{match['name']}={MASK if is_secret_parameter(match['name']) else match['value']}"
 
 
 def expand(names: Iterator[str]) -> Iterator[str]:
@@ -97,15 +111,15 @@ def _expand_url(name: str) -> list[str]:
     try:
         filesystem, path = fsspec.url_to_fs(name)
         found = filesystem.find(path) if name.endswith("/") else filesystem.glob(path)
-        return _some(sorted(filesystem.unstrip_protocol(one) for one in found), f"{name}: no such file")
+        return _some(sorted(filesystem.unstrip_protocol(one) for one in found), f"{mask_urls(name)}: no such file")
     except UsageError:
         raise
     except Exception as problem:  # noqa: BLE001 - each file system has its own errors
-        raise UsageError(f"{name}: {_one_line(problem)}") from None
+        raise UsageError(f"{mask_urls(name)}: {_one_line(problem)}") from None
 
 
 def _one_line(problem: BaseException) -> str:
-    return (str(problem).splitlines() or [type(problem).__name__])[0]
+    return mask_urls((str(problem).splitlines() or [type(problem).__name__])[0])
 
 
 class PeekableStream:
@@ -171,7 +185,7 @@ def open_source(name: str) -> Generator[PeekableStream]:
         yield _decompress(PeekableStream(cast("io.BufferedReader", sys.stdin.buffer).read1))
     elif is_url(name):
         with _open_url(name) as remote:
-            yield _decompress(PeekableStream(remote.read, remote))
+            yield _decompress(PeekableStream(_reader_of(remote), remote))
     else:
         with Path(name).open("rb") as file:
             yield _decompress(PeekableStream(file.read1, file))
@@ -191,6 +205,18 @@ def _open_url(name: str) -> Generator[BinaryIO]:
     finally:
         with suppress(Exception):
             opened.close()
+
+
+def _reader_of(remote: BinaryIO) -> Callable[[int], bytes]:
+    """Return a function that reads a URL, and whose errors are `OSError`: each file system has its own."""
+
+    def read(size: int) -> bytes:
+        try:
+            return remote.read(size)
+        except Exception as problem:  # noqa: BLE001 - see above
+            raise OSError(None, _one_line(problem)) from None
+
+    return read
 
 
 def _decompress(stream: PeekableStream) -> PeekableStream:
