@@ -46,7 +46,16 @@ def _compare_rates(before: Path, after: Path, form: str, _: float) -> int:
     if not differences:
         raise UsageError(f"{before} and {after}: expected rates that both have, got none")
     if form == "json":
-        print(dumps({"before": earlier.title, "after": later.title, "rates": [one.to_json() for one in differences]}))
+        print(
+            dumps(
+                {
+                    "$schema": "comparison.schema.json",
+                    "before": earlier.title,
+                    "after": later.title,
+                    "rates": [one.to_json() for one in differences],
+                }
+            )
+        )
     else:
         print("\n".join(_rate_lines(earlier, later, [*difference_lines(differences)])))
     return Exit.DIVERGES if any(one.is_worse for one in differences) else Exit.CONFORMS
@@ -63,7 +72,7 @@ def _compare_loads(before: Path, after: Path, form: str, slowdown: float) -> int
     if not changes:
         raise UsageError(f"{before} and {after}: expected a load that both measured, got none")
     if form == "json":
-        print(dumps({"latency": [one.to_json() for one in changes]}))
+        print(dumps({"$schema": "comparison.schema.json", "latency": [one.to_json() for one in changes]}))
     else:
         print("\n".join(latency_lines(changes)))
     return Exit.DIVERGES if any(one.is_slower_by(slowdown) for one in changes) else Exit.CONFORMS

@@ -115,7 +115,12 @@ def execute(arguments: Namespace) -> int:
             ) from None
         recording.end()
         figures: list[JsonObject] = [load_json(load, requests, objectives) for load, requests in measured]
-        document: JsonObject = {"target": str(target), "seed": options.seed or 0, "loads": [*figures]}
+        document: JsonObject = {
+            "$schema": "load.schema.json",
+            "target": str(target),
+            "seed": options.seed or 0,
+            "loads": [*figures],
+        }
         with report_write_errors(out):
             write_private(out / LOAD, f"{dumps(document)}\n".encode())
             write_private(out / LOAD_PAGE, load_html(document).encode("utf-8", "backslashreplace"))

@@ -111,7 +111,10 @@ def execute(arguments: Namespace) -> int:
         if not any(one.samples for one in sampled):
             raise UsageError(f"{target}: expected answers, got none ({sampled[0].stopped or 'nothing was sent'})")
         recording.end()
-        document: JsonObject = {"endpoints": [sampled_json(one, minima) for one in sampled]}
+        document: JsonObject = {
+            "$schema": "rates.schema.json",
+            "endpoints": [sampled_json(one, minima) for one in sampled],
+        }
         if len(sampled) > 1:
             differences = compare_rates(*(all_rates(one.samples) for one in sampled))
             document["differences"] = [one.to_json() for one in differences]

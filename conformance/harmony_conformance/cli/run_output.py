@@ -98,7 +98,7 @@ def print_run(arguments: Namespace, report: Report, finished: Run, out: Path) ->
     code = _exit_code(arguments, report, finished)
     if arguments.format == "json":
         paths: JsonObject = {"folder": str(out), "report": str(out / HTML_REPORT)}
-        print(dumps({"exit_code": int(code), **run_json(report, fails_on), **paths}))
+        print(dumps({"$schema": "run.schema.json", "exit_code": int(code), **run_json(report, fails_on), **paths}))
     elif arguments.quiet:
         counted = f"; {_baseline_counts(report)}" if arguments.baseline is not None else ""
         print(f"{summary_line(report, fails_on, out)}{counted}")

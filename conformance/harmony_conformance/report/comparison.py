@@ -128,6 +128,7 @@ class Comparison:
         causes: list[Json] = [cause.to_json() for cause in self.causes]
         results: list[Json] = [result.to_json() for result in self.results]
         return {
+            "$schema": "comparison.schema.json",
             "before": self.before,
             "after": self.after,
             "both_judged": self.both_judged,

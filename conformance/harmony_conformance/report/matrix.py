@@ -76,6 +76,7 @@ class Matrix:
     def to_json(self) -> JsonObject:
         """Return the JSON form."""
         return {
+            "$schema": "matrix.schema.json",
             "runs": [*self.runs],
             "summary": [row.to_json() for row in self.summary],
             "families": [row.to_json() for row in self.families],
