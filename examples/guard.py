@@ -35,7 +35,7 @@ def guarded(target: str, model: str, question: str) -> tuple[object, dict[str, A
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log.jsonl"
         words = (*COMMAND, "--upstream", target, "--log", log)
-        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as proxy:  # noqa: S603
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as proxy:
             first = proxy.stdout.readline() if proxy.stdout else ""
             listening = re.search(r"http://127\.0\.0\.1:\d+", first)
             if listening is None:
