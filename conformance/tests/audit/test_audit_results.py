@@ -80,6 +80,27 @@ def test_a_torn_audit_is_no_audit(two_weeks, capsys):
 
 
 @pytest.mark.parametrize(
+    ("kind", "change", "expected"),
+    [
+        ("result", {"severity": "<script>"}, "a severity"),
+        ("result", {"severity": [[]]}, "a severity"),
+        ("result", {"counts": {"fail": -1}}, "numbers of exchanges"),
+        ("header", {"exchanges": 10**400}, "numbers of exchanges"),
+        ("rate", {"failed": 10**9}, "numbers of exchanges"),
+    ],
+)
+def test_an_audit_of_another_author_is_refused_on_one_line(two_weeks, capsys, kind, change, expected):
+    file = two_weeks / "audit.jsonl"
+    lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    place = next(place for place, one in enumerate(lines) if one["kind"] == kind)
+    lines[place] |= change
+    file.write_text("".join(json.dumps(one) + "\n" for one in lines), encoding="utf-8")
+    capsys.readouterr()
+    assert cli.main(["compare", str(two_weeks), str(two_weeks)]) == Exit.USAGE
+    assert f"invalid line {place + 1} of audit.jsonl: expected {expected}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("count", "of", "other", "of_other"), [(3, 900, 12, 900), (0, 1500, 9, 400), (40, 1900, 60, 90)]
 )
 def test_the_test_of_large_counts_is_near_fishers(monkeypatch, count, of, other, of_other):

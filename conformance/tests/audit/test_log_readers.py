@@ -257,3 +257,7 @@ def test_what_is_no_file_has_no_lines(tmp_path, name, said):
     with pytest.raises(BrokenRecordingError) as raised:
         read_recorded(tmp_path / name)
     assert str(raised.value) == f"{tmp_path / name}: {said}"
+
+
+def test_a_time_that_is_too_large_is_no_time():
+    assert read({"request": ASKED, "response": ANSWER, "started": 10**400}).exchange.started is None

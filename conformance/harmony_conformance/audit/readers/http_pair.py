@@ -62,9 +62,9 @@ def read_time(value: Json) -> str | None:
     """Return a time as text, None if there is no time. A number counts seconds, milliseconds, microseconds or nanoseconds since 1970."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return text(value) or None
-    for _ in range(3):
-        value = value / 1000 if abs(value) > _LATEST_SECOND else value
     try:
+        for _ in range(3):
+            value = value / 1000 if abs(value) > _LATEST_SECOND else value
         return datetime.fromtimestamp(value, UTC).isoformat()
     except (ValueError, OverflowError, OSError):
         return None

@@ -18,6 +18,8 @@ from harmony_conformance.judge.check import Severity
 
 _PERIOD = re.compile(r"(.+)@(\d{4}-\d\d-\d\d)?\.\.(\d{4}-\d\d-\d\d)?", re.ASCII)
 _UNKNOWN = "unknown"
+_MOST_EXCHANGES = 1 << 53
+_SEVERITIES = frozenset(one.value for one in Severity)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,13 +109,16 @@ def read_audit(lines: Iterable[str], name: str) -> StoredAudit:
     """Read the lines of `audit.jsonl`.
 
     Raises:
-        UsageError: The first or the last line is missing.
+        UsageError: The first or the last line is missing, or a line has another severity or number than an audit writes.
         InvalidJsonError: A line is not JSON.
     """
     found = [members(loads(line)) for line in lines]
     kinds = [text(one.get("kind")) for one in found]
     if kinds[:1] != ["header"] or found[0].get("source") != "audit" or kinds[-1:] != ["footer"]:
         raise UsageError(f"{name}: expected a complete {AUDIT} from its header to its footer")
+    for number, one in enumerate(found, 1):
+        if problem := _problem_of(one):
+            raise UsageError(f"{name}: invalid line {number} of {AUDIT}: expected {problem}")
     by_kind = {kind: tuple(one for one in found if one.get("kind") == kind) for kind in ("result", "cause", "rate")}
     return StoredAudit(
         name=name,
@@ -122,6 +127,19 @@ def read_audit(lines: Iterable[str], name: str) -> StoredAudit:
         causes=by_kind["cause"],
         rates=tuple(map(_read_rate, by_kind["rate"])),
     )
+
+
+def _problem_of(line: JsonObject) -> str:
+    """Return what a line should have, if it is not as an audit writes it; otherwise an empty text."""
+    kind = line.get("kind")
+    if kind == "result" and text(line.get("severity")) not in _SEVERITIES:
+        return "a severity"
+    failed = value_at(line, "counts", "fail") if kind == "result" else line.get("failed")
+    counts = [line.get("exchanges")] if kind in ("header", "rate") else []
+    counts += [failed, *members(line.get("checks")).values()] if kind in ("result", "rate") else []
+    numbers = [integer(count) or 0 for count in counts]
+    is_plain = all(0 <= number <= (numbers[0] if kind == "rate" else _MOST_EXCHANGES) for number in numbers)
+    return "" if is_plain and max(numbers, default=0) <= _MOST_EXCHANGES else "numbers of exchanges"
 
 
 def _read_rate(value: JsonObject) -> GroupRate:
