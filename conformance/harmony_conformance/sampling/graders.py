@@ -83,9 +83,12 @@ def _most_words(answer: TaskAnswer, wanted: Json) -> bool:
 
 
 def _script(answer: TaskAnswer, wanted: Json) -> bool:
-    """Compare the share of letters of a writing system, by the names of Unicode: CYRILLIC, HIRAGANA, LATIN."""
-    letters = [unicodedata.name(letter, "") for letter in answer.content if letter.isalpha()]
-    names = tuple(text(name) for name in items(wanted))
+    return is_in_script(answer.content, tuple(text(name) for name in items(wanted)))
+
+
+def is_in_script(value: str, names: tuple[str, ...]) -> bool:
+    """Return True if most letters are of a writing system, by the names of Unicode: CYRILLIC, HIRAGANA, LATIN."""
+    letters = [unicodedata.name(letter, "") for letter in value if letter.isalpha()]
     return bool(letters) and sum(letter.startswith(names) for letter in letters) / len(letters) > _HALF
 
 

@@ -17,12 +17,25 @@ from harmony_conformance.evidence.leaks.by_text import Strength, marker_leaks, r
 from harmony_conformance.evidence.leaks.repetition import find_repeated_sentence
 from harmony_conformance.json_value import InvalidJsonError, JsonObject, items, loads, text, value_at
 from harmony_conformance.report.intervals import pass_at_k, pass_hat_k, wilson
-from harmony_conformance.sampling.graders import Grade
+from harmony_conformance.sampling.graders import Grade, is_in_script
 from harmony_conformance.sampling.sampler import TaskTry
 from harmony_conformance.sampling.task import Task, read_tasks
 
 EFFORTS = ("low", "medium", "high")
 """Efforts in the order of the reasoning that they ask for."""
+_SCRIPTS = (
+    ("LATIN",),
+    ("CYRILLIC",),
+    ("HIRAGANA", "KATAKANA", "CJK"),
+    ("HANGUL",),
+    ("ARABIC",),
+    ("DEVANAGARI",),
+    ("GREEK",),
+    ("HEBREW",),
+    ("THAI",),
+)
+"""Writing systems by the names of their letters in Unicode."""
+_FEWEST_LETTERS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +157,17 @@ def _no_loop(_: Task, x: Exchange) -> Iterable[bool]:
         yield find_repeated_sentence(turn.reasoning) is None
 
 
+def _language(task: Task, x: Exchange) -> Iterable[bool]:
+    """Compare the writing system of an answer with that of the last question. Languages that share one count as one."""
+    if (turn := x.turn) is None or sum(map(str.isalpha, turn.content or "")) < _FEWEST_LETTERS:
+        return
+    messages = [one for one in items(value_at(task.request, "messages")) if value_at(one, "role") == "user"]
+    question = text(value_at(messages[-1], "content")) if messages else ""
+    script = next((names for names in _SCRIPTS if is_in_script(question, names)), None)
+    if script is not None:
+        yield is_in_script(turn.content or "", script)
+
+
 def _call_made(task: Task, x: Exchange) -> Iterable[bool]:
     if task.demands_call and (turn := x.turn) is not None:
         yield bool(turn.tool_calls)
@@ -184,6 +208,7 @@ _ANSWER_RATES: Mapping[str, tuple[str, Callable[[Task, Exchange], Iterable[bool]
         "reasoned": ("answers with reasoning", _reasoned),
         "no_leak": ("answers without a marker, channel word or thought in the content", _no_leak),
         "no_loop": ("thoughts that do not repeat a sentence ten times", _no_loop),
+        "language": ("answers in the writing system of the question", _language),
         "call_made": ("answers with a call, where the request demands one", _call_made),
         "arguments_json": ("calls whose arguments are a JSON object", _arguments_json),
         "name_offered": ("calls of a function that the request offers", _name_offered),

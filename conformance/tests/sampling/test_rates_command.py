@@ -129,6 +129,7 @@ def test_right_answers(tmp_path):
         "answered",
         "reasoned",
         "no_leak",
+        "language",
         "call_made",
         "arguments_json",
         "name_offered",
@@ -148,6 +149,25 @@ def test_wrong_answers_fail_a_minimum_and_end_early(tmp_path, capsys):
     assert len(bodies) == len(read_tasks()["quality"])  # one round decided
     assert by_name(document)["no_leak"]["share"] == 0.0
     assert "0 of 1 solved" in capsys.readouterr().out
+
+
+def test_answers_in_another_writing_system_are_a_rate(tmp_path):
+    def foreign(task, body):
+        return {"role": "assistant", "content": "海は塩辛い" if "Japanese" not in task.id else "The sea is salty."}
+
+    with serving(foreign) as (url, _):
+        _, document = rates(tmp_path, url, "--set", "quality", "--tries", "1")
+    language = by_name(document)["language"]
+    assert (language["count"], language["of"]) == (0, len(read_tasks()["quality"]))
+
+
+def test_answers_with_few_letters_have_no_language(tmp_path):
+    def number(task, body):
+        return {"role": "assistant", "content": "42 (π)"}
+
+    with serving(number) as (url, _):
+        _, document = rates(tmp_path, url, "--set", "quality", "--tries", "1")
+    assert "language" not in by_name(document)
 
 
 @pytest.mark.parametrize("model", ["[/bold][red]", "[link=http://x]a", "::error::a", "a ##vso[task.x]b"])
