@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS
 from harmony_conformance.checks.rendering.renderer_fingerprint import Fingerprint
 from harmony_conformance.cli.progress import show_progress
-from harmony_conformance.cli.run_folder import describe_recording
 from harmony_conformance.cli.run_recording import RunRecording
 from harmony_conformance.engines.diagnosis import EndpointUnusableError, KeyRefusedError
 from harmony_conformance.engines.discovery import Capabilities
@@ -34,7 +33,6 @@ def send_plan(
         UsageError: The endpoint cannot be tested, or the recording cannot be written.
         KeyboardInterrupt: The user stopped the run. The message says what is recorded.
     """
-    out = recording.out
 
     def print_progress(event: Capabilities | Wait) -> None:
         if isinstance(event, Wait):
@@ -73,11 +71,7 @@ def send_plan(
             reason = problem.message_with_variable(key_env if options.key else None)
         raise UsageError(f"{target}: {reason}") from None
     except KeyboardInterrupt:
-        if recording.is_empty:
-            raise KeyboardInterrupt("stopped before anything was recorded") from None
-        if not recording.has_responses:
-            raise KeyboardInterrupt(f"stopped before the first scenario response; discovery is in {out}") from None
-        raise KeyboardInterrupt(f"stopped; {describe_recording(out)}") from None
+        raise KeyboardInterrupt(recording.describe_stop()) from None
 
 
 def endpoint_facts(target: Target, found: Capabilities | None) -> JsonObject:

@@ -36,7 +36,6 @@ from harmony_conformance.report.terminal import report_console, visible
 from harmony_conformance.runner.options import add_connection_options, add_options, read_options, whole_number
 from harmony_conformance.runner.run import Options, connect_client, discover_target, mask_requests
 from harmony_conformance.runner.run_limits import RunLimits, count_output_tokens
-from harmony_conformance.runner.shared_run import EXCHANGES
 from harmony_conformance.runtime.private_files import write_private
 from harmony_conformance.transport.client import SendResult, run_async
 from harmony_conformance.transport.messages import Request
@@ -99,7 +98,9 @@ def execute(arguments: Namespace) -> int:
     objectives: Sequence[Objective] = arguments.slo
     with ExitStack() as stack:
         out = stack.enter_context(open_run_folder(arguments.out, target))
-        recording = RunRecording(out, {"version": version("harmony-conformance"), "load": True}, None)
+        recording = RunRecording(
+            out, {"version": version("harmony-conformance"), "load": True}, None, has_scenarios=False
+        )
         stack.callback(recording.close)
 
         def record(x: Exchange) -> None:
@@ -110,9 +111,7 @@ def execute(arguments: Namespace) -> int:
         except EndpointUnusableError as problem:
             raise UsageError(f"{target}: {problem}") from None
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"stopped; `harmony-conformance audit {out / EXCHANGES}` judges the answers"
-            ) from None
+            raise KeyboardInterrupt(recording.describe_stop()) from None
         recording.end()
         figures: list[JsonObject] = [load_json(load, requests, objectives) for load, requests in measured]
         document: JsonObject = {
@@ -121,7 +120,7 @@ def execute(arguments: Namespace) -> int:
             "seed": options.seed or 0,
             "loads": [*figures],
         }
-        with report_write_errors(out):
+        with report_write_errors(out, has_scenarios=False):
             write_private(out / LOAD, f"{dumps(document)}\n".encode())
             write_private(out / LOAD_PAGE, load_html(document).encode("utf-8", "backslashreplace"))
         if arguments.format == "json":

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from importlib.metadata import entry_points, version
 from typing import NoReturn
 
@@ -18,6 +20,8 @@ from harmony_conformance.runtime.terminal_text import escape_invisible, escaped_
 _GROUP = "harmony_conformance.commands"
 _STOPPED = 128 + 2  # exit code of shells after SIGINT
 _CLOSED_PIPE = 128 + 13  # exit code of shells after SIGPIPE: the output is incomplete
+
+_FULL_DISK = frozenset({errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)})
 
 
 class _Parser(ArgumentParser):
@@ -44,25 +48,37 @@ def _run(arguments: Sequence[str] | None) -> int:
         code = command.run(chosen)
         sys.stdout.flush()  # raises BrokenPipeError here, not at exit
     except UsageError as problem:
-        print(f"harmony-conformance {command.name}: {escape_invisible(str(problem))}", file=sys.stderr)
+        _print_error(command, escape_invisible(str(problem)))
         return Exit.USAGE
     except KeyboardInterrupt as stopped:
-        print(f"harmony-conformance {command.name}: {str(stopped) or 'stopped'}", file=sys.stderr)
+        _print_error(command, str(stopped) or "stopped")
         return _STOPPED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return _CLOSED_PIPE
     except Exception as error:  # noqa: BLE001 - last resort: internal error, one line, exit code 3
-        print(
-            f"harmony-conformance {command.name}: internal error: {type(error).__name__}: {escape_invisible(str(error))}",
-            file=sys.stderr,
-        )
-        if os.environ.get("HARMONY_CONFORMANCE_DEBUG"):
-            traceback.print_exc()
-        else:
-            print("set HARMONY_CONFORMANCE_DEBUG=1 for a traceback; please report this error", file=sys.stderr)
+        if isinstance(error, OSError) and error.errno in _FULL_DISK:
+            _discard_output()
+            _print_error(command, f"the output cannot be written: {error.strerror}")
+            return Exit.USAGE
+        _print_error(command, f"internal error: {type(error).__name__}: {escape_invisible(str(error))}")
+        with suppress(OSError):
+            if os.environ.get("HARMONY_CONFORMANCE_DEBUG"):
+                traceback.print_exc()
+            else:
+                print("set HARMONY_CONFORMANCE_DEBUG=1 for a traceback; please report this error", file=sys.stderr)
         return Exit.INTERNAL_ERROR
     return code
+
+
+def _print_error(command: Command, message: str) -> None:
+    with suppress(OSError):  # the exit code is the same without a line
+        print(f"harmony-conformance {command.name}: {message}", file=sys.stderr)
+
+
+def _discard_output() -> None:
+    """Discard buffered output. Otherwise Python fails to write it at exit, and returns another exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def build_parser(called: str | None) -> ArgumentParser:

@@ -20,7 +20,6 @@ from harmony_conformance.json_value import JsonObject, dumps, value_at
 from harmony_conformance.report.terminal import report_console, visible
 from harmony_conformance.runner.options import add_connection_options, add_options, read_options, whole_number
 from harmony_conformance.runner.run import Options
-from harmony_conformance.runner.shared_run import EXCHANGES
 from harmony_conformance.runtime.private_files import write_private
 from harmony_conformance.sampling.rates import all_rates, pass_rates, rate_names
 from harmony_conformance.sampling.rates_file import RATES
@@ -94,7 +93,9 @@ def execute(arguments: Namespace) -> int:
     target, options = _read(arguments, arguments.target, arguments.model, arguments.api_key_env)
     with ExitStack() as stack:
         out = stack.enter_context(open_run_folder(arguments.out, target))
-        recording = RunRecording(out, {"version": version("harmony-conformance"), "rates": True}, None)
+        recording = RunRecording(
+            out, {"version": version("harmony-conformance"), "rates": True}, None, has_scenarios=False
+        )
         stack.callback(recording.close)
         lanes = [_endpoint(arguments, target, options, recording)]
         if arguments.against is not None:
@@ -105,9 +106,7 @@ def execute(arguments: Namespace) -> int:
         except EndpointUnusableError as problem:
             raise UsageError(f"{target}: {problem}") from None
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"stopped; `harmony-conformance audit {out / EXCHANGES}` judges the answers"
-            ) from None
+            raise KeyboardInterrupt(recording.describe_stop()) from None
         if not any(one.samples for one in sampled):
             raise UsageError(f"{target}: expected answers, got none ({sampled[0].stopped or 'nothing was sent'})")
         recording.end()
@@ -118,7 +117,7 @@ def execute(arguments: Namespace) -> int:
         if len(sampled) > 1:
             differences = compare_rates(*(all_rates(one.samples) for one in sampled))
             document["differences"] = [one.to_json() for one in differences]
-        with report_write_errors(out):
+        with report_write_errors(out, has_scenarios=False):
             write_private(out / RATES, f"{dumps(document)}\n".encode())
         print(dumps(document)) if arguments.format == "json" else _print(sampled, minima, out)
         return _exit_code(sampled, minima)

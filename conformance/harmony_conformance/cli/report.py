@@ -18,6 +18,7 @@ from harmony_conformance.report.junit import junit
 from harmony_conformance.report.model import InvalidReportError, Report
 from harmony_conformance.runner.options import FAIL_ON
 from harmony_conformance.runner.shared_run import EXCHANGES
+from harmony_conformance.runtime.terminal_text import escape_line_commands
 
 _FORMATS: Mapping[str, Renderer] = MappingProxyType(
     {
@@ -42,9 +43,10 @@ def execute(arguments: Namespace) -> int:
     """Print the rendered report."""
     report = read_run(arguments.run_dir)
     if arguments.format == "html":
-        print(html(report, FAIL_ON["must"], _views(report, arguments.run_dir)))
+        document = html(report, FAIL_ON["must"], _views(report, arguments.run_dir))
     else:
-        print(_FORMATS[arguments.format](report, FAIL_ON["must"]))
+        document = _FORMATS[arguments.format](report, FAIL_ON["must"])
+    print(document if arguments.format == "github" else escape_line_commands(document))
     return Exit.CONFORMS
 
 

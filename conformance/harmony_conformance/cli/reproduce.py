@@ -136,7 +136,7 @@ def _run_options(facts: JsonObject, engine: str, target: str, given: Sequence[st
     )
     for header in map(text, items(facts.get("header"))):
         if not any(word.lower().startswith(f"{header}:") for word in given):
-            option = f"--run-options=\"--header '{header}: VALUE'\""
+            option = shlex.quote("--run-options=" + shlex.join(["--header", f"{header}: VALUE"]))
             print(f"the run sent the header {header}, whose value is not recorded: {option}", file=sys.stderr)
     return used
 

@@ -19,6 +19,8 @@ from harmony_conformance.runner.shared_run import EXCHANGES
 from harmony_conformance.runtime.private_files import create_private_folder
 
 _BEGIN = 65536
+PART = ".exchanges.part"
+"""The recording of a run until it replaces an earlier one."""
 _MARKS: Mapping[str, tuple[bytes, ...]] = MappingProxyType(
     {
         REPORT: (b'{"kind":"header",',),
@@ -67,6 +69,8 @@ def _create_folder(out: Path) -> None:
 
 def _refuse_foreign_files(out: Path) -> None:
     try:
+        if linked := next((name for name in (*_MARKS, PART) if (out / name).is_symlink()), None):
+            raise UsageError(f"--out {out}: {linked} is a link and is not overwritten: use another folder")
         foreign = next((name for name in _MARKS if (out / name).exists() and not _is_of_run(out / name)), None)
         if foreign is not None:
             raise UsageError(
@@ -126,8 +130,10 @@ def _new_name(target: Target) -> Path:
 
 
 @contextmanager
-def report_write_errors(out: Path) -> Generator[None]:
+def report_write_errors(out: Path, *, has_scenarios: bool = True) -> Generator[None]:
     """Turn an `OSError`, for example of a full disk, into a one-line error that names the recorded exchanges.
+
+    `has_scenarios`: False for a recording of `rates` or `load`, which `run replay:` cannot judge.
 
     Raises:
         UsageError: A file cannot be written.
@@ -135,11 +141,12 @@ def report_write_errors(out: Path) -> Generator[None]:
     try:
         yield
     except OSError as problem:
-        recorded = f"; {describe_recording(out)}" if (out / EXCHANGES).exists() else ""
+        recorded = f"; {describe_recording(out, has_scenarios=has_scenarios)}" if (out / EXCHANGES).exists() else ""
         raise UsageError(f"--out {out}: {problem.strerror or problem}{recorded}") from None
 
 
-def describe_recording(out: Path) -> str:
+def describe_recording(out: Path, *, has_scenarios: bool) -> str:
     """Return the path of the recorded exchanges and the command that judges them."""
-    command = f"harmony-conformance run {shlex.quote(f'replay:{out / EXCHANGES}')}"
-    return f"exchanges recorded in {out}; to judge them: {command}"
+    path = f"{out / EXCHANGES}"
+    words = ("run", f"replay:{path}") if has_scenarios else ("audit", path)
+    return f"exchanges recorded in {out}; to judge them: {shlex.join(('harmony-conformance', *words))}"

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
 from io import FileIO
 from pathlib import Path
 
-from harmony_conformance.cli.run_folder import announce_replacement, remove_run, report_write_errors
+from harmony_conformance.cli.run_folder import (
+    PART,
+    announce_replacement,
+    describe_recording,
+    remove_run,
+    report_write_errors,
+)
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.exchange_json import DISCOVERY, exchange_line
@@ -25,8 +31,6 @@ from harmony_conformance.runner.resume import describe_difference, is_finished, 
 from harmony_conformance.runner.shared_run import EXCHANGES
 from harmony_conformance.runtime.private_files import private_opener
 
-_PART = ".exchanges.part"
-
 
 class RunRecording:
     """Recording of a run. State: the header, and the file once it has an exchange.
@@ -34,14 +38,16 @@ class RunRecording:
     The first exchange replaces the file of an earlier run. So an earlier run survives if the endpoint is down.
     """
 
-    def __init__(self, out: Path, facts: JsonObject, earlier: Recording | None) -> None:
+    def __init__(self, out: Path, facts: JsonObject, earlier: Recording | None, *, has_scenarios: bool = True) -> None:
         """`facts`: version and options of the run. `earlier`: recording that this run continues.
+
+        `has_scenarios`: False for `rates` and `load`.
 
         Raises:
             UsageError: The run has other options than the earlier one.
         """
-        self.has_responses = False
-        self.out, self._earlier = out, earlier
+        self._has_responses = False
+        self.out, self._earlier, self._has_scenarios = out, earlier, has_scenarios
         begin = datetime.now(UTC).isoformat(timespec="seconds")
         started = value_at(earlier.header, "started") if earlier is not None else begin
         self._header: JsonObject = {**facts, "started": started}
@@ -49,11 +55,6 @@ class RunRecording:
         self._stack = ExitStack()
         self.reused = reusable_series(earlier) if earlier is not None else {}
         self._refuse_other(facts)
-
-    @property
-    def is_empty(self) -> bool:
-        """True before the first exchange."""
-        return self._file is None
 
     def describe_endpoint(self, facts: JsonObject) -> None:
         """Add the facts of discovery to the header.
@@ -71,9 +72,9 @@ class RunRecording:
             UsageError: The line cannot be written.
         """
         line = exchange_line(x)
-        with report_write_errors(self.out):
+        with self._report_write_errors():
             append_atomically(self._open(), line)
-        self.has_responses |= x.scenario != DISCOVERY
+        self._has_responses |= x.scenario != DISCOVERY
         return line
 
     def finish(self, one: Series) -> None:
@@ -84,7 +85,7 @@ class RunRecording:
         """
         key = series_key(one)
         if key is not None and key not in self.reused and is_finished(one):
-            with report_write_errors(self.out):
+            with self._report_write_errors():
                 append_atomically(self._open(), sent_line(key))
 
     def end(self) -> None:
@@ -93,12 +94,23 @@ class RunRecording:
         Raises:
             UsageError: The line cannot be written.
         """
-        with report_write_errors(self.out):
+        with self._report_write_errors():
             append_atomically(self._open(), end_line())
+
+    def describe_stop(self) -> str:
+        """Return what a stopped run recorded, and the command that judges it."""
+        if self._file is None:
+            return "stopped before anything was recorded"
+        if not self._has_responses:
+            return f"stopped before the first scenario response; discovery is in {self.out}"
+        return f"stopped; {describe_recording(self.out, has_scenarios=self._has_scenarios)}"
 
     def close(self) -> None:
         """Close the file."""
         self._stack.close()
+
+    def _report_write_errors(self) -> AbstractContextManager[None]:
+        return report_write_errors(self.out, has_scenarios=self._has_scenarios)
 
     def _refuse_other(self, facts: JsonObject) -> None:
         if self._earlier is not None and (difference := describe_difference(self._earlier.header, facts)):
@@ -107,7 +119,7 @@ class RunRecording:
     def _open(self) -> FileIO:
         """Return the file. It begins with the header and the series that are reused."""
         if self._file is None:
-            part = self.out / _PART
+            part = self.out / PART
             file = self._stack.enter_context(open(part, "wb", buffering=0, opener=private_opener))  # noqa: SIM115 - closed by the stack
             try:
                 append_atomically(file, run_line(self._header))

@@ -35,6 +35,7 @@ from harmony_conformance.report.summary import (
     with_outcome,
 )
 from harmony_conformance.report.text_excerpt import COMMAND_LIMIT, Pieces, cut, line, plain
+from harmony_conformance.runtime.terminal_text import escape_line_commands
 
 MOST_BYTES = 1024 * 1024
 _FOR_CAUSES = 100 * 1024
@@ -67,7 +68,7 @@ _STANDING = {
 
 
 def markdown(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> str:
-    """The document; failures of the severities in `fails_on` decide the verdict."""
+    """The document, without commands for a CI system; failures of the severities in `fails_on` decide the verdict."""
     checks = by_check(report)
     verdict = run_verdict(report, fails_on)
     needs = [(inline(need), state, prose(explanation)) for need, state, explanation in client_rows(report)]
@@ -85,7 +86,7 @@ def markdown(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -
         *_bounded(_failures(checks), _FOR_FAILURES, "failed checks"),
         *_bounded(_rest(report, checks), _FOR_THE_REST, "sections"),
     )
-    return "\n\n".join(parts) + "\n"
+    return escape_line_commands("\n\n".join(parts) + "\n")
 
 
 def inline(value: str) -> str:

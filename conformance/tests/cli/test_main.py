@@ -277,6 +277,17 @@ def test_a_file_that_no_run_wrote_is_never_overwritten(capsys, tmp_path, name):
     assert [path.read_text() for path in (tmp_path / "mine").iterdir()] == ["# My own words\n"]
 
 
+@pytest.mark.parametrize("name", ["report.jsonl", "exchanges.jsonl", ".exchanges.part"])
+def test_a_run_writes_through_no_link(capsys, tmp_path, name):
+    folder, target = tmp_path / "mine", tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / name).symlink_to(target)
+    code, _, err = run(capsys, "reference", *QUICK, "--out", "mine")
+    assert code == 2
+    assert f"--out mine: {name} is a link and is not overwritten: use another folder" in err
+    assert not target.exists()
+
+
 def test_a_key_that_was_refused_is_named_by_its_variable(raw_server, capsys, monkeypatch):
     def answer(connection, request):
         connection.sendall(b"HTTP/1.1 401 Unauthorized\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
@@ -373,6 +384,32 @@ def test_a_disk_that_is_full_is_told_in_one_line_and_what_was_recorded_can_be_ju
     assert code == judged
     told = "recording incomplete: the recorded run did not end; only what it contains is judged\n"
     assert err.count(told) == (judged != 0)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["rates", "reference", "--set", "hierarchy", "--tries", "1"],
+        ["load", "reference", "--clients", "1", "--requests", "9", "--warm-up", "0"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_disk_that_is_full_names_a_command_that_judges_recordings_without_scenarios(capsys, no_file_beyond, words):
+    no_file_beyond(10_000)
+    assert main([*words, "--out", "full"]) == 2
+    no_file_beyond(resource.RLIM_INFINITY)
+    again = "harmony-conformance audit full/exchanges.jsonl"
+    assert capsys.readouterr().err.splitlines()[-1].endswith(f"exchanges recorded in full; to judge them: {again}")
+    assert main(again.split()[1:]) == 0
+    assert " exchanges judged" in capsys.readouterr().out
+
+
+def test_a_full_disk_for_the_output_is_one_line_and_no_verdict(capfd, monkeypatch):
+    with Path("/dev/full").open("w", buffering=1) as full, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", full)
+        assert main(["explain", "channels.no_marker_leak"]) == 2
+    line = "harmony-conformance explain: the output cannot be written: No space left on device\n"
+    assert capfd.readouterr().err == line
 
 
 def test_help_names_the_variables_of_private_authorities(capsys):

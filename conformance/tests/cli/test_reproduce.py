@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shlex
 
 import pytest
 
@@ -211,3 +212,12 @@ def test_the_example_of_a_cause_has_the_command_and_the_script_of_its_own_exchan
     }
     assert example["script"] == decode(recorded[example["exchange"]]["script"])
     assert example["scenario"] in example["reproduce"]
+
+
+def test_a_recorded_header_cannot_leave_the_command_that_is_suggested(run, tmp_path, capsys):
+    header = "x'\"; touch pwned $(touch pwned)"
+    folder = changed(run, tmp_path, header=[header])
+    main(["reproduce", str(folder), "stream-without-done"])
+    (note,) = (line for line in capsys.readouterr().err.splitlines() if "is not recorded: " in line)
+    (option,) = shlex.split(note.partition("is not recorded: ")[2])
+    assert shlex.split(option.removeprefix("--run-options=")) == ["--header", f"{header}: VALUE"]

@@ -130,3 +130,8 @@ def test_a_run_that_left_results_open_does_not_conform_by_name(samples):
 
 def test_two_renderings_are_equal(real_report):
     assert markdown(real_report) == markdown(real_report)
+
+
+def test_no_line_is_a_command_for_a_ci_system(samples):
+    commands = re.compile(r"^\s*::", re.MULTILINE)
+    assert not commands.findall(markdown(samples.all_outcomes("a\n::error::b\n  ::add-mask::c")))
