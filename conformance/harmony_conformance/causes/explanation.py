@@ -66,7 +66,7 @@ def _defect(name: str) -> Iterator[Section]:
         *(f"On {cause.engine}: {cause.users_see}" for cause in known_causes([name])),
     )
     yield f"defect {name}", (DEFECTS[name].summary,)
-    yield "users see", effects
+    yield "effect on users", effects
     checks = sorted(_failing_checks()[name])
     yield "checks that fail", tuple(f"{check}: {_CHECKS[check].requirement}" for check in checks[:_LISTED])
     yield from _examples(checks[0], frozenset(DEFECTS[name].catalogue))
@@ -77,7 +77,7 @@ def _defect(name: str) -> Iterator[Section]:
 def _cause(cause: KnownCause) -> Iterator[Section]:
     versions = (("affected", cause.affected), ("fixed in", cause.fixed_in), ("named for", str(cause.versions)))
     yield f"cause {cause.id} ({cause.engine})", (cause.sentence,)
-    yield "users see", (cause.users_see,)
+    yield "effect on users", (cause.users_see,)
     yield from ((heading, (value,)) for heading, value in versions)
     yield "timing", (TIMING,) if cause.timing else ()
     yield "remedy", (cause.remedy,)

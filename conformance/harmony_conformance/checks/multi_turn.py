@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from harmony_conformance.checks.errors import refused_reasoning_field
-from harmony_conformance.checks.helpers.counted_pairs import counted_pair
+from harmony_conformance.checks.helpers.counted_pairs import counted_pair, token_difference
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.checks.rendering.content_placement import place_of_next_call
 from harmony_conformance.checks.rendering.prompt_diff import has_renamed_reasoning_field
@@ -93,13 +93,12 @@ def reasoning_costs_what_it_must(series: Series) -> Iterator[Finding]:
     if finished is None:
         return
     if finished[0] != 0:
-        message = "longer reasoning of a finished turn makes the prompt longer"
-        actual = RedactableText("{} more tokens", finished[0])
+        message = "longer reasoning of a finished turn changes the length of the prompt"
+        actual = token_difference(finished[0])
         yield mismatch(message, "/usage/prompt_tokens", "0 more tokens", actual, exchange=finished[2])
     if opened is not None and opened[0] != opened[1]:
         message = "longer reasoning of an open tool loop does not cost its tokens"
-        expected = RedactableText("{} more tokens", opened[1])
-        actual = RedactableText("{} more tokens", opened[0])
+        expected, actual = token_difference(opened[1]), token_difference(opened[0])
         finding = mismatch(message, "/usage/prompt_tokens", expected, actual, exchange=opened[2])
         yield replace(finding, clause="harmony#keep-reasoning")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import LiteralString
 
-from harmony_conformance.checks.helpers.counted_pairs import counted_pairs
+from harmony_conformance.checks.helpers.counted_pairs import counted_pairs, token_difference
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.checks.rendering import content_placement as placement
 from harmony_conformance.checks.rendering.accepted_renderings import has_predictable_prompt
@@ -267,13 +267,17 @@ def one_header_form(x: Exchange) -> Iterator[Finding]:
     when=(on.is_conversation, on.prompt_is_known, history.has_call_history, history.has_results),
 )
 def calls_and_results_agree_in_form(x: Exchange) -> Iterator[Finding]:
-    """Calls and results name the recipient in the same place (defect V20)."""
+    """Results have the form of the guide: their channel, and the recipient before it; or behind it, if the calls have it there too.
+
+    The guide itself writes `to=` behind the channel in calls, and before it in results (defect V20).
+    """
+    results = [m for m in _messages(x, "tool") if m.recipient is not None]
+    if unmarked := [m.header for m in results if m.channel is None]:
+        yield mismatch("a result has no channel", "prompt", "⟦channel⟧commentary", quote(unmarked[0]))
     calls = {m.recipient_position for m in _messages(x, "assistant")} - {RecipientPosition.NONE}
-    results = {m.recipient_position for m in _messages(x, "tool")} - {RecipientPosition.NONE}
-    if len(calls) == 1 and len(results) == 1 and calls != results:
-        message = "calls and results have different header forms"
-        expected = RedactableText("calls and results: {}", calls.pop())
-        yield mismatch(message, "prompt", expected, RedactableText("results: {}", results.pop()))
+    if calls == {RecipientPosition.ROLE} and {m.recipient_position for m in results} == {RecipientPosition.CHANNEL}:
+        expected, actual = "recipient before the channel, as in calls", "recipient after the channel"
+        yield mismatch("calls and results have different header forms", "prompt", expected, actual)
 
 
 @condition
@@ -382,15 +386,14 @@ def text_costs_its_tokens(series: Series) -> Iterator[Finding]:
     Works on a black box, since preambles of the provider cancel out. A marker that became a special token costs 1 instead of 5. A dropped message costs
     nothing, and a quoted result also costs its quotes (defects J11, L08, J05, J02).
     """
-    template = "between {} and {} the prompt grew by {} tokens"
+    template = "the prompt of {} has {} than that of {}"
     for pair in counted_pairs(series):
         if pair.prompt_growth != pair.expected_growth and not pair.is_explained_by_headers:
             if pair.prompt_growth == pair.escaped_growth:
                 yield variant("the arguments are the same JSON, with escaped characters", where="/usage/prompt_tokens")
                 continue
-            message = RedactableText(template, pair.shorter.step, pair.longer.step, pair.prompt_growth)
-            expected = RedactableText("{} more tokens", pair.expected_growth)
-            actual = RedactableText("{} more tokens", pair.prompt_growth)
+            expected, actual = token_difference(pair.expected_growth), token_difference(pair.prompt_growth)
+            message = RedactableText(template, pair.longer.step, actual, pair.shorter.step)
             finding = mismatch(message, "/usage/prompt_tokens", expected, actual, exchange=pair.longer.id)
             is_injected = pair.longer.step.startswith("marked") and pair.prompt_growth
             clause = "" if is_injected else _CLAUSES_OF_TEXTS.get(pair.longer.step.rpartition(" ")[2], "")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import LiteralString
 
-from harmony_conformance.checks.helpers.counted_pairs import CountedPair, counted_pair
+from harmony_conformance.checks.helpers.counted_pairs import CountedPair, counted_pair, token_difference
 from harmony_conformance.checks.helpers.value_diff import first_difference
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.series_pairs import same_request_pairs
@@ -91,10 +91,10 @@ def many_messages_are_kept(series: Series) -> Iterator[Finding]:
 
 def _growth_mismatch(what: LiteralString, pair: CountedPair, besides: LiteralString = "") -> Finding:
     return Finding(
-        message=RedactableText(f"{what} made the prompt longer by {{}} tokens", pair.prompt_growth),
+        message=RedactableText(f"{what} gave the prompt {{}}", token_difference(pair.prompt_growth)),
         location="/usage/prompt_tokens",
         expected=RedactableText(f"{{}} more tokens {besides}".rstrip(), pair.expected_growth),
-        actual=RedactableText("{} more tokens", pair.prompt_growth),
+        actual=token_difference(pair.prompt_growth),
         exchange=pair.longer.id,
     )
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harmony_conformance.checks.helpers.counted_pairs import STEP_WITH_TOOLS, STEP_WITHOUT_TOOLS, counted_pair
+from harmony_conformance.checks.helpers.counted_pairs import (
+    STEP_WITH_TOOLS,
+    STEP_WITHOUT_TOOLS,
+    counted_pair,
+    token_difference,
+)
 from harmony_conformance.checks.rendering.tool_schemas import find_missing_defaults, find_missing_types
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, items, members, pointer, text, value_at
@@ -183,10 +188,9 @@ def tools_cost_tokens(series: Series) -> Iterator[Finding]:
     offered, grown = counted.longer, counted.prompt_growth
     least = sum(_declaration_token_count(value_at(tool, "function")) for tool in offered.tools)
     if grown < least:
-        message = RedactableText("{} tools made the prompt longer by {} tokens", len(offered.tools), grown)
+        message = RedactableText("{} tools gave the prompt {}", len(offered.tools), token_difference(grown))
         expected = RedactableText("at least {} more tokens", least)
-        actual = RedactableText("{} more tokens", grown)
-        yield mismatch(message, "/usage/prompt_tokens", expected, actual, exchange=offered.id)
+        yield mismatch(message, "/usage/prompt_tokens", expected, token_difference(grown), exchange=offered.id)
 
 
 def _declaration_token_count(function: Json) -> int:

@@ -135,7 +135,8 @@ OTHER_APIS: dict[str, Clause] = {
     "messages#object": Clause(
         _MESSAGES + "the message object",
         'id: Unique object identifier. […] type: For Messages, this is always `"message"`. […] role: This will always be `"assistant"`. […] model: The '
-        "model that will complete your prompt. […] usage: Billing and rate-limit usage.",
+        "model that will complete your prompt. […] stop_reason: […] In non-streaming mode this value is always non-null. In streaming mode, it is null "
+        "in the `message_start` event and non-null otherwise. […] usage: Billing and rate-limit usage.",
     ),
     "messages#content": Clause(
         _MESSAGES + "content",

@@ -38,6 +38,7 @@ EFFORTS_OF_THE_API = "efforts-of-the-api"
 MALFORMED_OUTPUT = "malformed-output"
 COUNTS_OF_ENDPOINTS = "counts-of-endpoints"
 MARKUP_IN_ERRORS = "markup-in-errors"
+COUNTS_OF_REASONING = "counts-of-reasoning"
 
 RULINGS: Mapping[str, Ruling] = MappingProxyType(
     {
@@ -83,6 +84,12 @@ RULINGS: Mapping[str, Ruling] = MappingProxyType(
             source="The reference defines the number for the prompt of the answer. Which of the two prompts the model read is not shown.",
             severity=SHOULD,
             checks=("usage.counts_the_prompt",),
+        ),
+        COUNTS_OF_REASONING: Ruling(
+            subject="the number of reasoning tokens is not that of the returned reasoning, or is 0",
+            source="The reference defines them as tokens generated for reasoning. It does not define which markers and headers count, nor who counts.",
+            severity=SHOULD,
+            checks=("reasoning.reasoning_tokens_agree",),
         ),
         MARKUP_IN_ERRORS: Ruling(
             subject="the text of an error contains Harmony markup of the output",

@@ -6,8 +6,9 @@ Contents are therefore compared exactly, and differences of form are reported se
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import repeat, takewhile
 
@@ -87,7 +88,12 @@ def expected_parts(request: Json) -> tuple[PromptPart, ...]:
     messages = items(value_at(request, "messages"))
     names: dict[str, str] = {}
     numbered = enumerate(zip(messages, _reasoning_retention(messages), strict=True))
-    return tuple(part for index, (message, keep) in numbered for part in _parts_of(message, index, names, keep))
+    parts = (part for index, (message, keep) in numbered for part in _parts_of(message, index, names, keep))
+    return tuple(replace(part, text=_HALF_OF_A_PAIR.sub("\ufffd", part.text)) for part in parts)
+
+
+_HALF_OF_A_PAIR = re.compile("[\ud800-\udfff]")
+"""Half of a surrogate pair. It has no UTF-8 form, hence no tokens: a prompt can only have U+FFFD in its place."""
 
 
 def _parts_of(message: Json, index: int, names: dict[str, str], keep: Retention) -> Iterator[PromptPart]:

@@ -13,7 +13,17 @@ from dataclasses import dataclass, replace
 from harmony_conformance.json_value import Json, items, members, value_at
 from harmony_conformance.prompts.conversation import ConversationOptions, conversation_of
 from harmony_conformance.prompts.expected_parts import Retention
-from harmony_ref import DeveloperContent, Message, Role, TextContent, decode, encode_with_special_tokens, text_of
+from harmony_ref import (
+    ChannelConfig,
+    DeveloperContent,
+    Message,
+    Role,
+    SystemContent,
+    TextContent,
+    decode,
+    encode_with_special_tokens,
+    text_of,
+)
 
 Messages = tuple[Message, ...]
 ConversationBuilder = Callable[[Json, ConversationOptions], Messages]
@@ -86,6 +96,22 @@ def _without_tools(request: Json) -> Json:
 
 def _without_reasoning(request: Json, reading: ConversationOptions) -> Messages:
     return tuple(message for message in reference_conversation(request, reading) if message.channel != "analysis")
+
+
+def without_unused_commentary(messages: Messages) -> Messages:
+    """Remove `commentary` from the valid channels of a conversation that declares no functions."""
+    if any(map(_declares_functions, messages)):
+        return messages
+    return tuple(replace(message, content=tuple(map(_without_commentary, message.content))) for message in messages)
+
+
+def _without_commentary(
+    part: TextContent | SystemContent | DeveloperContent,
+) -> TextContent | SystemContent | DeveloperContent:
+    if not isinstance(part, SystemContent) or part.channel_config is None:
+        return part
+    channels = [channel for channel in part.channel_config.valid_channels if channel != "commentary"]
+    return replace(part, channel_config=ChannelConfig.require_channels(channels))
 
 
 def is_call(message: Message) -> bool:

@@ -22,26 +22,32 @@ from harmony_conformance.prompts import known_mistakes
 from harmony_conformance.prompts.conversation import ALLOWED_RETENTIONS, REQUIRED_RETENTIONS, ConversationOptions
 from harmony_conformance.runtime.caching import cached_property
 from harmony_ref import DeveloperContent, Role, developer_text
-from harmony_ref.styles import HARMONY_0_0_8, HF_TEMPLATE, STYLES, ContentTypeForm, JsonForm, Style
+from harmony_ref.styles import HARMONY_0_0_8, HF_TEMPLATE, OSS_HARMONY_0_0_11, STYLES, ContentTypeForm, JsonForm, Style
 from harmony_ref.styles.styled_rendering import rendered_messages
 
 _MOST_CAUSES = 2
+_LIBRARY_STYLES = (HARMONY_0_0_8.name, OSS_HARMONY_0_0_11.name)
 _GENERATION_PROMPT = 2  # tokens of `<|start|>assistant`
 
 
 @dataclass(frozen=True, kw_only=True)
 class PromptForm:
-    """An accepted form of prompts: a style, a reading that the sources allow, and whether calls have a content type."""
+    """An accepted form of prompts: a style, a reading that the sources allow, and two freedoms.
+
+    Calls may have a content type, and `commentary` may be a valid channel only of requests with functions.
+    """
 
     style: Style
     options: ConversationOptions
     has_call_types: bool = True
+    always_has_commentary: bool = True
 
     def __str__(self) -> str:
         """Return the properties that a count can show."""
         types = "" if self.has_call_types else ", calls without content type"
         place = ", instructions in the system message" if self.options.instructions_role is Role.SYSTEM else ""
-        return f"{self.style.name}{types}{place}"
+        channel = "" if self.always_has_commentary else ", commentary only with functions"
+        return f"{self.style.name}{types}{channel}{place}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +145,15 @@ ACCEPTED_STYLES = (
 
 
 def _forms() -> Iterator[PromptForm]:
+    forms = tuple(_forms_with_all_channels())
+    yield from forms
+    # a chat template names the channels always, and openai-harmony those that its caller gives it
+    yield from (
+        replace(form, always_has_commentary=False) for form in forms if form.style.name.startswith(_LIBRARY_STYLES)
+    )
+
+
+def _forms_with_all_channels() -> Iterator[PromptForm]:
     axes = product((Role.DEVELOPER, Role.SYSTEM), (REQUIRED_RETENTIONS, ALLOWED_RETENTIONS), (True, False))
     readings = [
         ConversationOptions(instructions_role=role, retentions=keeps, joins_instructions=joins)
@@ -212,6 +227,8 @@ def count_in_form(body: bytes, form: PromptForm, mistake: known_mistakes.Mistake
         messages = tuple(
             replace(message, content_type=None) if known_mistakes.is_call(message) else message for message in messages
         )
+    if not form.always_has_commentary:
+        messages = known_mistakes.without_unused_commentary(messages)
     ids = list(chain.from_iterable(rendered.ids for rendered in rendered_messages(messages, form.style)))
     return len(ids if mistake is None else mistake.change_tokens(ids)) + _GENERATION_PROMPT
 

@@ -23,7 +23,7 @@ class CauseSummary:
         users_see: What a user of the server sees. Empty if unknown.
         clause: The quotation and its source.
         threads: Addresses of issues and pull requests about it.
-        facts: The heading and the sentence of each known fact: what users see, versions, timing, remedy.
+        facts: The heading and the sentence of each known fact: effect on users, versions, timing, remedy.
         example: The check, the exchange and the place of the example.
         exchange: The id of the exchange of the example.
         sides: The expected and the actual text of the example, by name.
@@ -87,7 +87,7 @@ def _facts(cause: JsonObject) -> Iterator[tuple[str, str]]:
         text(value_at(cause, name)) for name in ("users_see", "affected", "fixed_in", "timing", "remedy")
     )
     if users_see:
-        yield "Users see", users_see.removeprefix("Users see ")
+        yield "Effect", users_see
     if affected:
         yield "Versions", affected + (f"; fixed in {fixed_in}" if fixed_in else "")
     if timing:

@@ -34,7 +34,7 @@ def test_a_check_has_its_requirement_clause_and_a_right_and_a_wrong_example(name
 def test_a_defect_has_its_effect_on_users_and_its_checks(name):
     shown = sections(name)
     assert shown[f"defect {name}"] == [DEFECTS[name].summary]
-    assert shown["users see"]
+    assert shown["effect on users"]
     assert shown["checks that fail"]
     assert shown["wrong"]
 
@@ -42,7 +42,7 @@ def test_a_defect_has_its_effect_on_users_and_its_checks(name):
 @pytest.mark.parametrize("name", [*catalogue(), *ENGINE_CAUSES])
 def test_a_cause_has_its_effect_on_users_and_how_it_is_known(name):
     shown = sections(name)
-    assert len(shown["users see"]) == 1
+    assert len(shown["effect on users"]) == 1
     assert shown["threads"] or shown["recognized by failures of"]
 
 
@@ -60,9 +60,9 @@ def test_the_catalogue_and_the_checks_share_no_id():
 
 def test_the_explanation_is_printed_as_text_and_as_json(capsys):
     assert main(["explain", "V07"]) == Exit.CONFORMS
-    assert "users see" in capsys.readouterr().out.splitlines()
+    assert "effect on users" in capsys.readouterr().out.splitlines()
     assert main(["explain", "V07", "--format", "json"]) == Exit.CONFORMS
-    assert json.loads(capsys.readouterr().out)["users see"] == [catalogue()["V07"].users_see]
+    assert json.loads(capsys.readouterr().out)["effect on users"] == [catalogue()["V07"].users_see]
 
 
 def test_an_unknown_id_is_one_line_with_similar_ones(capsys):

@@ -63,3 +63,9 @@ def test_a_length_that_is_refused_is_a_declared_limit(rule, steps, status, body)
 )
 def test_another_refusal_leaves_it_open(status, body):
     assert judged(long_message_is_whole, MESSAGE_LENGTH_STEPS, status, body).outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_shorter_prompt_has_fewer_tokens():
+    cut = {**COUNTED, "usage": {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}}
+    (finding,) = judged(long_message_is_whole, MESSAGE_LENGTH_STEPS, 200, cut).findings
+    assert (finding.message, finding.actual) == ("the long message gave the prompt 6 fewer tokens", "6 fewer tokens")

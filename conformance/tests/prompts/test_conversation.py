@@ -12,6 +12,7 @@ from harmony_conformance.prompts.conversation import (
     ConversationOptions,
     conversation_of,
 )
+from harmony_conformance.prompts.expected_parts import expected_parts
 from harmony_ref import render_conversation
 
 TRIPLES = {
@@ -83,3 +84,8 @@ def test_no_date_is_no_line():
     system, user = conversation_of(request, ConversationOptions(), date=None)
     assert "Current date" not in str(system.content)
     assert user.author.role == "user"
+
+
+def test_half_of_a_surrogate_pair_becomes_the_replacement_character():
+    request = json.loads('{"messages": [{"role": "user", "content": "a \\ud83d b \\ud83d\\ude00"}]}')
+    assert [part.text for part in expected_parts(request)] == ["a \ufffd b \U0001f600"]

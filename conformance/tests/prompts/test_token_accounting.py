@@ -172,3 +172,14 @@ def test_the_published_table_is_the_present_one(capsys):
     command.configure(parser)
     assert command.execute(parser.parse_args(["--format", "accounting"])) == 0
     assert (Path(__file__).parents[2] / "ACCOUNTING.md").read_text("utf-8") == capsys.readouterr().out
+
+
+def test_commentary_only_with_functions_is_a_form():
+    form = next(one for one in FORMS if not one.always_has_commentary)
+    counts = [count_in_form(body, form) for _, body in REQUESTS.bodies]
+    always = [count_in_form(body, replace(form, always_has_commentary=True)) for _, body in REQUESTS.bodies]
+    offers = ["tools" in json.loads(body) for _, body in REQUESTS.bodies]
+    assert [more - less for more, less in zip(always, counts, strict=True)] == [0 if tools else 2 for tools in offers]
+    accounts = explain_counts(REQUESTS, counts)
+    assert told(accounts) == [((), "")]
+    assert any(str(form) in one.form_names for one in accounts)

@@ -13,6 +13,7 @@ from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.series_pairs import find_pair, prompt_count
 from harmony_conformance.json_value import dumps, strings
 from harmony_conformance.prompts.expected_parts import PartKind
+from harmony_conformance.redactable_text import RedactableText
 from harmony_ref import encode
 
 _FIRST_WORDS = {"plain": "marked", "tame": "odd", "short": "long"}
@@ -52,6 +53,11 @@ def counted_pairs(series: Series) -> Iterator[CountedPair]:
         counted = counted_pair(series, first, second)
         if counted is not None:
             yield counted
+
+
+def token_difference(growth: int) -> RedactableText:
+    """Return a difference of token counts in words: `3 more tokens`, `3 fewer tokens`."""
+    return RedactableText("{} {} tokens", abs(growth), RedactableText("more" if growth >= 0 else "fewer"))
 
 
 def shorter_step(step: str) -> str:

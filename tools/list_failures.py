@@ -1,0 +1,147 @@
+"""Print the failures of the stored reports in groups, each with its exchange, so that a reader can judge them.
+
+    python tools/list_failures.py [--brief] [--sample COUNT --seed SEED] [--instances COUNT] [REPORT ...]
+
+A group has the failing findings of a report with the same check, known cause and message, numbers aside. An instance is printed with the request,
+the scripted output, the answer, the expected and the actual value, the clause, and what its command sends instead of the recorded request, if anything.
+"""
+
+from __future__ import annotations
+
+import gzip
+import random
+import re
+import sys
+from argparse import ArgumentParser
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from harmony_conformance.causes.known import KnownCause, causes_of_version
+from harmony_conformance.causes.signatures import step_of
+from harmony_conformance.checks import CHECKS
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.recording_file import read_recording
+from harmony_conformance.json_value import JsonObject, items, loads, members, text, value_at
+from harmony_ref import decode
+
+REPORTS = Path(__file__).parents[1] / "reports"
+_CLAUSES = {check.id: check.clause.quotation for check in CHECKS}
+_LENGTHS = {"request": 560, "script": 300, "answer": 700, "prompt": 400}
+_PADDING = re.compile(r"(?:70[0-9]){12,}")
+"""The end of the text by which the teleprompter is told its script."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """A failing finding, its result, and its known cause."""
+
+    report: str
+    result: JsonObject
+    finding: JsonObject
+    cause: str
+
+    @property
+    def group(self) -> tuple[str, str, str, str]:
+        """The key of its group."""
+        message = re.sub(r"\d+", "#", text(self.finding.get("message")))
+        return self.report, text(self.result.get("check")), self.cause, message
+
+
+def failures(report: str) -> Iterator[Failure]:
+    """Yield the failing findings of a stored report."""
+    known: tuple[KnownCause, ...] = ()
+    lines = gzip.decompress((REPORTS / report / "report.jsonl.gz").read_bytes()).decode()
+    for line in lines.removesuffix("\n").split("\n"):
+        row = members(loads(line))
+        if row.get("kind") == "header":
+            engine, version = (text(value_at(row, "target", name)) for name in ("engine", "engine_version"))
+            known = causes_of_version(engine, version)
+        if row.get("kind") != "result" or row.get("outcome") != "fail":
+            continue
+        for finding in map(members, items(row.get("findings"))):
+            if finding.get("verdict") == "fail":
+                parts = {
+                    **{name: text(row.get(name)) for name in ("check", "scenario", "api")},
+                    **{name: text(finding.get(name)) for name in ("message", "at", "actual")},
+                    "step": step_of(text(finding.get("exchange"))),
+                }
+                cause = next((one.id for one in known if one.explains(parts)), "-")
+                yield Failure(report=report, result=row, finding=finding, cause=cause)
+
+
+def lines_of(failure: Failure, exchanges: Mapping[str, Exchange]) -> Iterator[str]:
+    """Yield what a reader needs to judge a failure."""
+    finding, result = failure.finding, failure.result
+    check = text(result.get("check"))
+    yield f"    {finding.get('exchange')} at {finding.get('at', '')}"
+    yield f"    expected {finding.get('expected', '')!r}, actual {finding.get('actual', '')!r}"
+    yield f"    clause {text(finding.get('clause')) or _CLAUSES[check]!r}"
+    x = exchanges.get(text(finding.get("exchange")))
+    if x is None:
+        return
+    body = _PADDING.sub("<script>", x.request.body.decode("utf-8", "replace"))
+    answer = b"" if x.response is None else b"".join(chunk.data for chunk in x.response.chunks)
+    status = "no answer" if x.response is None else f"HTTP {x.response.status}"
+    shown = {
+        "request": f"{x.request.path} {body}",
+        "script": decode(x.script) if x.script else "",
+        "answer": f"{status} {_PADDING.sub('<script>', answer.decode('utf-8', 'replace'))}",
+    }
+    if check.startswith(("prompt", "hierarchy", "tools", "multi_turn", "reasoning", "accounting")) and x.prompt.ids:
+        shown["prompt"] = _PADDING.sub("<script>", decode(x.prompt.ids))
+    for name, value in shown.items():
+        yield f"    {name}: {_shorten(value, _LENGTHS[name])}"
+    command = text(result.get("reproduce"))
+    first = next((one for one in map(members, items(result.get("findings"))) if one.get("verdict") == "fail"), None)
+    if first == finding and x.request.body.decode("utf-8", "replace").replace("'", "'\"'\"'") not in command:
+        yield f"    command: {_shorten(_PADDING.sub('<script>', command), 500)}"
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+
+
+def _shorten(value: str, most: int) -> str:
+    half = most // 2
+    return value if len(value) <= most else f"{value[:half]} …({len(value) - most})… {value[-half:]}"
+
+
+def main() -> None:
+    """Print the groups of the reports."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("reports", nargs="*", metavar="REPORT")
+    parser.add_argument("--brief", action="store_true", help="the message and the first values alone")
+    parser.add_argument("--sample", type=int, default=0, metavar="COUNT", help="that many groups, by chance")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--instances", type=int, default=1, metavar="COUNT", help="instances of each group")
+    options = parser.parse_args()
+    folders = options.reports or sorted(file.parent.name for file in REPORTS.glob("*/report.jsonl.gz"))
+    groups = defaultdict[tuple[str, str, str, str], list[Failure]](list)
+    for report in folders:
+        for failure in failures(report):
+            groups[failure.group].append(failure)
+    chance = random.Random(options.seed)  # noqa: S311 - a sample that anybody can draw again
+    keys = sorted(groups)
+    chosen = sorted(chance.sample(keys, min(options.sample, len(keys)))) if options.sample else keys
+    exchanges: dict[str, Mapping[str, Exchange]] = {}
+    for number, key in enumerate(chosen, 1):
+        (report, check, cause, _), group = key, groups[key]
+        first = group[0]
+        _print(f"{number} {report} | {check} {first.result.get('severity')} | {cause} | {len(group)} times")
+        _print(f"    {first.finding.get('message')}")
+        if options.brief:
+            values = (first.finding.get(name, "") for name in ("exchange", "at", "expected", "actual"))
+            _print("    " + " | ".join(_shorten(str(value), 160) for value in values))
+            continue
+        if report not in exchanges:
+            recording = read_recording(REPORTS / report / "exchanges.jsonl.gz")
+            exchanges = {report: {x.id: x for one in recording.series for x in one.exchanges.values()}}
+        for failure in [first, *chance.sample(group[1:], min(options.instances, len(group)) - 1)]:
+            _print("\n".join(lines_of(failure, exchanges[report])))
+    _print(f"{len(chosen)} of {len(groups)} groups, {sum(map(len, groups.values()))} failing findings")
+
+
+if __name__ == "__main__":
+    main()
