@@ -161,7 +161,7 @@ def _causes(report: Report, width: int, rows: int) -> Iterator[Text]:
     yield from heading
     shown = 0
     for cause in causes:
-        lines = [_fit(line, 2 * width) for line in _cause(cause, width)]
+        lines = [_fit(line, width) for line in _cause(cause, width)]
         rows -= _rows(lines, width)
         if rows < (shown + 1 < len(causes)):  # one row for the number of the others
             break
