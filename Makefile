@@ -222,6 +222,10 @@ engine-llama-cpp-messages: $(READY)  ## opt-in: the same llama.cpp, asked over t
 engine-gpt-oss: $(READY)  ## opt-in: gpt-oss's own Responses server, with the teleprompter for a model
 	engines/gpt-oss/run.sh
 
+.PHONY: engine-litellm
+engine-litellm: $(READY)  ## opt-in: a real LiteLLM before the reference server, each pair of APIs in front and behind
+	engines/litellm/run.sh
+
 .PHONY: engine-ollama engine-ollama-messages
 engine-ollama: $(READY)  ## opt-in: a real Ollama on this machine, scripted through its prompt; OLLAMA=0.12.11 for that release
 	engines/ollama/run.sh

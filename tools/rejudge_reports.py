@@ -55,6 +55,8 @@ _PARSERS = (
 )
 _LMDEPLOY = (*_PARSERS, "--skip", "stop_strings", "--select", "*_by_count")
 _DYNAMO = (*_PARSERS, "--skip", "several_choices", "--select", "*_by_count")
+_LITELLM = ("--model", "gpt-oss-reference", "--script", "reference", "--api", "all")
+_LITELLM = (*_LITELLM, *(word for name in ("rows_*", "broken_*", "call_header_forms") for word in ("--skip", name)))
 LANES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "dynamo-parsers-1.6.1": ("dynamo 1.6.1", "openai:http://127.0.0.1:18570/v1", _DYNAMO),
     "gpt-oss-0.0.9-responses": (
@@ -62,6 +64,10 @@ LANES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
         "openai:http://127.0.0.1:18440/v1",
         ("--model", "gpt-oss-120b", "--script", "teleprompter", *_RESPONSES),
     ),
+    **{
+        f"litellm-1.106.12-before-{behind}": ("litellm 1.106.12", "litellm:http://127.0.0.1:18460/v1", _LITELLM)
+        for behind in ("chat", "messages", "responses")
+    },
     "llama.cpp-b11549": ("llamacpp b11549", "llamacpp:http://127.0.0.1:18420/v1", _LLAMA),
     "llama.cpp-b11549-responses": ("llamacpp b11549", "llamacpp:http://127.0.0.1:18420/v1", (*_LLAMA, *_RESPONSES)),
     "llama.cpp-b11549-messages": ("llamacpp b11549", "llamacpp:http://127.0.0.1:18420/v1", (*_LLAMA, *_MESSAGES)),

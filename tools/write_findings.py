@@ -32,6 +32,7 @@ TITLES = {
     "vllm": "vLLM",
     "llamacpp": "llama.cpp",
     "ollama": "Ollama",
+    "litellm": "LiteLLM",
     "gpt-oss": "gpt-oss: its Responses server",
     "transformers": "transformers",
     "tgi": "TGI",

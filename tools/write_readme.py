@@ -36,6 +36,7 @@ _ENGINES = {
     "sglang": ("SGLang, scripted scheduler", "parsers"),
     "vllm-rs": ("vLLM's Rust front end, scripted engine", "parsers"),
     "gpt-oss": ("gpt-oss's Responses server", "gpt-oss"),
+    "litellm": ("LiteLLM, a gateway,", "litellm"),
     "llamacpp": ("llama.cpp", "llama-cpp"),
     "ollama": ("Ollama", "ollama"),
     "tgi": ("TGI's router", "tgi"),
@@ -55,7 +56,9 @@ def engine_table() -> str:
         renderer = (f"{lane}-render", ", renderer alone") if "-render" in file.parent.name else (lane, "")
         server = f"[{name}](engines/{renderer[0]}/README.md) {version}{renderer[1]}"
         row = rows.setdefault(f"| {server} | {text(value_at(report.header, 'started'))[:10]} |", [])
-        row.append(f"[{', '.join(_apis(report))}](reports/{file.parent.name}/report.md): {_extent(report)}")
+        behind = file.parent.name.partition("-before-")[2]
+        apis = ", ".join(_apis(report)) + (f" before {behind}" if behind else "")
+        row.append(f"[{apis}](reports/{file.parent.name}/report.md): {_extent(report)}")
     head = "| engine | run on | checks that failed, of those that could judge |\n| --- | --- | --- |\n"
     return head + "".join(f"{row} {'<br>'.join(rows[row])} |\n" for row in sorted(rows, key=str.casefold))
 

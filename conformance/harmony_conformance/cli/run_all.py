@@ -194,7 +194,7 @@ def _endpoint(entry: object, common: Mapping[str, tuple[str, ...]], place: objec
     name, target = members.get("name"), members.get("target")
     if not isinstance(target, str) or not target:
         raise UsageError(f"{place}: expected a target, got {target!r}")
-    if not isinstance(name, str) or not name or Path(name).name != name or name.startswith("."):
+    if not isinstance(name, str) or not name.isprintable() or Path(name).name != name or name[:1] in (".", ""):
         raise UsageError(f"{place}: expected a name that can be a folder's, got {name!r}")
     own = _lists(members, place)
     connection = (*common.get("connection", ()), *own.get("connection", ()))

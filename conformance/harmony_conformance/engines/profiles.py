@@ -191,6 +191,12 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
                 paths={"sglang-generate": "/generate"},
             ),
             Engine(name="transformers", reasoning_field="reasoning_content"),
+            Engine(
+                name="litellm",
+                prompt_endpoint=RENDER_ENDPOINT,  # of the relay in engines/litellm
+                load_metric=LoadMetric(path=METRICS_PATH, name="harmony_requests_running"),
+                reasoning_field="reasoning_content",
+            ),
             Engine(name="openrouter", hosts=("openrouter.ai",)),
             Engine(name="groq", hosts=("api.groq.com",)),
             Engine(name="bedrock", hosts=("bedrock-*.amazonaws.com", "bedrock-*.api.aws")),

@@ -108,6 +108,10 @@ def is_running(pid):
         ("retries = 3", "expected tables [[endpoint]] and options, got 'retries'"),
         ('[[endpoint]]\nname = "a"', "endpoint 1: expected a target, got None"),
         (
+            '[[endpoint]]\nname = "a\\u0000"\ntarget = "reference"',
+            r"endpoint 1: expected a name that can be a folder's, got 'a\x00'",
+        ),
+        (
             '[[endpoint]]\nname = "../a"\ntarget = "reference"',
             "endpoint 1: expected a name that can be a folder's, got '../a'",
         ),

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# The suite against a real LiteLLM before the reference server: set it up, and for each API behind start it, run, stop it. BEHIND=chat runs one.
+# Exits with the highest code of the suite, 3 if there was no server to test.
+set -euo pipefail
+
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+ROOT=$(cd "$HERE/../.." && pwd)
+export PORT=${PORT:-18460}
+LOG=$ROOT/.engines/litellm/run-$PORT.log
+LANE=engine-litellm
+ENGINE=litellm
+MODEL=gpt-oss-reference
+# shellcheck disable=SC2034 # run_lane.sh reads it
+HEALTH=health/liveliness
+# shellcheck source=engines/run_lane.sh
+source "$HERE/../run_lane.sh"
+
+# what a gateway never sees: the tokens that the server behind it parses
+SKIP=(--skip 'rows_*' --skip 'broken_*' --skip call_header_forms)
+
+code=0
+began=$(date +%s)
+for BEHIND in ${BEHIND:-chat responses messages}; do
+  export BEHIND
+  (run_lane "${OUT:-reports}/litellm-1.106.12-before-$BEHIND" --api all --engine 'litellm 1.106.12' --script reference --concurrency 4 --latency 0 \
+    "${SKIP[@]}" "$@") || {
+    one=$?
+    ((one <= code)) || code=$one
+  }
+done
+printf '%s: %d s, %s of environment\n' "$LANE" "$(($(date +%s) - began))" "$(du -sh "$ROOT/.engines/litellm/venv" | cut -f1)"
+exit "$code"
