@@ -258,11 +258,6 @@ def is_moved_to_analysis(test, wrong):
     return len(pairs) == 1 and [message["channel"] for message in pairs[0]] == ["commentary", "analysis"]
 
 
-def is_without_channel(test, wrong):
-    pairs = differences(test, wrong)
-    return len(pairs) == 1 and pairs[0][1].get("channel") is None
-
-
 def is_instruction_earlier(test, wrong):
     return differences(test, wrong)[0][1]["role"] == "developer"
 
@@ -304,7 +299,6 @@ def is_without_effort(test, wrong):
 SURVIVORS = [
     ("another effort", "plain: one question", is_without_effort, "a server has a default of its own"),
     ("a call on another channel", "tool_calls: one call", is_moved_to_analysis, "a variant: models write calls there"),
-    ("a result on another channel", "markers: in a result", is_without_channel, "a variant: Ollama writes none"),
     (
         "a saying on another channel",
         "tool_loops: a preamble",
