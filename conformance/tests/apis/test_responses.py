@@ -38,8 +38,10 @@ READINGS = [
 ]
 DATE = "2025-06-28"
 
-# chat has no words for a call of a built-in tool
+# chat has no words for a call of a built-in tool, and for tools of these types
 NOT_SAID = {"a call of Python", "a call of Python without output", "a web search"}
+NOT_SAID |= {"a custom tool", "a custom tool with a grammar", "a custom tool in a namespace", "a namespace"}
+NOT_SAID |= {"a function beside a namespace"}
 # the API has no words for an author's name, and for penalties
 NOT_SPELLED = {"a user with a name", "two users with names", "a named system message", "sampling settings"}
 

@@ -66,8 +66,11 @@ SEEN = {
     "special-tokens-injected": ["markers in texts become special tokens"],
 }
 GROWN = {
-    "tools-in-user-text": "each request that offers functions has 71 tokens more than in any accepted form",
-    "instructions-added": "each developer message with instructions has 6 tokens more than in any accepted form",
+    "tools-in-user-text": [  # with `commentary` in every prompt, and with it only beside functions
+        "each request that offers functions has 71 tokens more than in any accepted form",
+        "each request that offers functions has 69 tokens more than in any accepted form",
+    ],
+    "instructions-added": ["each developer message with instructions has 6 tokens more than in any accepted form"],
 }
 # changes every count alike, or none, or as an accepted form does
 UNSEEN = {
@@ -101,7 +104,7 @@ def test_two_defects_are_both_named(pair):
 
 @pytest.mark.parametrize("defect", GROWN)
 def test_what_grew_is_named(defect):
-    assert told(explain_counts(REQUESTS, counts_of_server(defect))) == [((), GROWN[defect])]
+    assert told(explain_counts(REQUESTS, counts_of_server(defect))) == [((), growth) for growth in GROWN[defect]]
 
 
 @pytest.mark.parametrize("defect", UNSEEN)
