@@ -46,7 +46,7 @@ test: $(READY)  ## all that CI runs; JOBS=2 at a time
 	@$(MAKE) --no-print-directory selftest-sample
 
 JOBS ?= 2
-together: lint unit-conformance unit-doors unit-harmony_ref types-pyright unit-proxy unit-examples types-mypy golden
+together: lint unit-doors unit-conformance unit-harmony_ref types-pyright unit-proxy unit-examples types-mypy golden
 
 check: lint types  ## without running the tests
 

@@ -35,7 +35,9 @@ def escape_invisible(value: str, *, keep: str = "") -> str:
         value = _COMMAND.sub(lambda _: _ESCAPED_COMMAND, value)
     if value.isprintable() and (value.isascii() or not _BLANK.search(value)):  # the usual case
         return value
-    return "".join(char if char in keep or _is_visible(char) else _escape(char) for char in value)
+    if keep:
+        return re.sub(f"[^{re.escape(keep)}]+", lambda run: escape_invisible(run[0]), value)
+    return "".join(char if _is_visible(char) else _escape(char) for char in value)
 
 
 def escape_line_commands(value: str) -> str:
