@@ -42,6 +42,7 @@ demo: $(READY)  ## run every check against the embedded reference server
 # each process single-threaded, the longest first, on two cores; what each says is printed in one piece when it ends. Not by pytest-xdist, every worker of
 # which would read all the tests before it runs its share. The selftest, which has a process for each core, has them to itself.
 test: $(READY)  ## all that CI runs; JOBS=2 at a time
+	@$(MAKE) --no-print-directory -j $(JOBS) environments
 	@$(MAKE) --no-print-directory -j $(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) together
 	@$(MAKE) --no-print-directory selftest-sample
 
@@ -67,6 +68,9 @@ types-pyright: $(READY)
 ORACLES := $(TRANSFORMERS)/.ready $(TEXT_GENERATION)/.ready
 UNIT = HARMONY_TRANSFORMERS_PYTHON=$(TRANSFORMERS)/bin/python HARMONY_TEXT_GENERATION_PYTHON=$(TEXT_GENERATION)/bin/python \
   HARMONY_MITMPROXY_PYTHON=$(MITMPROXY)/bin/python $(BIN)/python -m pytest -q
+
+.PHONY: environments
+environments: $(READY) $(ORACLES) $(MITMPROXY)/.ready  # before the tests, or make begins with those that need fewer of them
 
 unit: $(READY) $(ORACLES) $(MITMPROXY)/.ready  ## the tests
 	$(UNIT) -n 2
