@@ -205,7 +205,7 @@ def missed(results: Results) -> list[str]:
 
 WHY = {
     "render, short messages, 100000": (
-        "Most of it is encoding the texts one by one, see the column of tiktoken alone: parts must be encoded separately, "
+        "Most of it is encoding the texts one by one, as the column of tiktoken alone shows. Parts must be encoded separately, "
         "because no token crosses a marker."
     ),
     "render, long messages, 100000": "All but a few microseconds per message is tiktoken's encoding.",

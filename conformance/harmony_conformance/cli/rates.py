@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -27,13 +27,15 @@ from harmony_conformance.sampling.report import (
     below_minimum,
     compare_rates,
     difference_lines,
+    legacy_lines,
     rate_table,
     sampled_json,
     unsolved_lines,
 )
+from harmony_conformance.sampling.request_file import read_requests
 from harmony_conformance.sampling.run import Endpoint, Sampled, sample_endpoints
-from harmony_conformance.sampling.sampler import DEFAULT_LIMIT, MOST_TURNS
-from harmony_conformance.sampling.task import Task, read_tasks
+from harmony_conformance.sampling.sampler import DEFAULT_LIMIT, MOST_TURNS, TaskTry
+from harmony_conformance.sampling.task import COMPATIBILITY, Task, read_tasks
 from harmony_conformance.transport.client import run_async
 
 _TRIES = 5
@@ -48,7 +50,13 @@ def configure(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         choices=[*read_tasks()],
-        help="set of tasks; may be repeated (default: all)",
+        help="set of tasks; may be repeated (default: all but `compatibility`, which has the prompts of OpenAI's test)",
+    )
+    add(
+        "--requests",
+        type=Path,
+        metavar="FILE",
+        help="send these Chat Completions requests, one per line, instead of tasks (Kimi's vendor verifier uses such files)",
     )
     add("--task", action="append", default=[], metavar="GLOB", help="only these tasks; may be repeated")
     add("--tries", type=whole_number(1), default=_TRIES, metavar="N", help=f"tries of each task (default: {_TRIES})")
@@ -112,7 +120,7 @@ def execute(arguments: Namespace) -> int:
         recording.end()
         document: JsonObject = {
             "$schema": "rates.schema.json",
-            "endpoints": [sampled_json(one, minima) for one in sampled],
+            "endpoints": [sampled_json(one, minima, right) for one, right in _with_right(sampled)],
         }
         if len(sampled) > 1:
             differences = compare_rates(*(all_rates(one.samples) for one in sampled))
@@ -125,7 +133,7 @@ def execute(arguments: Namespace) -> int:
 
 def _print(sampled: Sequence[Sampled], minima: dict[str, float], out: Path) -> None:
     console = report_console()
-    for one in sampled:
+    for one, right in _with_right(sampled):
         found = one.capabilities
         tested = f"{found.model} on {found.engine.name} {found.engine_version or ''}: {len(one.samples)} tries"
         console.print(visible(tested), markup=False, soft_wrap=True)
@@ -139,6 +147,8 @@ def _print(sampled: Sequence[Sampled], minima: dict[str, float], out: Path) -> N
                 )
         for line in unsolved_lines(one.samples):
             console.print(line, markup=False)
+        for line in legacy_lines(one.samples, right):
+            console.print(line, markup=False, soft_wrap=True)
         if one.stopped:
             print(f"incomplete: {visible(one.stopped)}", file=sys.stderr)
         console.print()
@@ -147,6 +157,12 @@ def _print(sampled: Sequence[Sampled], minima: dict[str, float], out: Path) -> N
         for line in difference_lines(differences):
             console.print(line, markup=False)
     console.print(f"rates: {visible(str(out / RATES))}", markup=False)
+
+
+def _with_right(sampled: Sequence[Sampled]) -> Iterator[tuple[Sampled, Sequence[TaskTry]]]:
+    """Yield each endpoint with the tries that it is compared to: the first with those of the second."""
+    for place, one in enumerate(sampled):
+        yield one, sampled[1].samples if place == 0 and len(sampled) > 1 else ()
 
 
 def _exit_code(sampled: Sequence[Sampled], minima: dict[str, float]) -> int:
@@ -164,7 +180,12 @@ def _exit_code(sampled: Sequence[Sampled], minima: dict[str, float]) -> int:
 
 def _tasks(arguments: Namespace) -> tuple[Task, ...]:
     sets = read_tasks()
-    chosen = [task for name in (arguments.set or sets) for task in sets[name]]
+    if arguments.requests is not None and (arguments.set or arguments.task):
+        raise UsageError("invalid --requests: expected neither --set nor --task with it")
+    if arguments.requests is not None:
+        return read_requests(arguments.requests)
+    names = arguments.set or (name for name in sets if name != COMPATIBILITY)
+    chosen = [task for name in names for task in sets[name]]
     if arguments.task:
         chosen = [task for task in chosen if any(fnmatchcase(task.id, one) for one in arguments.task)]
     if not chosen:
@@ -175,8 +196,8 @@ def _tasks(arguments: Namespace) -> tuple[Task, ...]:
 
 
 def _limit(task: Task) -> int:
-    limit = value_at(task.request, "max_tokens")
-    return limit if isinstance(limit, int) else DEFAULT_LIMIT
+    limits = (value_at(task.request, name) for name in ("max_completion_tokens", "max_tokens"))
+    return next((limit for limit in limits if isinstance(limit, int)), DEFAULT_LIMIT)
 
 
 def _read(arguments: Namespace, target: str, model: str | None, key_env: str | None) -> tuple[Target, Options]:

@@ -18,16 +18,23 @@ _HALF = 0.5
 
 
 class Grade(StrEnum):
-    """The grade of one try. `otherwise`: the model made no call, and the request left that to it. `error`: there was no answer."""
+    """The grade of one try.
+
+    `otherwise`: the model made no call, and the request left that to it. `error`: there was no answer.
+    `ungraded`: any answer to a task without graders.
+    """
 
     SOLVED = "solved"
     UNSOLVED = "unsolved"
     OTHERWISE = "otherwise"
     ERROR = "error"
+    UNGRADED = "ungraded"
 
 
 def grade(task: Task, answer: TaskAnswer) -> Grade:
     """Return the grade of an answer."""
+    if not task.grade:
+        return Grade.UNGRADED
     if {"call", "calls"} & task.grade.keys() and not answer.calls and not task.demands_call:
         return Grade.OTHERWISE
     holds = all(GRADERS[name](answer, wanted) for name, wanted in task.grade.items())
@@ -93,10 +100,12 @@ def is_in_script(value: str, names: tuple[str, ...]) -> bool:
 
 
 def _call(answer: TaskAnswer, wanted: Json) -> bool:
-    """Look for a call with this name, and with these arguments if they are given. Numbers compare by value, texts without case."""
-    arguments = value_at(wanted, "arguments")
+    """Look for a call with this name, and with these arguments or of this schema if given. Numbers compare by value, texts without case."""
+    arguments, schema = value_at(wanted, "arguments"), value_at(wanted, "schema")
     return any(
-        name == text(value_at(wanted, "name")) and (arguments is None or _same(made, arguments))
+        name == text(value_at(wanted, "name"))
+        and (arguments is None or _same(made, arguments))
+        and (schema is None or first_violation(made, schema) is None)
         for name, made in answer.calls
     )
 

@@ -80,7 +80,7 @@ def all_rates(samples: Sequence[TaskTry]) -> tuple[Rate, ...]:
 
 
 def _of_tasks(samples: Sequence[TaskTry]) -> Iterator[Rate]:
-    sets = list(dict.fromkeys(sample.task.set for sample in samples))
+    sets = list(dict.fromkeys(sample.task.set for sample in samples if sample.task.grade))
     for its_set in sets:
         members = [sample for sample in samples if sample.task.set == its_set]
         yield _graded(its_set, "tasks of this set that were solved", members)
@@ -99,7 +99,7 @@ def _of_efforts(samples: Sequence[TaskTry]) -> Iterator[Rate]:
     """Compare the reasoning of tries that differ in the effort alone: the task `ID, low` with `ID, medium` and so on."""
     lengths: dict[tuple[str, int], dict[str, int]] = defaultdict(dict)
     for sample in samples:
-        effort = text(value_at(sample.task.request, "reasoning_effort"))
+        effort = text(value_at(sample.task.request, "reasoning_effort")) if sample.task.grade else ""
         length = reasoning_length(sample.exchanges[-1]) if effort else None
         if length is not None:
             lengths[sample.task.id.rpartition(",")[0], sample.attempt][effort] = length
@@ -183,19 +183,20 @@ def _arguments_json(_: Task, x: Exchange) -> Iterable[bool]:
 
 def _name_offered(task: Task, x: Exchange) -> Iterable[bool]:
     for call in x.turn.tool_calls if x.turn is not None else ():
-        yield call.name in _schemas(task)
+        yield call.name in function_schemas(task)
 
 
 def _schema_met(task: Task, x: Exchange) -> Iterable[bool]:
     for call in x.turn.tool_calls if x.turn is not None else ():
-        if call.name in _schemas(task):
+        if call.name in function_schemas(task):
             try:
-                yield first_violation(loads(call.arguments), _schemas(task)[call.name]) is None
+                yield first_violation(loads(call.arguments), function_schemas(task)[call.name]) is None
             except InvalidJsonError:
                 yield False
 
 
-def _schemas(task: Task) -> JsonObject:
+def function_schemas(task: Task) -> JsonObject:
+    """Return the schema of the arguments of each function that the task offers."""
     functions = (value_at(tool, "function") for tool in items(value_at(task.request, "tools")))
     return {text(value_at(function, "name")): value_at(function, "parameters") for function in functions}
 
@@ -228,7 +229,7 @@ def pass_rates(samples: Sequence[TaskTry]) -> JsonObject:
     """Return pass@k and pass^k of each set for k from 1 to the smallest number of tries, as means over its tasks."""
     tries: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
     for sample in samples:
-        if sample.grade is not Grade.OTHERWISE:
+        if sample.grade is not Grade.OTHERWISE and sample.task.grade:
             tries[sample.task.set][sample.task.id].append(sample.grade is Grade.SOLVED)
     return {
         its_set: [

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
-from harmony_conformance.json_value import JsonObject, dumps
+from harmony_conformance.json_value import JsonObject, dumps, members
 from harmony_conformance.report.intervals import difference, fisher, holm
 from harmony_conformance.report.terminal import visible
 from harmony_conformance.sampling.graders import Grade
+from harmony_conformance.sampling.legacy import legacy_figures
 from harmony_conformance.sampling.rates import Rate, all_rates, pass_rates
 from harmony_conformance.sampling.run import Sampled
 from harmony_conformance.sampling.sampler import TaskTry
@@ -123,8 +124,18 @@ def _answer(sample: TaskTry) -> str:
     return f"wanted {wanted}, got {cut!r}"
 
 
-def sampled_json(sampled: Sampled, minima: Mapping[str, float]) -> JsonObject:
-    """Return the JSON form of the tries of an endpoint."""
+def legacy_lines(samples: Sequence[TaskTry], against: Sequence[TaskTry]) -> Iterator[str]:
+    """Yield what older tools would print for the same answers."""
+    for tool, figures in legacy_figures(samples, against).items():
+        shown = (
+            f"{name} {value:.3f}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in members(figures).items()
+        )
+        yield f"{tool}, by its own rules: {', '.join(shown)}"
+
+
+def sampled_json(sampled: Sampled, minima: Mapping[str, float], against: Sequence[TaskTry] = ()) -> JsonObject:
+    """Return the JSON form of the tries of an endpoint. `against`: those of a second endpoint, for figures that compare."""
     rates = all_rates(sampled.samples)
     return {
         "engine": sampled.capabilities.engine.name,
@@ -134,6 +145,7 @@ def sampled_json(sampled: Sampled, minima: Mapping[str, float]) -> JsonObject:
         "rates": [rate.to_json() for rate in rates],
         "below": [*below_minimum(rates, minima)],
         "pass": pass_rates(sampled.samples),
+        "legacy": legacy_figures(sampled.samples, against),
         "tries": [
             {"task": one.task.id, "set": one.task.set, "attempt": one.attempt, "grade": one.grade.value}
             for one in sampled.samples

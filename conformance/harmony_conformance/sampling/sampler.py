@@ -96,7 +96,8 @@ class Sampler:
         return [message, *results]
 
     async def _send(self, task: Task, attempt: int, turn_number: int, messages: list[Json]) -> Exchange | None:
-        body: JsonObject = {"max_tokens": DEFAULT_LIMIT, **self.members, **task.request, "messages": messages}
+        limit: JsonObject = {} if "max_completion_tokens" in task.request else {"max_tokens": DEFAULT_LIMIT}
+        body: JsonObject = {**limit, **self.members, **task.request, "messages": messages}
         if isinstance(seed := body.get("seed"), int):
             body["seed"] = seed + attempt  # a seed for each try, or all tries were one
         request = Request(path=CHAT_PATH, body=dumps(body).encode("utf-8", "backslashreplace"))

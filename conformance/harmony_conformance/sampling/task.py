@@ -10,6 +10,8 @@ from harmony_conformance.golden import data as golden
 from harmony_conformance.json_value import Json, JsonObject, items, loads, members, text, value_at
 
 FOLDER = "tasks"
+COMPATIBILITY = "compatibility"
+"""The set with the prompts of OpenAI's compatibility test."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,11 +27,11 @@ class Task:
     """A request whose answer a program can grade.
 
     Attributes:
-        set: The name of its file: quality, hierarchy, tools or effort.
+        set: The name of its file: quality, hierarchy, tools, effort or compatibility; `requests` for those of a user.
         kind: A group within the set, such as arithmetic.
         request: Messages, tools and other members of a Chat Completions request.
         results: Text of the result by function: the sampler answers calls with it, until the model answers.
-        grade: Graders by name; all must hold.
+        grade: Graders by name; all must hold. Empty: the answers have no grade.
         right: Answers that solve the task.
         wrong: Answers that do not.
     """

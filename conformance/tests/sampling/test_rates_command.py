@@ -216,6 +216,56 @@ def test_second_endpoint_is_compared(tmp_path, capsys):
     assert "no rate of" in capsys.readouterr().out
 
 
+def test_prompts_of_the_compatibility_test_have_its_figures_beside_ours(tmp_path, capsys):
+    with serving(right) as (url, _):
+        code, document = rates(tmp_path, url, "--set", "compatibility", "--tries", "2")
+    assert code == 0
+    assert by_name(document)["compatibility"]["count"] == by_name(document)["schema_met"]["count"] == 60
+    figures = {"tasks": 30, "pass@2": 1.0, "pass^2": 1.0, "invalid responses": 0, "left out": 0}
+    assert document["endpoints"][0]["legacy"] == {"OpenAI's compatibility test": figures}
+    assert "OpenAI's compatibility test, by its own rules: tasks 30, pass@2 1.000" in capsys.readouterr().out
+
+
+def test_requests_of_a_file_are_sent_without_a_grade(tmp_path, capsys):
+    task = read_tasks()["tools"][1]
+    lines = [
+        {"model": "other", "stream": True, **task.request, "max_completion_tokens": 77},
+        {"messages": [{"role": "_input", "content": "Be brief."}, {"role": "user", "content": "Hi"}]},
+    ]
+    file = tmp_path / "samples.jsonl"
+    file.write_text("\n\n".join(map(json.dumps, lines)), "utf-8")
+    with serving(right) as (url, bodies), serving(wrong) as (other, _):
+        code, document = rates(tmp_path, url, "--requests", str(file), "--tries", "3", "--against", other)
+    assert code == 0
+    assert [body["model"] for body in bodies] == ["gpt-oss-20b"] * 3
+    assert all(body["max_completion_tokens"] == 77 and "max_tokens" not in body for body in bodies)
+    assert not any("stream" in body for body in bodies)
+    first, second = (endpoint["legacy"]["Kimi's vendor verifier"] for endpoint in document["endpoints"])
+    assert (first["finish_tool_calls"], first["schema_accuracy"], first["tool_call_f1"]) == (3, 1.0, 0.0)
+    assert (second["finish_tool_calls"], second["schema_accuracy"]) == (0, None)
+    assert {one["grade"] for one in document["endpoints"][0]["tries"]} == {"ungraded"}
+    assert "requests" not in by_name(document)
+    assert "finish_tool_calls 3" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "expected Chat Completions requests, one per line, got none"),
+        ("{}", "line 1: expected a Chat Completions request with `messages`, got none"),
+        ('{"messages": [{"role": "user", "content": "Hi"}]}\n[', "line 2: "),
+        ('{"messages": [1]}', "line 1: expected a message to be an object, got int"),
+    ],
+)
+def test_unreadable_requests_are_one_line(tmp_path, capsys, text, problem):
+    file = tmp_path / "samples.jsonl"
+    file.write_text(text, "utf-8")
+    assert main(["rates", "reference", "--requests", str(file)]) == 2
+    error = capsys.readouterr().err
+    assert problem in error
+    assert len(error.strip().splitlines()) == 1
+
+
 def test_each_try_has_its_seed(tmp_path):
     with serving(right) as (url, bodies):
         rates(tmp_path, url, "--task", "one word", "--tries", "3", "--seed", "7")
@@ -263,7 +313,9 @@ def test_dry_run_and_list_send_nothing(capsys):
     assert main(["rates", "http://127.0.0.1:9/v1", "--dry-run", "--set", "effort", "--tries", "3"]) == 0
     assert capsys.readouterr().out == "12 tasks, 36 conversations, at most 147,456 output tokens\n"
     assert main(["rates", "http://127.0.0.1:9/v1", "--list"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == len(TASKS) + 8  # efforts share their messages
+    listed = capsys.readouterr().out.splitlines()
+    others = len(read_tasks()["compatibility"])
+    assert len(listed) == len(TASKS) - others + 8  # efforts share their messages
 
 
 def test_limit_of_requests_is_an_incomplete_run(tmp_path, capsys):
