@@ -94,6 +94,7 @@ class _StreamChoices:
     def __init__(self, stream: EventStream, places: range) -> None:
         self._shared: list[tuple[int, Chunk]] = []
         self._own: defaultdict[int, list[tuple[int, Event, list[Json]]]] = defaultdict(list)
+        usage: tuple[int, Event, frozenset[int]] | None = None
         for position, event in enumerate(stream.events):
             if isinstance(value_at(event.value, "meta_info"), dict):
                 if (place := integer(value_at(event.value, "index"))) is not None and place in places:
@@ -108,6 +109,12 @@ class _StreamChoices:
                     own[place].append(choice)
             for place, found in own.items():
                 self._own[place].append((position, event, found))
+            if isinstance(value_at(event.value, "usage"), dict):
+                usage = (position, event, frozenset(own)) if choices else None
+        if usage is not None:  # the usage of the request, in a chunk with choices
+            position, event, has_it = usage
+            for place in set(places) - has_it:
+                self._own[place].append((position, event, []))
 
     def chunks_of(self, place: int) -> Iterator[Chunk]:
         """Yield the chunks of one choice, in order of arrival."""
@@ -119,7 +126,7 @@ class _StreamChoices:
 def _event_alone(event: Event, choices: list[Json]) -> Chunk:
     """Return an event with these choices as the first one. An event of SGLang without `choices` is the choice."""
     value = members(event.value)
-    if not choices:
+    if "choices" not in value:
         return _event(event, dumps({**value, "index": 0}))
     own: list[Json] = [{**members(choice), "index": 0} for choice in choices]
     return _event(event, dumps({**value, "choices": own}))

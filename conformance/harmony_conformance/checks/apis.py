@@ -9,7 +9,7 @@ from typing import LiteralString
 from harmony_conformance.apis.chat_completion import Turn, has_same_calls, has_same_objects
 from harmony_conformance.checks.helpers.value_diff import json_differences
 from harmony_conformance.evidence.exchange import API_SEPARATOR, Exchange, Series
-from harmony_conformance.json_value import Json, parse_object
+from harmony_conformance.json_value import Json, canonical_json, parse_object
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, mismatch, variant
 from harmony_conformance.judge.condition import condition, evidence, series_only
@@ -163,14 +163,16 @@ def same_prompt(series: Series) -> Iterator[Finding]:
     """The same conversation gives the same prompt over every API.
 
     A server has a renderer for each API, and the model should get the same prompt from each of them (defect V18). If the prompts are shown, their
-    messages are compared, and a difference in form alone is a variant. Otherwise their numbers of tokens are compared.
+    messages are compared, and a difference in form alone is a variant: so are calls with equal JSON, if one of the APIs holds objects.
+    Otherwise their numbers of tokens are compared.
     """
     for one, other in _same_steps(series):
         if _harmony_messages(one) != _harmony_messages(other):
             continue  # one of the APIs cannot express a part of the conversation
         shown = (one.prompt.ids, other.prompt.ids)
         if None not in shown:
-            first, second = (list(_contents(x)) for x in (one, other))
+            has_texts = one.api_adapter.has_text_arguments and other.api_adapter.has_text_arguments
+            first, second = (list(_contents(x, has_texts=has_texts)) for x in (one, other))
             if first != second:
                 longest = max(len(first), len(second))
                 place = next(i for i in range(longest) if first[i : i + 1] != second[i : i + 1])
@@ -190,11 +192,17 @@ def _harmony_messages(x: Exchange) -> tuple[Message, ...]:
     return conversation_of(x.chat_request, ConversationOptions(), date=None)
 
 
-def _contents(x: Exchange) -> Iterator[tuple[str | None, ...]]:
-    """Yield role, function, channel and content of each message of the prompt, without empty answers: a server may leave these out."""
+def _contents(x: Exchange, *, has_texts: bool) -> Iterator[tuple[str | None, ...]]:
+    """Yield role, function, channel and content of each message of the prompt, without empty answers: a server may leave these out.
+
+    `has_texts`: The arguments of calls are texts in the request. Otherwise they have no spelling there, and are yielded as canonical JSON.
+    """
     for message in x.prompt_messages:
         if message.content or message.role != "assistant" or message.recipient is not None:
-            yield message.role, message.function, message.channel, message.content
+            is_call = message.role == "assistant" and message.recipient is not None
+            called = parse_object(message.content) if is_call and not has_texts else None
+            content = message.content if called is None else canonical_json(called)
+            yield message.role, message.function, message.channel, content
 
 
 def _message(x: Exchange, place: int) -> ReportText:

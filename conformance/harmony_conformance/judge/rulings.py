@@ -22,7 +22,8 @@ class Ruling:
         source: What the sources say.
         severity: The severity of the difference. None for a request.
         checks: The ids of the checks whose findings name the ruling, or that have its severity.
-        steps: The steps (`scenario/step`) whose requests are neither valid nor invalid. With a severity: the steps whose output is malformed.
+        steps: The steps whose requests are neither valid nor invalid: `scenario/step`, or `scenario/step over API`.
+            With a severity: the steps whose output is malformed.
     """
 
     subject: str
@@ -127,6 +128,11 @@ RULINGS: Mapping[str, Ruling] = MappingProxyType(
             source="API reference: of the members of `json_schema`, `name` is required and `schema` is not. Without it nothing binds the answer.",
             steps=("wrong_formats/no schema",),
         ),
+        "empty-texts-over-messages": Ruling(
+            subject="a user message of the Messages API has an empty text",
+            source="Anthropic's API refuses it: `all messages must have non-empty content`. The API reference states no minimum.",
+            steps=("odd_texts/nothing over messages",),
+        ),
         "half-surrogates": Ruling(
             subject="a text contains half of a surrogate pair",
             source="RFC 8259, section 8.2: the behavior of software that receives JSON texts containing such values is unpredictable.",
@@ -149,4 +155,4 @@ RULINGS: Mapping[str, Ruling] = MappingProxyType(
 """By the name that findings have in `Finding.ruling`."""
 
 REFUSABLE_STEPS = frozenset(step for ruling in RULINGS.values() if ruling.severity is None for step in ruling.steps)
-"""The steps, as `scenario/step`, whose requests are neither valid nor invalid."""
+"""The steps, as `scenario/step` or `scenario/step over API`, whose requests are neither valid nor invalid."""

@@ -231,6 +231,9 @@ class _Stream:
         if not piece:
             return {}
         item.pieces.setdefault((what, part), []).append(piece)
+        if what == "arguments" and _type(item.value) not in ("", _FUNCTION_CALL):
+            item.pieces.setdefault(("foreign arguments", 0), []).append(piece)
+            return {"output": [{"index": item.index, "arguments": piece}]}
         if what == "arguments":
             return {"tool_calls": [{"index": self._call_index(item), "function": {"arguments": piece}}]}
         if what == "input":

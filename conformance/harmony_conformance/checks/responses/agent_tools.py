@@ -148,14 +148,17 @@ def calls_keep_their_type_and_name(x: Exchange) -> Iterator[Finding]:
 
 
 def _is_invented(x: Exchange, item: Json) -> bool:
-    """Return True if the model itself wrote the name of a call, and the prompt is not known to declare it."""
-    recipient = f"functions.{text(value_at(item, 'name'))}"
-    is_written = any(message.recipient == recipient for message in views.output_messages(x))
-    return (
-        is_written
-        and not any(recipient == f"functions.{tool.name}" for tool in offered_tools(x))
-        and not _declares(x, recipient)
-    )
+    """Return True if the model itself wrote the name of a call, and the prompt is not known to declare it.
+
+    A recipient in a namespace counts only if the prompt is known: a gateway declares such a tool under another name.
+    """
+    name = text(value_at(item, "name"))
+    written = {message.recipient for message in views.output_messages(x)} & {f"functions.{name}", name}
+    recipient = next(iter(written), None)
+    if recipient is None or _declares(x, recipient):
+        return False
+    is_offered = any(recipient == f"functions.{tool.name}" for tool in offered_tools(x))
+    return not is_offered and (recipient != name or bool(declarations(x)))
 
 
 def _identity(tool: OfferedTool) -> RedactableText:
