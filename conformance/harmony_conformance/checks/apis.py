@@ -163,7 +163,7 @@ def same_prompt(series: Series) -> Iterator[Finding]:
     """The same conversation gives the same prompt over every API.
 
     A server has a renderer for each API, and the model should get the same prompt from each of them (defect V18). If the prompts are shown, their
-    messages are compared, and a difference in form alone is a variant: so are calls with equal JSON, if one of the APIs holds objects.
+    messages are compared, and a difference in form alone is a variant. Calls with equal JSON are one too, if one of the APIs holds objects.
     Otherwise their numbers of tokens are compared.
     """
     for one, other in _same_steps(series):

@@ -356,3 +356,21 @@ def test_the_arguments_of_a_call_that_is_no_function_call_are_members_of_the_out
     whole = value_at(RESPONSES.read_response(completed), "choices", 0, "message", "output", 0)
     assert [delta["arguments"] for delta in deltas if "arguments" in delta] == [whole["arguments"]] == ["Good news."]
     assert (deltas[0]["name"], whole["name"]) == ("user", "user")
+
+
+def test_a_custom_call_whose_input_comes_as_arguments_of_a_function_is_no_function_call():
+    call = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_1", "name": "edit_file", "input": "+a"}
+    deltas = "response.function_call_arguments.delta", "response.function_call_arguments.done"
+    events = [
+        {"type": "response.output_item.added", "output_index": 0, "item": {**call, "input": ""}},
+        {"type": deltas[0], "output_index": 0, "item_id": "ctc_1", "delta": "+a"},
+        {"type": deltas[1], "output_index": 0, "item_id": "ctc_1", "arguments": "+a"},
+        {"type": "response.output_item.done", "output_index": 0, "item": call},
+    ]
+    completed = {"status": "completed", "object": "response", "output": [call]}
+    chunks = list(RESPONSES.read_events([*events, {"type": "response.completed", "response": completed}]))
+    choices = [value_at(chunk, "choices", 0) or {} for chunk in chunks]
+    assert not any("tool_calls" in choice.get("delta", {}) for choice in choices)
+    assert [choice["finish_reason"] for choice in choices if choice.get("finish_reason")] == ["stop"]
+    shown = [one for choice in choices for one in choice.get("delta", {}).get("output", [])]
+    assert [one["arguments"] for one in shown if "arguments" in one] == ["+a"]

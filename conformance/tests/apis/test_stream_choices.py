@@ -85,3 +85,17 @@ def test_a_count_of_tokens_is_not_compared_with_a_part_of_the_choices():
     x = whole(count, usage={"prompt_tokens": 70, "completion_tokens": spent, "total_tokens": 70 + spent})
     rules = [rule for rule in CHECKS if rule.id == "usage.counts_the_output"]
     assert [result.outcome for result in judge_exchange(x, rules)] == [Outcome.PASS]
+
+
+def test_the_usage_of_a_request_in_a_chunk_with_choices_belongs_to_each_choice():
+    x = streamed(piece((0, "a"), (1, "b")), piece((0, ""), usage={"completion_tokens": 4}), "[DONE]")
+    (second,) = x.other_choices
+    assert [e.value and e.value.get("usage") for e in second.events.events[:2]] == [None, {"completion_tokens": 4}]
+    assert second.turn.usage.completion_tokens == 4
+    assert second.turn.content == "b"
+
+
+def test_usage_of_each_choice_is_not_shared():
+    own = (piece((0, "a"), usage={"completion_tokens": 1}), piece((1, "b"), usage={"completion_tokens": 2}))
+    (second,) = streamed(*own, "[DONE]").other_choices
+    assert [e.value["choices"][0]["delta"] for e in second.events.events[:-1]] == [{"content": "b"}]

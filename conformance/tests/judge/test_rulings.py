@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import harmony_conformance.checks
+from harmony_conformance.apis.registry import APIS
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.expected_output import is_malformed
@@ -15,7 +16,7 @@ from harmony_conformance.golden import data as golden
 from harmony_conformance.judge import rulings
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, Outcome, check, ruled
 from harmony_conformance.judge.condition import condition
-from harmony_conformance.judge.conditions import is_valid
+from harmony_conformance.judge.conditions import is_refusable, is_valid
 from harmony_conformance.judge.judge import judge, judge_one
 from harmony_conformance.judge.rulings import RULINGS
 from harmony_conformance.runner.selection import load_scenarios
@@ -30,6 +31,7 @@ STEPS = {
     for name in {step.name, step.row_id}
 }
 SOURCES = "\n".join(file.read_text("utf-8") for file in Path(harmony_conformance.checks.__file__).parent.rglob("*.py"))
+OVER = " over "
 NAMES = {value: name for name, value in vars(rulings).items() if name.isupper() and isinstance(value, str)}
 
 
@@ -37,7 +39,8 @@ NAMES = {value: name for name, value in vars(rulings).items() if name.isupper() 
 def test_each_ruling_applies_to_what_exists(name):
     ruling = RULINGS[name]
     assert set(ruling.checks) <= RULES.keys()
-    assert set(ruling.steps) <= STEPS.keys()
+    assert {step.partition(OVER)[0] for step in ruling.steps} <= STEPS.keys()
+    assert {api for step in ruling.steps if (api := step.partition(OVER)[2])} <= APIS.keys()
     assert bool(ruling.severity) == bool(ruling.checks)
     assert ruling.checks or ruling.steps
     if name in NAMES:
@@ -46,8 +49,18 @@ def test_each_ruling_applies_to_what_exists(name):
 
 
 def test_a_request_with_a_ruling_may_be_refused():
-    requests = [STEPS[step] for ruling in RULINGS.values() for step in ruling.steps if ruling.severity is None]
-    assert {step.validity for step in requests} == {Validity.UNKNOWN}
+    steps = [step for ruling in RULINGS.values() for step in ruling.steps if ruling.severity is None]
+    assert {STEPS[step].validity for step in steps if OVER not in step} == {Validity.UNKNOWN}
+    assert {STEPS[step.partition(OVER)[0]].validity for step in steps if OVER in step} == {Validity.VALID}
+
+
+def test_a_request_may_be_refused_over_the_api_of_its_ruling_alone():
+    x = Exchange(
+        id="x", scenario="odd_texts", step="nothing", api="messages", request=Request(path="/v1/messages", body=b"{}")
+    )
+    assert is_refusable(x)
+    assert not is_refusable(replace(x, api="chat"))
+    assert not is_refusable(replace(x, step="an empty answer"))
 
 
 def test_an_output_with_a_ruling_is_malformed():

@@ -73,7 +73,7 @@ def _cut_at(x: Exchange) -> str | None:
     return next((stop for stop in x.stop_strings if stop in written and stop not in shown), None)
 
 
-@check(MUST, spec="messages#usage", when=views.STREAMED)
+@check(MUST, spec="messages#cumulative-usage", when=views.STREAMED)
 def message_delta_has_the_usage(x: Exchange) -> Iterator[Finding]:
     """The `message_delta` that has the stop reason has the number of output tokens too.
 
@@ -90,7 +90,7 @@ def message_delta_has_the_usage(x: Exchange) -> Iterator[Finding]:
 _INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
-@check(SHOULD, spec="messages#usage", when=views.STREAMED)
+@check(SHOULD, spec="messages#cumulative-usage", when=views.STREAMED)
 def input_count_is_steady(x: Exchange) -> Iterator[Finding]:
     """A stream has one number of input tokens, those of the cache included: that of `message_start` is the one of `message_delta`.
 
