@@ -84,6 +84,11 @@ LANES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
         (*_TGI, *(word for name in _TGI_CHAT for word in ("--select", name))),
     ),
     "transformers-5.23.0": ("transformers 5.23.0", "transformers:http://127.0.0.1:18430/v1", _TELEPROMPTER),
+    "transformers-5.23.0-responses": (
+        "transformers 5.23.0",
+        "transformers:http://127.0.0.1:18430/v1",
+        (*_TELEPROMPTER, *_RESPONSES),
+    ),
     "vllm-0.11.0": ("vllm 0.11.0", "vllm:http://127.0.0.1:18400/v1", _VLLM),
     "vllm-0.11.0-responses": ("vllm 0.11.0", "vllm:http://127.0.0.1:18400/v1", (*_VLLM, *_RESPONSES)),
     "vllm-0.32.0": ("vllm 0.32.0", "vllm:http://127.0.0.1:18400/v1", _VLLM),

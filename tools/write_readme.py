@@ -47,20 +47,25 @@ _ENGINES = {
 
 
 def engine_table() -> str:
-    """Return a row for each engine and version: the date, and for each report its APIs, failing checks and causes."""
+    """Return a row for each engine and version: the dates, and for each report its APIs, failing checks and causes."""
     rows: dict[str, list[str]] = {}
+    dates: dict[str, set[str]] = {}
     for file in sorted((ROOT / "reports").glob("*/report.jsonl.gz")):
         report = read_report_file(file)
         engine, version = (text(value_at(report.header, "target", name)) for name in ("engine", "engine_version"))
         name, lane = _ENGINES.get(engine, (engine, engine))
         renderer = (f"{lane}-render", ", renderer alone") if "-render" in file.parent.name else (lane, "")
         server = f"[{name}](engines/{renderer[0]}/README.md) {version}{renderer[1]}"
-        row = rows.setdefault(f"| {server} | {text(value_at(report.header, 'started'))[:10]} |", [])
+        dates.setdefault(server, set()).add(text(value_at(report.header, "started"))[:10])
         behind = file.parent.name.partition("-before-")[2]
         apis = ", ".join(_apis(report)) + (f" before {behind}" if behind else "")
-        row.append(f"[{apis}](reports/{file.parent.name}/report.md): {_extent(report)}")
+        link = f"[{apis}](reports/{file.parent.name}/report.md): {_extent(report)}"
+        rows.setdefault(server, []).append(link)
     head = "| engine | run on | checks that failed, of those that could judge |\n| --- | --- | --- |\n"
-    return head + "".join(f"{row} {'<br>'.join(rows[row])} |\n" for row in sorted(rows, key=str.casefold))
+    return head + "".join(
+        f"| {row} | {', '.join(sorted(dates[row]))} | {'<br>'.join(rows[row])} |\n"
+        for row in sorted(rows, key=str.casefold)
+    )
 
 
 def _extent(report: Report) -> str:

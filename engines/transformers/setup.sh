@@ -28,7 +28,7 @@ install_model() {
 mkdir -p "$HOME_OF_TRANSFORMERS"
 cd "$HOME_OF_TRANSFORMERS"
 install_uv
-install_locked "$HERE" "transformers and torch (1.2 GB on disk; minutes with an empty cache)"
+install_locked "$HERE" "transformers and torch (5 GB on disk with the torch of PyPI; minutes with an empty cache)"
 install_tokenizer
 install_template
 install_model

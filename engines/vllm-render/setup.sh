@@ -13,7 +13,7 @@ source "$HERE/../environment.sh"
 mkdir -p "$HOME_OF_VLLM"
 cd "$HOME_OF_VLLM"
 install_uv
-install_locked "$HERE" "vllm (2.8 GB on disk; minutes with an empty cache)"
+install_locked "$HERE" "vllm (6 GB on disk with the torch of PyPI; minutes with an empty cache)"
 install_tokenizer
 cp "$HERE/../vllm/checkpoint/config.json" "$HERE/../vllm/checkpoint/generation_config.json" model/
 say "ready: engines/vllm-render/serve.sh"

