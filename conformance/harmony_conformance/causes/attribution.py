@@ -250,7 +250,7 @@ def _cause(owner: _Owner, failures: list[_Failure], sizes: Mapping[str, int]) ->
         defects=defects,
         known=known,
         results=(first, *others),
-        severity=example.severity,
+        severity=(owner.severity if isinstance(owner, KnownCause) else None) or example.severity,
         example=example.finding,
     )
 

@@ -24,7 +24,7 @@ class Cause:
         defects: The ids of the defects that explain the failures equally well, the likeliest first. Empty unless signatures name the cause.
         known: What is known about it on real engines. The first one is the cause itself if it was recognized.
         results: The failing results: that of the example, then those of severity MUST. A result can have several causes.
-        severity: The highest severity among its own failures. A result can be MUST for another cause.
+        severity: That of the known cause, or the highest among its own failures. A result can be MUST for another cause.
         example: The failure of highest severity in the smallest exchange.
     """
 

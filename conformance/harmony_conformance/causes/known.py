@@ -11,7 +11,7 @@ from harmony_conformance.causes.signatures import step_of
 from harmony_conformance.causes.versions import ALL_VERSIONS, VersionRange
 from harmony_conformance.golden import data as golden
 from harmony_conformance.json_value import Json, items, loads, members, text, value_at
-from harmony_conformance.judge.check import Finding
+from harmony_conformance.judge.check import Finding, Severity
 from harmony_conformance.judge.judge import Result
 
 CAUSES = "causes"
@@ -76,6 +76,7 @@ class KnownCause:
         versions: The versions for which it is named. Another release with such failures has another defect.
         timing: True if the same request fails or passes, by chance or by the time at which tokens arrive.
         seen_in: Folders of `reports/` whose recording shows it.
+        severity: What the clause demands, if the checks that show the defect say less. None: that of the failures.
     """
 
     id: str
@@ -93,6 +94,7 @@ class KnownCause:
     versions: VersionRange = ALL_VERSIONS
     timing: bool = False
     seen_in: tuple[str, ...] = ()
+    severity: Severity | None = None
 
     def explains(self, parts: Mapping[str, str]) -> bool:
         """Return True if the cause is recognized in a failure, given by its parts."""
@@ -177,6 +179,7 @@ def _read(row: Json, engine: str, defects: str) -> KnownCause:
         versions=_range(value_at(row, "versions")),
         timing=value_at(row, "timing") is True,
         seen_in=names("seen_in"),
+        severity=Severity(words("severity")) if words("severity") else None,
     )
 
 
