@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from harmony_conformance.checks.helpers.counted_pairs import is_invalid_there
 from harmony_conformance.evidence.exchange import Series
 from harmony_conformance.evidence.series_pairs import find_pair, prompt_count
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, mismatch, variant
@@ -126,6 +127,6 @@ def counted_requests(series: Series) -> tuple[RequestSet, Sequence[int]]:
 
 def _counts(series: Series) -> dict[str, int]:
     """Return the prompt count of each step, without the repetition."""
-    answered = ((step, x) for step, x in series.exchanges.items() if x.turn is not None)
+    answered = ((step, x) for step, x in series.exchanges.items() if x.turn is not None and not is_invalid_there(x))
     counts = ((step, prompt_count(x)) for step, x in answered if step != REPEATED_BASE_STEP)
     return {step: count for step, count in counts if count}

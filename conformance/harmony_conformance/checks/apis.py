@@ -9,11 +9,12 @@ from typing import LiteralString
 from harmony_conformance.apis.chat_completion import Turn, has_same_calls, has_same_objects
 from harmony_conformance.checks.helpers.value_diff import json_differences
 from harmony_conformance.evidence.exchange import API_SEPARATOR, Exchange, Series
-from harmony_conformance.json_value import Json, canonical_json, parse_object
+from harmony_conformance.json_value import Json, canonical_json, parse_object, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, mismatch, variant
 from harmony_conformance.judge.condition import condition, evidence, series_only
 from harmony_conformance.prompts.conversation import ConversationOptions, conversation_of
+from harmony_conformance.prompts.request_members import REASONING_FIELDS
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote
 from harmony_ref import Message
 
@@ -167,7 +168,7 @@ def same_prompt(series: Series) -> Iterator[Finding]:
     Otherwise their numbers of tokens are compared.
     """
     for one, other in _same_steps(series):
-        if _harmony_messages(one) != _harmony_messages(other):
+        if _harmony_messages(one) != _harmony_messages(other) or any(map(_has_a_part_of_its_own, (one, other))):
             continue  # one of the APIs cannot express a part of the conversation
         shown = (one.prompt.ids, other.prompt.ids)
         if None not in shown:
@@ -186,6 +187,13 @@ def same_prompt(series: Series) -> Iterator[Finding]:
             message = f"the prompt has another number of tokens than over {one.api_adapter.title}"
             both = _values(quote(one.prompt.count), quote(other.prompt.count), one, other)
             yield mismatch(message, "/usage/prompt_tokens", _SAME, both, exchange=other.id)
+
+
+def _has_a_part_of_its_own(x: Exchange) -> bool:
+    """Return True for variables of a chat template, and for reasoning under another name than in the answers: a server may ignore both."""
+    own = x.turn.reasoning_field if x.turn is not None and x.turn.reasoning else None
+    names = {name for message in x.messages for name in REASONING_FIELDS if value_at(message, name)}
+    return value_at(x.chat_request, "chat_template_kwargs") is not None or (own is not None and names - {own} != set())
 
 
 def _harmony_messages(x: Exchange) -> tuple[Message, ...]:

@@ -316,7 +316,10 @@ def content_is_the_answer(x: Exchange) -> Iterator[Finding]:
         return
     expected, actual = text_difference("".join(output.user_texts), content)
     differs = "the content differs from what the model wrote for the user"
-    problem, clause = differs if content else "the content is empty although the model wrote an answer", ""
+    empty: LiteralString = (
+        f"the content is empty although the model wrote {'an answer' if output.finals else 'a preamble'}"
+    )
+    problem, clause = differs if content else empty, "" if output.finals else "harmony#preambles"
     if goes_beyond_limit(x, "".join(output.user_texts), content):
         problem, clause = "the content continues beyond the limit", "chat#max-tokens"
     yield Finding(message=problem, location="content", expected=expected, actual=actual, clause=clause)

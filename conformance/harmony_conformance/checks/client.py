@@ -85,7 +85,13 @@ def reasoning_is_sent_back(x: Exchange) -> Iterator[Finding]:
 _WRAPPED = re.compile(r"<(think|reasoning)>[\s\S]*?</\1>")
 
 
-@check(SHOULD, spec="harmony#drop-reasoning", when=(on.is_conversation, comes_from_a_client, has_earlier_answer))
+@condition
+def is_traffic(x: Exchange) -> bool:
+    """requests of recorded traffic; the suite itself sends back what the server answered, and judges that answer"""
+    return x.scenario == TRAFFIC
+
+
+@check(SHOULD, spec="harmony#drop-reasoning", when=(on.is_conversation, is_traffic, has_earlier_answer))
 def answers_come_back_alone(x: Exchange) -> Iterator[Finding]:
     """Earlier answers come back without the reasoning that led to them.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import LiteralString
 
 from harmony_conformance.apis.registry import RESPONSES
@@ -12,8 +13,9 @@ from harmony_conformance.checks.helpers.before_after import before_and_after, be
 from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, AnsweredBy, Exchange, Series, Validity
 from harmony_conformance.json_value import InvalidJsonError, Json, dumps, items, members, pointer, text, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, mismatch, variant
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, mismatch, ruled, variant
 from harmony_conformance.judge.condition import condition, evidence, series_only
+from harmony_conformance.judge.rulings import ANSWERED_WRONG_REQUESTS
 from harmony_conformance.prompts.request_members import REASONING_FIELDS
 from harmony_conformance.redactable_text import Location, RedactableText, ReportText, quote, shorten
 
@@ -31,7 +33,7 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
             location=f"after event {len(x.stream.events)}" if x.stream is not None else "connection",
             expected="a whole answer",
             actual=x.failure.kind.value,
-            excerpt=shorten(x.stream.events[-1].stable_data) if x.stream is not None and x.stream.events else None,
+            excerpt=shorten(x.events.events[-1].stable_data) if x.events is not None and x.events.events else None,
         )
         return
     if x.response is None:
@@ -198,7 +200,8 @@ def wrong_request_is_refused(x: Exchange) -> Iterator[Finding]:
     elif x.response is not None and not on.MIN_ERROR_STATUS <= x.response.status < on.MIN_SERVER_ERROR_STATUS:
         message = "an invalid request was not refused with a 4xx status"
         actual = RedactableText("{}: {}", x.response.status, shorten(_reason(x)))
-        yield mismatch(message, "status", "a 4xx status", actual)
+        finding = mismatch(message, "status", "a 4xx status", actual)
+        yield ruled(finding, ANSWERED_WRONG_REQUESTS) if x.response.is_success else finding
 
 
 @check(MUST, spec="http#server-error", when=on.is_questionable)
@@ -245,20 +248,22 @@ def has_client_error_status(x: Exchange) -> bool:
 
 @check(SHOULD, spec="http#client-error", when=(has_client_error_status, on.was_sent))
 def refusal_explains(x: Exchange) -> Iterator[Finding]:
-    """A refusal gives its reason in JSON where clients look for it: `error.message`, or another form that is known.
+    """A refusal gives its reason: in `error.message`, where clients look for it, or in another form, which is a variant.
 
-    A 5xx status is no refusal. The checks of valid, invalid and odd requests report it.
+    A page of HTML is none. A 5xx status is no refusal. The checks of valid, invalid and odd requests report it.
     """
     if x.response is None or text(value_at(x.chat_completion, "error", "message")):
         return
     flat = value_at(x.chat_completion, "object") == "error" and text(value_at(x.chat_completion, "message"))
+    is_text = x.response.content_type in ("", "text/plain") and bool(x.response.body.strip())
     detail = value_at(x.chat_completion, "detail")  # FastAPI: a text, or a list of problems, each with a `msg`
     has_detail = text(detail) or any(text(value_at(problem, "msg")) for problem in items(detail))
-    if flat or text(value_at(x.chat_completion, "error")) or has_detail:
+    if flat or is_text or text(value_at(x.chat_completion, "error")) or has_detail:
         yield variant("the reason is in a form of this server, not in error.message", where="body")
         return
     message = RedactableText("HTTP {} has no reason where clients look for it", x.response.status)
-    yield mismatch(message, "body", "error.message", shorten(_reason(x)) or "an empty body")
+    finding = mismatch(message, "body", "error.message", shorten(_reason(x)) or "an empty body")
+    yield replace(finding, clause="clients#error") if _reason(x) else finding
 
 
 def _reason(x: Exchange) -> str:

@@ -57,7 +57,7 @@ def _messages(x: Exchange, role: str, channel: str | None = None) -> list[Prompt
 def user_text_is_whole(x: Exchange) -> Iterator[Finding]:
     """Each user message is in the prompt once, in order, under the role user, character for character; parts of a content are joined.
 
-    No source defines the separator of parts: the official library joins them without one. A line end, as in llama.cpp, is a variant.
+    No source defines the separator of parts: the official library joins them without one. White space, as in llama.cpp and SGLang, is a variant.
     """
     shown, sent = _messages(x, "user"), _parts(x, PartKind.USER)
     parts = placement.join_lines_as_in_prompt(x.chat_request, sent, shown)
@@ -177,7 +177,7 @@ def tools_are_declared(x: Exchange) -> Iterator[Finding]:
     by_library = parse_declarations(official)
     for index, tool in enumerate(x.tools):
         name = text(value_at(tool, "function", "name"))
-        if not name:
+        if not name or SPECIAL_TOKEN.search(name):  # markers in a name are about another check
             continue
         where, declaration = pointer("tools", index), declared.get(name) or declared.get(as_identifier(name))
         if declaration is None:

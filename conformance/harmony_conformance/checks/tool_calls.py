@@ -284,7 +284,8 @@ def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
         expected = "stop or tool_calls" if x.reached_stop else "length"
         yield mismatch(message, where, expected, quote(reason))
     if reason is None:
-        message, expected = "the answer has no finish_reason", "tool_calls" if calls else "stop or length"
+        has_calls = calls or (x.expected_output is not None and bool(x.expected_output.calls))
+        message, expected = "the answer has no finish_reason", "tool_calls" if has_calls else "stop or length"
         yield mismatch(message, where, expected, "nothing")
     elif reason == "tool_calls" and not calls:
         yield mismatch("finish_reason is tool_calls and there is no call", where, "stop", quote(reason))

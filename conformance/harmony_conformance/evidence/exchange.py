@@ -19,6 +19,7 @@ from harmony_conformance.evidence.expected_output import (
     Expectation,
     ExpectedOutput,
     FunctionCall,
+    added_end,
     end_early,
     parse_output,
     reconcile,
@@ -50,7 +51,12 @@ from harmony_conformance.prompts.expected_parts import (
     expected_parts,
     read_prompt,
 )
-from harmony_conformance.prompts.request_members import max_output_tokens, other_tool_names, stop_strings
+from harmony_conformance.prompts.request_members import (
+    max_output_tokens,
+    other_tool_names,
+    stop_strings,
+    without_unread_reasoning,
+)
 from harmony_conformance.runtime.caching import cached_property
 from harmony_conformance.transport.messages import Failure, Request, Response
 from harmony_conformance.transport.sse import EventStream, read_events, read_lines, replace_values
@@ -159,7 +165,7 @@ class Exchange:
     @cached_property
     def chat_request(self) -> Json:
         """The request body translated to a Chat Completions request. None if the body is not JSON."""
-        return self.api_adapter.read_request(self.request.json)
+        return self.api_adapter.read_request(without_unread_reasoning(self.request.json, self.api, self.engine))
 
     @cached_property
     def chat_request_body(self) -> bytes:
@@ -287,7 +293,8 @@ class Exchange:
         if self.script is not None:
             one_call = value_at(self.chat_request, "parallel_tool_calls") is False
             script = self.script if returned is not None else end_early(self.script, count, self.stop_strings, one_call)
-            ids = reconcile(script, returned, count, self.max_output_tokens, ignores_eos=self.ignores_eos)
+            added = None if self.ignores_eos else added_end(self.request.json)
+            ids = reconcile(script, returned, count, self.max_output_tokens, added_end=added)
             return OutputEvidence(level=OutputLevel.SCRIPTED, ids=ids)
         lacks_headers = count is not None and returned is not None and count > len(returned)
         if returned is None or (lacks_headers and returned[:1] == (tokens.MESSAGE,)):

@@ -149,7 +149,7 @@ def reconcile(
     count: int | None,
     limit: int | None,
     *,
-    ignores_eos: bool,
+    added_end: int | None,
 ) -> tuple[int, ...]:
     """Return the ids that were emitted for a script: those returned, unless script and count prove that some are missing or duplicated.
 
@@ -158,12 +158,11 @@ def reconcile(
         returned: The ids in the response, or None.
         count: The number of completion tokens in the response's usage, or None.
         limit: The largest number of output tokens that the request allows, or None.
-        ignores_eos: True if generation continues after stop tokens.
+        added_end: The token that the engine emits behind a script without a stop token. None if generation continues after stop tokens.
     """
-    cut = (script if ignores_eos else cut_at_stop(script))[:limit]
-    is_open = bool(cut) and cut[-1] not in GENERATION_END_TOKENS and not ignores_eos
-    # an engine adds this token to a script without a stop token
-    ended = (*cut, tokens.ENDOFTEXT) if is_open and count == len(cut) + 1 else cut
+    cut = (script if added_end is None else cut_at_stop(script))[:limit]
+    is_open = bool(cut) and cut[-1] not in GENERATION_END_TOKENS
+    ended = (*cut, added_end) if added_end is not None and is_open and count == len(cut) + 1 else cut
     if returned is None or (count == len(cut) and returned != cut):
         return ended
     shorter = min(len(returned), len(script))
@@ -173,6 +172,12 @@ def reconcile(
         return ended  # a stream with ids per event, some of them missing (vLLM 0.11.0)
     # the server may have stopped before the end of the script: the count shows where
     return cut[: max(count or 0, 0) or None]
+
+
+def added_end(request: Json) -> int:
+    """Return the token that the engine emits behind a script without a stop token: `<|return|>` if the prompt spells the script."""
+    is_forced = "harmony_script" in members(request) or "vllm_xargs" in members(request)
+    return tokens.ENDOFTEXT if is_forced else tokens.RETURN
 
 
 def end_early(
@@ -252,7 +257,7 @@ def is_malformed(ids: Sequence[int]) -> bool:
     """Return True for ids that the official library refuses, and for those that only its tolerance reads.
 
     Both have a header with anything beyond role, recipient, channel and content type, or a special token within a text.
-    A last header that generation was cut in is not malformed.
+    So is a call that ends in `<|return|>`, and an answer that ends in `<|call|>`. A last header that generation was cut in is not malformed.
     """
     ids = strip_endoftext(ids)
     if not all(map(tokens.is_known, ids)):
@@ -261,7 +266,16 @@ def is_malformed(ids: Sequence[int]) -> bool:
     first, *others = (*headers, rest)
     *whole, last = (f"{_PROMPT_END}{decode(first)}", *map(decode, others))
     is_formed = all(map(_HEADER.fullmatch, whole)) and (not rest or _CUT_HEADER.fullmatch(last))
-    return not is_formed or _has_special_in_text(ids)
+    return (
+        not is_formed
+        or _has_special_in_text(ids)
+        or _has_the_wrong_end(decode(headers[-1]) if headers else "", ids[-1:])
+    )
+
+
+def _has_the_wrong_end(header: str, end: Sequence[int]) -> bool:
+    is_call = "to=" in header
+    return (is_call and tuple(end) == (tokens.RETURN,)) or (not is_call and tuple(end) == (tokens.CALL,))
 
 
 def _headers(ids: Sequence[int]) -> tuple[list[tuple[int, ...]], tuple[int, ...]]:

@@ -75,7 +75,8 @@ class Finding:
 def clause_of_failure(clause: Clause, api: str, findings: Iterable[Finding]) -> Clause:
     """Return the clause of the first failure: its own, or that of the check, from the reference of the API where this has one."""
     first = next(finding for finding in findings if finding.verdict is Verdict.FAIL)
-    return CLAUSES.get(first.clause or clause.id.replace("chat#", f"{api}#"), clause)
+    demanded = CLAUSES.get(first.clause, clause)
+    return CLAUSES.get(demanded.id.replace("chat#", f"{api}#"), demanded)
 
 
 def ruled(finding: Finding, ruling: str) -> Finding:

@@ -238,6 +238,10 @@ _TABLE: dict[str, Clause] = {
     "tgi#chat-tokenize": Clause(
         "Text Generation Inference, API reference, POST /chat_tokenize", "Template and tokenize ChatRequest"
     ),
+    "clients#error": Clause(
+        "OpenAI's client for TypeScript, core/error.ts, APIError.generate",
+        "const error = (errorResponse as Record<string, any>)?.['error'];",
+    ),
     "http#close": Clause(
         "RFC 9112, section 9.5",
         "Implementations SHOULD constantly monitor open connections for a received closure signal and respond to it as appropriate, since prompt "

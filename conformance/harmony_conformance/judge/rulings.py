@@ -40,6 +40,9 @@ MALFORMED_OUTPUT = "malformed-output"
 COUNTS_OF_ENDPOINTS = "counts-of-endpoints"
 MARKUP_IN_ERRORS = "markup-in-errors"
 COUNTS_OF_REASONING = "counts-of-reasoning"
+ANSWERED_WRONG_REQUESTS = "answered-wrong-requests"
+EMPTY_TEXT_BLOCKS = "empty-text-blocks"
+ITEMS_OF_LISTS = "items-of-lists"
 
 RULINGS: Mapping[str, Ruling] = MappingProxyType(
     {
@@ -97,6 +100,24 @@ RULINGS: Mapping[str, Ruling] = MappingProxyType(
             source="The guide describes what users may see of an answer. No source mentions errors.",
             severity=SHOULD,
             checks=("channels.no_marker_leak",),
+        ),
+        ANSWERED_WRONG_REQUESTS: Ruling(
+            subject="a wrong request is answered",
+            source="RFC 9110 says what a 4xx status means, and not when a server has to send one. The API references name types and required members.",
+            severity=SHOULD,
+            checks=("errors.wrong_request_is_refused",),
+        ),
+        EMPTY_TEXT_BLOCKS: Ruling(
+            subject="an answer of the Messages API has a text block with an empty text",
+            source="The API reference allows it in an answer (`minLength: 0`). It refuses the block when a client sends it back.",
+            severity=SHOULD,
+            checks=("messages.blocks_have_their_members",),
+        ),
+        ITEMS_OF_LISTS: Ruling(
+            subject="the type of a list's items is not declared",
+            source="The official library declares the items. The published chat template writes `any[]` for objects, and no values of an enumeration.",
+            severity=SHOULD,
+            checks=("prompt.tools_are_declared", "tools.parameters_are_typed"),
         ),
         "orphan-results": Ruling(
             subject="a function result names no call",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from harmony_conformance.json_value import Json, integer, items, text, value_at
+from collections.abc import Sequence
+from itertools import pairwise
+
+from harmony_conformance.json_value import Json, integer, items, members, text, value_at
 
 ALLOWED_TOOLS = "allowed_tools"
 """The type, and a member, of a `tool_choice` that restricts calls to some of the offered functions."""
@@ -69,6 +72,33 @@ def max_output_tokens(request: Json) -> int | None:
 SEALED_REASONING = "sealed_reasoning"
 """Member of an assistant message whose reasoning is sent back without its text: encrypted, or by its signature."""
 REASONING_FIELDS = ("reasoning", "reasoning_content", "thinking")
+
+INSTRUCTING = frozenset({"system", "developer"})
+"""The roles of instructions."""
+
+
+def has_instructions_after_answer(messages: Sequence[Json]) -> bool:
+    """Return True if instructions follow an answer of the assistant. Anthropic's API refuses such requests."""
+    roles = [text(value_at(message, "role")) for message in messages]
+    return any(one == "assistant" and other in INSTRUCTING for one, other in pairwise(roles))
+
+
+_READ_ENCRYPTED = frozenset({"ollama"})
+"""Engines whose reasoning items have only `summary` and `encrypted_content`, and that read the second. A server may ignore other names."""
+
+
+def without_unread_reasoning(request: Json, api: str, engine: str) -> Json:
+    """Return the request without reasoning items under a name that the engine does not use itself."""
+    if api != "responses" or engine not in _READ_ENCRYPTED or not isinstance(value_at(request, "input"), list):
+        return request
+    kept = [
+        item
+        for item in items(value_at(request, "input"))
+        if value_at(item, "type") != "reasoning" or value_at(item, "encrypted_content")
+    ]
+    return {**members(request), "input": kept}
+
+
 """The members of chat messages that may have the chain of thought, in the order of preference."""
 
 

@@ -77,10 +77,6 @@ def test_an_item_after_its_end_is_told_only_if_it_was_announced():
             "responses.events_name_their_item",
             "an event has another item id than the item at its output_index, which was never announced, only finished",
         ),
-        (
-            "responses.items_stay_as_announced",
-            "the type of the item is not the one of the item that was never announced, only finished",
-        ),
     ],
 )
 def test_an_item_that_was_only_finished_is_not_called_announced(check, message):

@@ -13,7 +13,11 @@ from typing import Final
 from harmony_conformance.apis.adapter_helpers import neutral_values, omit_members, reject_unsupported
 from harmony_conformance.apis.api import UnsupportedByApiError
 from harmony_conformance.json_value import Json, JsonObject, items, members, parse_object, text, value_at
-from harmony_conformance.prompts.request_members import REASONING_FIELDS
+from harmony_conformance.prompts.request_members import (
+    INSTRUCTING,
+    REASONING_FIELDS,
+    has_instructions_after_answer,
+)
 
 SIGNATURE: Final = "harmony-conformance"
 """The signature of thinking that no server signed. Servers of gpt-oss cannot verify one."""
@@ -21,7 +25,6 @@ SIGNATURE: Final = "harmony-conformance"
 DEFAULT_LIMIT: Final = 2048
 """The `max_tokens` of a request without a limit, since the API requires one."""
 
-INSTRUCTING = frozenset({"system", "developer"})
 
 _NEUTRAL: Mapping[str, tuple[Json, ...]] = {
     **neutral_values("n", "logit_bias", "logprobs", "top_logprobs", "ignore_eos", "skip_special_tokens"),
@@ -71,6 +74,8 @@ def _conversation(request: JsonObject) -> JsonObject:
     messages = request.get("messages")
     if not isinstance(messages, list):
         return {"messages": messages} if "messages" in request else {}
+    if has_instructions_after_answer(messages):
+        raise UnsupportedByApiError("instructions after an answer")
     first = messages[0] if messages else None
     if value_at(first, "role") not in INSTRUCTING or len(messages) == 1:
         return {"messages": [*_write_messages(messages)]}

@@ -8,7 +8,7 @@ from typing import LiteralString
 
 from harmony_conformance.checks.messages import views
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.expected_output import parse_output, strip_endoftext
+from harmony_conformance.evidence.expected_output import strip_endoftext
 from harmony_conformance.json_value import (
     Json,
     JsonObject,
@@ -21,10 +21,11 @@ from harmony_conformance.json_value import (
     value_at,
 )
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check, mismatch, variant
+from harmony_conformance.judge.check import MUST, Finding, check, mismatch, ruled, variant
 from harmony_conformance.judge.condition import condition, evidence
+from harmony_conformance.judge.rulings import EMPTY_TEXT_BLOCKS
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
-from harmony_ref import HarmonyError, Role, parse
+from harmony_ref import HarmonyError, Role, decode, parse
 
 THINKING_BLOCKS = frozenset({"thinking", "redacted_thinking"})
 _ASKS_THINKING = frozenset({"enabled", "adaptive", "between_tools"})
@@ -98,10 +99,11 @@ def blocks_have_their_members(x: Exchange) -> Iterator[Finding]:
         block = shown
         if is_cut and place == len(blocks) - 1 and isinstance(block.get("input"), str):
             block = {**block, "input": {}}  # the limit cut its pieces
-        elif "input" in block and not isinstance(block["input"], dict) and _passes_on_other_arguments(x):
+        elif _passes_on_other_arguments(x, block.get("input")):
             yield variant("a stream passes on arguments that are no object", where=pointer("content", place, "input"))
             block = {**block, "input": {}}
-        yield from _faults(block, _BLOCKS.get(text(block.get("type")), {"type": _FILLED}), "content", place)
+        for fault in _faults(block, _BLOCKS.get(text(block.get("type")), {"type": _FILLED}), "content", place):
+            yield ruled(fault, EMPTY_TEXT_BLOCKS) if block.get("text") == "" else fault
         identity = text(block.get("id"))
         if identity in seen:
             expected, where = "another id for each block", pointer("content", place, "id")
@@ -111,10 +113,10 @@ def blocks_have_their_members(x: Exchange) -> Iterator[Finding]:
         seen |= {identity} if identity else set()
 
 
-def _passes_on_other_arguments(x: Exchange) -> bool:
-    """Return True for a stream of a script that has a call whose arguments are no object."""
-    output = parse_output(strip_endoftext(x.script or ())) if x.events is not None else None
-    return output is not None and any(parse_object(call.arguments) is None for call in output.calls)
+def _passes_on_other_arguments(x: Exchange, given: Json) -> bool:
+    """Return True for the input of a stream that is no object, because the model wrote it so."""
+    is_written = isinstance(given, str) and x.script is not None and given.strip() in decode(x.script)
+    return x.events is not None and is_written and parse_object(given) is None
 
 
 @condition

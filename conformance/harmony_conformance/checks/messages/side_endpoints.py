@@ -67,7 +67,9 @@ def error_is_in_its_envelope(x: Exchange) -> Iterator[Finding]:
     known = tuple(name for names in _TYPES.values() for name in names)
     status = x.response.status if x.response is not None and event is None else 0
     if kind not in (valid := _TYPES.get(status, known)):
-        message = RedactableText("an error has another type than its status {}", status or "in a stream")
+        message = RedactableText("an error has another type than its status {}", status)
+        if not status:
+            message = RedactableText("an error in a stream has a type that the API does not have")
         yield mismatch(message, "/error/type", quote(" or ".join(dict.fromkeys(valid))), shorten(dumps(kind)))
 
 

@@ -78,7 +78,7 @@ def last_line_is_done(x: Exchange) -> Iterator[Finding]:
     for name in _STATS:
         value = last.get(name, 0)
         if (integer(value) or 0) < 0 or integer(value) is None:
-            message = f"{name} is not a whole number"
+            message = f"{name} is negative" if integer(value) is not None else f"{name} is not a whole number"
             yield mismatch(message, pointer(name), "a whole number, in nanoseconds or tokens", shorten(dumps(value)))
 
 

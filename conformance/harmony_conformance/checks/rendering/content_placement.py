@@ -35,7 +35,7 @@ def find_changed_contents(parts: tuple[PromptPart, ...], messages: list[PromptMe
 def join_lines_as_in_prompt(
     request: Json, parts: Sequence[PromptPart], messages: Sequence[PromptMessage]
 ) -> tuple[PromptPart, ...]:
-    """Return the parts, with several texts of one part joined by line ends if a message has them in this form.
+    """Return the parts, with several texts of one part joined by white space if a message has them in this form.
 
     The message may have them as a JSON string.
     """
@@ -44,10 +44,14 @@ def join_lines_as_in_prompt(
     def as_in_prompt(part: PromptPart) -> PromptPart:
         if not part.text or part.text in contents:
             return part
-        lines = "\n".join(text(value_at(piece, "text")) for piece in items(resolve(request, part.where)))
-        return replace(part, text=lines) if lines in contents else part
+        pieces = [text(value_at(piece, "text")) for piece in items(resolve(request, part.where))]
+        joined = next((one for mark in _SEPARATORS if (one := mark.join(pieces)) in contents), part.text)
+        return replace(part, text=joined)
 
     return tuple(map(as_in_prompt, parts))
+
+
+_SEPARATORS = ("\n", " ", "\n\n")
 
 
 def quoted_text(content: str) -> str | None:
@@ -59,10 +63,10 @@ def quoted_text(content: str) -> str | None:
 
 
 def find_joined_lines(sent: Sequence[PromptPart], joined: Sequence[PromptPart]) -> Iterator[Finding]:
-    """Yield a variant for each part with its texts joined by line ends: nothing is lost, and no source defines a separator."""
+    """Yield a variant for each part with its texts joined by white space: nothing is lost, and no source defines a separator."""
     for part in joined:
         if part not in sent:
-            yield variant("the parts of a text are separated by a line end", where=part.where)
+            yield variant("the parts of a text are separated by white space", where=part.where)
 
 
 def find_wrong_address(part: PromptPart, message: PromptMessage) -> Iterator[Finding]:

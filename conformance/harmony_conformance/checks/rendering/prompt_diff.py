@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from itertools import takewhile
 
+from harmony_conformance.checks.helpers.value_diff import json_differences
 from harmony_conformance.checks.rendering.accepted_renderings import (
     AcceptedRendering,
     ExpectedMessage,
@@ -27,7 +29,7 @@ from harmony_conformance.checks.rendering.system_and_developer import (
     variant_difference,
 )
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import Json, equal_json, items, text, value_at
+from harmony_conformance.json_value import Json, equal_json, items, parse_object, text, value_at
 from harmony_conformance.judge.check import Verdict
 from harmony_conformance.prompts.declarations_in_prompt import is_same_function
 from harmony_conformance.prompts.expected_parts import (
@@ -41,12 +43,15 @@ from harmony_conformance.prompts.expected_parts import (
 )
 from harmony_conformance.prompts.request_members import REASONING_FIELDS
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote, shorten
+from harmony_ref import decode
 from harmony_ref.explanation import Part, Problem
+from harmony_ref.explanation.divergence import Difference
 from harmony_ref.explanation.message_difference import difference_of_contents, header_differences
 from harmony_ref.explanation.nearest_rendering import shared_length
 
 _DATE = re.compile(r"^Current date: (.*)$", re.MULTILINE)
 _MOST_TOKENS = 8
+_MOST_COMPARED = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,15 +251,28 @@ def _differences(
     elif shown.content != expected.content and one.kind is PartKind.INSTRUCTIONS:
         yield from developer_difference(expected.content, shown.content, request)
     elif shown.content != expected.content:
-        difference = difference_of_contents(expected.content, shown.content, expected.role)
         is_form = _is_joined_in(one, shown) or shown.content == _joined_by_line_ends(one, request)
         is_form = is_form or (one.kind is PartKind.CALL and equal_json(shown.content, expected.content))
+        difference = None if is_form or one.kind is not PartKind.CALL else _argument_difference(expected, shown)
+        difference = difference or difference_of_contents(expected.content, shown.content, expected.role)
         judged = variant_difference if is_form else failing_difference
         yield judged(difference.part, difference.problem, difference.description)
     if shown.end != expected.end and not (shown.end is None and is_last):
         is_form = one.kind is PartKind.CALL and shown.end_name == "⟦end⟧"
         words = f"the message ends in {shown.end_name or 'nothing'} where {expected.end_name} was expected"
         yield (variant_difference if is_form else failing_difference)(Part.END, Problem.DIFFERENT, words)
+
+
+def _argument_difference(expected: PromptMessage, shown: PromptMessage) -> Difference | None:
+    """Return the first differing member of two objects, whatever their order and blanks. None if one is no object."""
+    wanted, actual = parse_object(expected.content), parse_object(shown.content)
+    if wanted is None or actual is None:
+        return None
+    first = next(json_differences(wanted, actual), None)
+    words = "a number of the arguments has other digits"
+    if first is not None:
+        words = f"the argument at {first.path} is {first.actual} instead of {first.expected}"
+    return Difference(Part.CONTENT, Problem.DIFFERENT, words)
 
 
 def _header_differences(one: ExpectedMessage, shown: PromptMessage) -> Iterator[JudgedDifference]:
@@ -360,6 +378,7 @@ def _differing_tokens(ids: tuple[int, ...], other: tuple[int, ...]) -> ReportTex
     if not ids:
         return "no such message"
     begin = shared_length(ids, other)
+    begin += _length_of_form(ids[begin : begin + _MOST_COMPARED], other[begin : begin + _MOST_COMPARED])
     end = shared_length(ids[begin:][::-1], other[begin:][::-1])
     if end in (len(ids) - begin, len(other) - begin):
         begin = max(0, begin - 1)
@@ -367,6 +386,14 @@ def _differing_tokens(ids: tuple[int, ...], other: tuple[int, ...]) -> ReportTex
     shown = ids[begin:stop]
     more = " …" if stop < len(ids) - end else ""
     return quote(f"{format_ids(shown)!r}{more}, tokens {', '.join(map(str, shown))}{more}")
+
+
+def _length_of_form(ids: Sequence[int], other: Sequence[int]) -> int:
+    """Return the number of tokens before the first difference in more than white space; 0 if there is none."""
+    blocks = SequenceMatcher(None, ids, other, autojunk=False).get_opcodes()
+    differing = (block for block in blocks if block[0] != "equal")
+    places = (i for _, i, j, k, m in differing if decode(ids[i:j]).split() != decode(other[k:m]).split())
+    return next(places, 0)
 
 
 def has_renamed_reasoning_field(x: Exchange, where: str) -> bool:

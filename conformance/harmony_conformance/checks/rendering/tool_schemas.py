@@ -13,7 +13,8 @@ from enum import StrEnum
 from typing import LiteralString
 
 from harmony_conformance.json_value import Json, dumps, items, members, pointer, text, value_at
-from harmony_conformance.judge.check import Finding, mismatch, variant
+from harmony_conformance.judge.check import Finding, mismatch, ruled, variant
+from harmony_conformance.judge.rulings import ITEMS_OF_LISTS
 from harmony_conformance.prompts.declarations_in_prompt import Declaration, has_line
 from harmony_conformance.redactable_text import RedactableText, shorten
 
@@ -89,7 +90,8 @@ def find_missing_descriptions(
         if not shown.has_parameter(parameter.name) and library.has_parameter(parameter.name):
             message = RedactableText("the parameter {} of {} is not declared in the prompt", parameter.name, shown.name)
             expected = RedactableText("{}: …", parameter.name)
-            yield mismatch(message, where + pointer(*parameter.where), expected, shorten(shown.type))
+            finding = mismatch(message, where + pointer(*parameter.where), expected, shorten(shown.type))
+            yield ruled(finding, ITEMS_OF_LISTS) if "items" in parameter.where else finding
         if parameter.depth == 0:
             descriptions.append(
                 (shown.type, text(value_at(parameter.schema, "description")), pointer(*parameter.where))
@@ -121,7 +123,9 @@ def _values(parameter: Parameter, shown: Declaration, library: Declaration, plac
     if lost:
         message = RedactableText("values of the parameter {} of {} are not in the prompt", parameter.name, shown.name)
         actual = shorten(" | ".join(member.type for member in declared_parameters(parameter.name, shown)))
-        yield mismatch(message, place + pointer("enum"), shorten(" | ".join(map(dumps, values))), actual)
+        finding = mismatch(message, place + pointer("enum"), shorten(" | ".join(map(dumps, values))), actual)
+        is_item = "items" in members(parameter.schema) or "items" in parameter.where
+        yield ruled(finding, ITEMS_OF_LISTS) if is_item else finding
 
 
 def _quotes(value: str, declared: str) -> bool:

@@ -27,7 +27,7 @@ from harmony_conformance.judge.condition import condition, evidence, series_only
 from harmony_conformance.prompts.expected_parts import has_whole_conversation
 from harmony_conformance.prompts.request_members import can_be_called
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
-from harmony_ref import Message, text_of
+from harmony_ref import Message, decode, text_of
 
 _ORDINARY = ("", "function")
 
@@ -70,7 +70,8 @@ def offered_tools_are_rendered_or_refused(x: Exchange) -> Iterator[Finding]:
             if x.error is not None
             else (x.response.body.decode("utf-8", "replace") if x.response else "")
         )
-        if "tool" not in reason and not any(tool.kind in reason for tool in tools):
+        is_named = "tool" in reason or any(tool.kind in reason for tool in tools)
+        if not is_named and not _calls_a_tool(x):  # with a call, the output may be the reason
             message = "a request with a tool is refused, and the error does not name the tool"
             yield mismatch(message, "body", RedactableText("an error about {}", tools[0].kind), shorten(reason))
         return
@@ -79,6 +80,10 @@ def offered_tools_are_rendered_or_refused(x: Exchange) -> Iterator[Finding]:
         if not tool.is_declared_in(declared):
             message = RedactableText("the tool {} of the type {} is not declared in the prompt", tool.title, tool.kind)
             yield mismatch(message, tool.where, "its declaration, or a 4xx status", "no declaration")
+
+
+def _calls_a_tool(x: Exchange) -> bool:
+    return x.script is not None and "to=" in decode(x.script)
 
 
 def _counted_pairs(series: Series) -> Iterator[tuple[Exchange, int]]:

@@ -58,6 +58,7 @@ _Place = int | str
 
 @dataclass(kw_only=True)
 class _ItemState:
+    name: str = ""
     is_announced: bool = True
     is_done: bool = False
     open_parts: set[int] = field(default_factory=set[int])
@@ -96,20 +97,25 @@ class _Machine:
             return
         item = self._items.get(place)
         if kind == views.ITEM_ADDED:
-            if item is not None and item.is_announced:
+            name = text(value_at(event.get("item"), "id"))
+            if item is not None and item.is_announced and name and item.name not in ("", name):
+                yield "two items are announced at one output_index", "an output_index that no other item has"
+            elif item is not None and item.is_announced:
                 yield "an item is announced twice", f"one {views.ITEM_ADDED} for each item"
             elif item is not None and item.is_done:
                 message = "an item is announced at the output_index of one that was never announced, only finished"
                 yield message, "an output_index that no other item has"
             elif item is not None:
                 yield "an item is announced after its first event", f"{views.ITEM_ADDED} first"
-            self._items[place] = _ItemState()
+            self._items[place] = _ItemState(name=name)
         elif item is None:
             yield "an event is about an item that was not announced", views.ITEM_ADDED
             is_done = kind == views.ITEM_DONE
             self._items[place] = _ItemState(is_announced=False, is_done=is_done, open_parts={views.part_of(event)})
         elif item.is_done:
-            if item.is_announced:  # else the event may be about another item, never announced either
+            if item.is_announced and text(event.get("item_id")) not in ("", item.name):
+                yield "an event has the output_index of another item, which is done", "the output_index of its item"
+            elif item.is_announced:  # else the event may be about another item, never announced either
                 yield "an event is about an item that is done", f"nothing after {views.ITEM_DONE}"
         elif kind == views.ITEM_DONE:
             item.is_done = True
@@ -151,14 +157,15 @@ def texts_begin_and_end(x: Exchange) -> Iterator[Finding]:
             begun.setdefault((place, content, views.part_of(event)), number)
         elif (content := views.text_kind(event, ".done")) is not None:
             ended.add((place, content, views.part_of(event)))
+    is_broken = x.error is not None  # then no text of it has an end
     for (place, content, part), number in begun.items():
         is_summary, has_part = content == "summary_text", content not in ("arguments", "input", "code")
         key = (place, "summary" if is_summary else "content", part)
         part_event = "response.reasoning_summary_part" if is_summary else "response.content_part"
         steps: tuple[tuple[bool, LiteralString, str], ...] = (
-            ((place, content, part) in ended, "ends their text", f"{_EVENT_BY_TEXT_KIND[content]}.done"),
+            (is_broken or (place, content, part) in ended, "ends their text", f"{_EVENT_BY_TEXT_KIND[content]}.done"),
             (not has_part or key in added, "adds their part", f"{part_event}.added"),
-            (not has_part or key in done, "ends their part", f"{part_event}.done"),
+            (is_broken or not has_part or key in done, "ends their part", f"{part_event}.done"),
         )
         roles: list[LiteralString] = [role for is_there, role, _ in steps if not is_there]
         if roles:

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from harmony_conformance.apis.chat_completion import Turn, has_same_calls, has_same_objects
-from harmony_conformance.apis.registry import find_api
+from harmony_conformance.apis.registry import RESPONSES, find_api
 from harmony_conformance.checks.helpers.malformed_output import has_malformed_output, ruled_if_malformed
 from harmony_conformance.checks.helpers.value_diff import json_differences
 from harmony_conformance.checks.streaming.right_side import (
@@ -27,7 +28,7 @@ from harmony_conformance.checks.streaming.right_side import (
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.expected_output import parse_output
 from harmony_conformance.evidence.series_pairs import stream_step_pairs
-from harmony_conformance.json_value import Json, value_at
+from harmony_conformance.json_value import Json, JsonObject, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, mismatch, ruled, variant
 from harmony_conformance.judge.condition import evidence
@@ -51,7 +52,8 @@ def content_equals_whole(series: Series) -> Iterator[Finding]:
 
     Only answers with the same output tokens are compared. Parsers lose text that is split over chunks (defects V12, V14).
     """
-    return _part_findings(series, CONTENT, lambda turn: {"content": turn.content or ""})
+    for pair in _whole_and_streamed(series):
+        yield from _pair_findings(pair, CONTENT, lambda turn: {"content": turn.content or ""})
 
 
 @comparison(MUST, spec="chat#stream", when=BOTH_WAYS)
@@ -61,14 +63,14 @@ def reasoning_equals_whole(series: Series) -> Iterator[Finding]:
     A client reads one name in both; streams lose tokens at the border of two channels (defect V14). The separator of two reasoning messages is
     the server's choice, a line end or nothing, but the same in both.
     """
-    return _part_findings(
-        series,
-        REASONING,
-        lambda turn: {
-            "reasoning": turn.reasoning or "",
-            "reasoning field": turn.reasoning_field if turn.reasoning else None,
-        },
-    )
+    for pair in _whole_and_streamed(series):
+        has_both = bool(pair.whole.reasoning and pair.streamed.reasoning)  # a missing one is another difference
+        yield from _pair_findings(pair, REASONING, partial(_reasoning, with_field=has_both))
+
+
+def _reasoning(turn: Turn, *, with_field: bool) -> Json:
+    reasoning: JsonObject = {"reasoning": turn.reasoning or ""}
+    return {**reasoning, "reasoning field": turn.reasoning_field} if with_field else reasoning
 
 
 @comparison(MUST, spec="chat#stream", when=BOTH_WAYS)
@@ -92,8 +94,13 @@ def calls_equal_whole(series: Series) -> Iterator[Finding]:
 
 @comparison(MUST, spec="chat#stream", when=BOTH_WAYS)
 def finish_equals_whole(series: Series) -> Iterator[Finding]:
-    """A streamed answer ends for the same reason as the whole one."""
-    return _part_findings(series, FINISH, lambda turn: {"finish_reason": turn.finish_reason})
+    """A streamed answer ends for the same reason as the whole one.
+
+    A stream that ends in an error has no such reason, which other checks report.
+    """
+    for pair in _whole_and_streamed(series):
+        if pair.exchanges[1].error is None:
+            yield from _pair_findings(pair, FINISH, lambda turn: {"finish_reason": turn.finish_reason})
 
 
 @evidence
@@ -115,11 +122,6 @@ def usage_equals_whole(series: Series) -> Iterator[Finding]:
             yield from _difference_findings(pair, whole, streamed, RightSide.UNKNOWN)
 
 
-def _part_findings(series: Series, name: str, part: Callable[[Turn], Json]) -> Iterator[Finding]:
-    for pair in _whole_and_streamed(series):
-        yield from _pair_findings(pair, name, part)
-
-
 def _pair_findings(pair: _Pair, name: str, part: Callable[[Turn], Json]) -> Iterator[Finding]:
     one, other = part(pair.whole), part(pair.streamed)
     if one == other or (side := find_right_side(*pair.exchanges, name)) is RightSide.STREAM:
@@ -129,6 +131,8 @@ def _pair_findings(pair: _Pair, name: str, part: Callable[[Turn], Json]) -> Iter
         side = RightSide.UNKNOWN
     for finding in _difference_findings(pair, one, other, side):
         is_joiner = finding.message.endswith(_IN_WHITE_SPACE) and _has_several(x, finding.location)
+        if is_joiner and x.api == RESPONSES.name:
+            continue  # items have no joiner: it is that of the translation
         yield ruled(finding, WHITE_SPACE_BETWEEN_MESSAGES) if is_joiner else ruled_if_malformed(finding, x)
 
 
