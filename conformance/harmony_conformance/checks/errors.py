@@ -250,7 +250,7 @@ def has_client_error_status(x: Exchange) -> bool:
 def refusal_explains(x: Exchange) -> Iterator[Finding]:
     """A refusal gives its reason: in `error.message`, where clients look for it, or in another form, which is a variant.
 
-    A page of HTML is none. A 5xx status is no refusal. The checks of valid, invalid and odd requests report it.
+    A page of HTML does not count. A 5xx status is no refusal. The checks of valid, invalid and odd requests report it.
     """
     if x.response is None or text(value_at(x.chat_completion, "error", "message")):
         return

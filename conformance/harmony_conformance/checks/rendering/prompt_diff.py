@@ -389,7 +389,7 @@ def _differing_tokens(ids: tuple[int, ...], other: tuple[int, ...]) -> ReportTex
 
 
 def _length_of_form(ids: Sequence[int], other: Sequence[int]) -> int:
-    """Return the number of tokens before the first difference in more than white space; 0 if there is none."""
+    """Return the number of tokens before the first difference in more than white space, else 0."""
     blocks = SequenceMatcher(None, ids, other, autojunk=False).get_opcodes()
     differing = (block for block in blocks if block[0] != "equal")
     places = (i for _, i, j, k, m in differing if decode(ids[i:j]).split() != decode(other[k:m]).split())
