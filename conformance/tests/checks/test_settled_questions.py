@@ -1,0 +1,141 @@
+"""Differences whose severity or meaning a source settles: each with its example."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from harmony_conformance.checks import CHECKS
+from harmony_conformance.checks.helpers.added_end import with_added_end
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.expected_output import is_malformed
+from harmony_conformance.golden import data as golden
+from harmony_conformance.judge.check import MUST, SHOULD, Outcome, clause_of_failure
+from harmony_conformance.judge.judge import judge
+from harmony_conformance.prompts.request_members import has_instructions_after_answer, without_unread_reasoning
+from harmony_conformance.transport.messages import Request, Response
+from harmony_ref import encode_with_special_tokens
+
+RULES = {rule.id: rule for rule in CHECKS}
+
+
+def judged(check, name, change, of=None):
+    """The result of a check on a changed example of golden data."""
+    shown = json.loads((golden.root() / "exchanges" / (of or check) / f"{name}.json").read_text("utf-8"))
+    change(shown)
+    example = golden.read_example(json.dumps(shown).encode(), check=check, name=name)
+    (result,) = judge([example.series], [RULES[check]])
+    return result
+
+
+def unchanged(shown):
+    pass
+
+
+def test_a_wrong_request_that_is_answered_is_no_must():
+    assert judged("errors.wrong_request_is_refused", "fail-answered", unchanged).severity is SHOULD
+    assert judged("errors.wrong_request_is_refused", "fail-blamed-on-the-server", unchanged).severity is MUST
+    assert judged("errors.wrong_request_is_refused", "fail-reset", unchanged).severity is MUST
+
+
+def test_an_empty_text_in_an_answer_is_no_must():
+    assert judged("messages.blocks_have_their_members", "fail-empty-text", unchanged).severity is SHOULD
+    assert judged("messages.blocks_have_their_members", "fail-two-equal-ids", unchanged).severity is MUST
+
+
+@pytest.mark.parametrize(
+    ("body", "outcome"),
+    [
+        ({"text": "404 page not found", "headers": {"content-type": "text/plain; charset=utf-8"}}, Outcome.VARIANT),
+        ({"text": "", "headers": {"content-type": "text/plain"}}, Outcome.FAIL),
+        ({"json": {"message": "no such model", "code": 404}}, Outcome.FAIL),
+    ],
+)
+def test_a_plain_text_is_a_reason(body, outcome):
+    def change(shown):
+        shown["response"] = {"status": 404, **body}
+
+    result = judged("errors.refusal_explains", "fail-html", change)
+    assert result.outcome is outcome
+    if "json" in body:
+        assert clause_of_failure(RULES["errors.refusal_explains"].clause, "chat", result.findings).id == "clients#error"
+
+
+def test_the_clause_of_a_finding_is_that_of_the_api():
+    clause = RULES["stop_tokens.limit_is_kept"].clause
+    found = judged("errors.refusal_explains", "fail-html", unchanged).findings
+    failing = [replace(finding, clause="") for finding in found]
+    assert clause_of_failure(clause, "messages", failing).id == "messages#max-tokens"
+    own = [replace(finding, clause="chat#tool-choice") for finding in failing]
+    assert clause_of_failure(clause, "messages", own).id == "messages#tool-choice"
+    assert clause_of_failure(clause, "chat", own).id == "chat#tool-choice"
+
+
+CUT_STREAM = {"error": {"message": "list index out of range", "type": "BadRequestError", "code": 400}}
+
+
+def test_a_stream_that_ends_in_an_error_has_no_finish_reason_to_compare():
+    check, name = "streaming.finish_equals_whole", "fail-limit-not-named-in-the-stream"
+
+    def end_in_error(shown):
+        for x in shown["exchanges"].values():
+            if "events" in x["response"]:
+                x["response"]["events"] = [*x["response"]["events"][:-1], CUT_STREAM, "[DONE]"]
+
+    assert judged(check, name, unchanged).outcome is Outcome.FAIL
+    assert judged(check, name, end_in_error).outcome is not Outcome.FAIL
+
+
+def test_missing_reasoning_has_no_field_name_to_compare():
+    def drop_reasoning(shown):
+        for x in shown["exchanges"].values():
+            for event in x["response"].get("events", []):
+                for choice in event["choices"] if isinstance(event, dict) else []:
+                    for name in ("reasoning", "reasoning_content"):
+                        choice["delta"].pop(name, None)
+
+    result = judged("streaming.reasoning_equals_whole", "fail-field-name", drop_reasoning)
+    assert [str(one.message) for one in result.findings] == ["streamed, reasoning differs"]
+
+
+REASONING_ITEM = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Think."}]}
+
+
+def test_reasoning_under_a_name_that_the_engine_does_not_use_is_not_expected():
+    body = {"input": [{"role": "user", "content": "Hi"}, REASONING_ITEM, {"role": "assistant", "content": "Hello."}]}
+    assert without_unread_reasoning(body, "responses", "ollama")["input"] == [body["input"][0], body["input"][2]]
+    assert without_unread_reasoning(body, "responses", "vllm") is body
+    assert without_unread_reasoning(body, "chat", "ollama") is body
+    sealed = {"input": [{**REASONING_ITEM, "encrypted_content": "Think."}]}
+    assert without_unread_reasoning(sealed, "responses", "ollama") == sealed
+
+
+def test_instructions_after_an_answer():
+    user, answer, system = ({"role": role, "content": "x"} for role in ("user", "assistant", "system"))
+    assert has_instructions_after_answer([user, answer, system, user])
+    assert not has_instructions_after_answer([system, user, answer, user, system])
+
+
+@pytest.mark.parametrize(
+    ("script", "is_so"),
+    [
+        ('<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>', False),
+        ('<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|return|>', True),
+        ('<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|end|>', False),
+        ("<|channel|>final<|message|>hi<|return|>", False),
+        ("<|channel|>final<|message|>hi<|call|>", True),
+        ("<|channel|>final<|message|>hi", False),
+    ],
+)
+def test_no_source_describes_a_call_that_returns_nor_an_answer_that_calls(script, is_so):
+    assert is_malformed(encode_with_special_tokens(script)) is is_so
+
+
+def test_the_token_behind_a_script_is_named():
+    script = tuple(encode_with_special_tokens("<|channel|>final<|message|>hi<|end|>"))
+    spelled = Exchange(id="x", request=Request(path="/v1/chat/completions", body=b"{}"), script=script)
+    forced = replace(spelled, request=Request(path="/v1/chat/completions", body=b'{"vllm_xargs": {"harmony_script": []}}'))
+    assert "<|return|> (200002)" in str(with_added_end(spelled, "failed"))
+    assert "<|endoftext|> (199999)" in str(with_added_end(forced, "failed"))
+    ended = replace(spelled, script=tuple(encode_with_special_tokens("<|channel|>final<|message|>hi<|return|>")))
+    assert str(with_added_end(ended, "failed")) == "failed"
