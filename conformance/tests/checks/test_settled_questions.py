@@ -13,7 +13,7 @@ from harmony_conformance.golden import data as golden
 from harmony_conformance.judge.check import MUST, SHOULD, Outcome, clause_of_failure
 from harmony_conformance.judge.judge import judge
 from harmony_conformance.prompts.request_members import has_instructions_after_answer, without_unread_reasoning
-from harmony_conformance.transport.messages import Request, Response
+from harmony_conformance.transport.messages import Request
 from harmony_ref import encode_with_special_tokens
 
 RULES = {rule.id: rule for rule in CHECKS}
@@ -134,8 +134,19 @@ def test_no_source_describes_a_call_that_returns_nor_an_answer_that_calls(script
 def test_the_token_behind_a_script_is_named():
     script = tuple(encode_with_special_tokens("<|channel|>final<|message|>hi<|end|>"))
     spelled = Exchange(id="x", request=Request(path="/v1/chat/completions", body=b"{}"), script=script)
-    forced = replace(spelled, request=Request(path="/v1/chat/completions", body=b'{"vllm_xargs": {"harmony_script": []}}'))
+    forced = replace(
+        spelled, request=Request(path="/v1/chat/completions", body=b'{"vllm_xargs": {"harmony_script": []}}')
+    )
     assert "<|return|> (200002)" in str(with_added_end(spelled, "failed"))
     assert "<|endoftext|> (199999)" in str(with_added_end(forced, "failed"))
     ended = replace(spelled, script=tuple(encode_with_special_tokens("<|channel|>final<|message|>hi<|return|>")))
     assert str(with_added_end(ended, "failed")) == "failed"
+
+
+@pytest.mark.parametrize(("shown", "outcome"), [("7", Outcome.VARIANT), ("8", Outcome.FAIL), ("7, 8", Outcome.FAIL)])
+def test_a_stream_may_pass_on_what_the_model_wrote(shown, outcome):
+    def change(example):
+        text = example["response"]["text"]
+        example["response"]["text"] = text.replace('"partial_json":"7"', f'"partial_json":{json.dumps(shown)}')
+
+    assert judged("messages.blocks_have_their_members", "variant-stream-of-a-number", change).outcome is outcome
