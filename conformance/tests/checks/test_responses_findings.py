@@ -155,3 +155,14 @@ def test_a_finding_shows_what_is_missing(check, name, expected):
 def test_a_member_that_contradicts_the_status_is_the_place(name, place):
     check = "responses.status_says_how_it_ended"
     assert [one[:2] for one in findings(check, name, of=check)] == [("the status contradicts other members", place)]
+
+
+def test_deltas_with_another_content_index_than_the_finished_text_are_not_called_missing():
+    def count_over_items(event):
+        is_delta = event["type"] == "response.output_text.delta"
+        return {**event, "content_index": 1} if is_delta else event
+
+    found = findings("responses.texts_are_told_alike", "pass-answer", change=count_over_items)
+    assert [(message, expected, actual) for message, _, expected, actual in found] == [
+        ("the deltas of a text have another index than the finished output_text", "0", "1")
+    ]
