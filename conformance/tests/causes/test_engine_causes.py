@@ -61,6 +61,13 @@ def named(target, check, api, scenario, **parts):
         ("prompt.results_are_rendered", "chat", "results", {"step": "parts of a result"}, "result-parts-unnamed"),
         ("prompt.user_text_is_whole", "chat", "content_forms", {"step": "parts"}, "user-texts-joined"),
         ("prompt.user_text_is_whole", "chat", "long_requests", {"step": "ten lines"}, "user-texts-joined"),
+        (
+            "errors.questionable_request_is_handled",
+            "chat",
+            "questionable_requests",
+            {"step": "longer than the model can read", "actual": "timeout"},
+            "long-conversation-cut",
+        ),
     ],
 )
 def test_failures_of_ollama_before_its_own_server(check, api, scenario, parts, expected):
@@ -139,6 +146,13 @@ def test_failures_of_ollama_before_its_own_server(check, api, scenario, parts, e
             "rows_names",
             {"at": "/content/1/name"},
             "empty-name-returned",
+        ),
+        (
+            "apis.same_prompt",
+            "all",
+            "cut_answer_replayed",
+            {"step": "go on", "actual": "Responses: 333, Chat Completions: 337"},
+            "user-texts-joined",
         ),
     ],
 )
