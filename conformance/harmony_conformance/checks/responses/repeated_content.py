@@ -122,7 +122,9 @@ def texts_are_told_alike(x: Exchange) -> Iterator[Finding]:
             pieces = deltas.get(key, [] if key[1] in views.VISIBLE_TEXT_KINDS else None)
             parts = (of[2] for of, found in deltas.items() if of[:2] == key[:2] and "".join(found) == whole)
             if whole and not pieces and (elsewhere := next(parts, None)) is not None:
-                message = RedactableText("the deltas of a text have another index than the finished {}", Location(key[1]))
+                message = RedactableText(
+                    "the deltas of a text have another index than the finished {}", Location(key[1])
+                )
                 yield mismatch(message, f"event {index}", RedactableText("{}", key[2]), RedactableText("{}", elsewhere))
                 return
             if pieces is not None and "".join(pieces) != whole:
