@@ -15,7 +15,6 @@ THOUGHT = "the content contains text of the analysis channel"
 OUT_OF_FORM = "500: The model produced output that does not match the expected peg-native format"
 ONE_BEFORE = "an item is announced at the output_index of one that was never announced, only finished"
 OTHER_ID = "an event has another item id than the item at its output_index, which was never announced, only finished"
-OTHER_TYPE = "the type of the item is not the one of the item that was never announced, only finished"
 OPEN_TEXT = "deltas of output_text come without the event that ends their text and that ends their part"
 
 
@@ -59,7 +58,6 @@ def named(target, check, api, scenario, **parts):
         ("tools.parameters_are_typed", "chat", "tool_schemas", {"actual": "any[]"}, "elements-and-members-lost"),
         ("tools.parameters_are_typed", "chat", "tool_schemas", {"actual": "string"}, "enum-and-defaults-lost"),
         ("prompt.results_are_rendered", "chat", "results", {"step": "parts of a result"}, "result-parts-unnamed"),
-        ("prompt.user_text_is_whole", "chat", "content_forms", {"step": "parts"}, "user-texts-joined"),
         ("prompt.user_text_is_whole", "chat", "long_requests", {"step": "ten lines"}, "user-texts-joined"),
         (
             "errors.questionable_request_is_handled",
@@ -215,13 +213,6 @@ def test_failures_of_ollama_over_its_apis(check, api, scenario, parts, expected)
         ),
         (
             GPT_OSS,
-            "responses.items_stay_as_announced",
-            "rows_answers",
-            {"step": "an empty thought+stream", "message": OTHER_TYPE},
-            "gpt-oss-items-one-place-before",
-        ),
-        (
-            GPT_OSS,
             "responses.events_name_their_item",
             "rows_broken_answers",
             {"step": "text, then an answer+stream", "message": OTHER_ID},
@@ -319,13 +310,13 @@ def test_a_race_is_named_until_the_release_that_mends_it():
     ids=["known", "unknown"],
 )
 def test_a_cause_can_be_graver_than_the_check_that_shows_it(known, expected):
-    exchange = "tool_round_trip/responses/one call/0"
+    exchange = "finished_turn/responses/with a tool loop/0"
     finding = Finding(message="another count", exchange=exchange, actual="Ollama's chat: 463, Responses: 449")
     result = Result(
         "apis.same_prompt",
         Severity.SHOULD,
         CLAUSES["harmony#roles"],
-        "tool_round_trip",
+        "finished_turn",
         "responses",
         Outcome.FAIL,
         exchanges=(exchange,),

@@ -61,14 +61,14 @@ def test_an_item_that_the_stream_lacks_has_the_cause_of_its_kind(version, scenar
 
 
 @pytest.mark.parametrize(
-    ("actual", "expected"),
+    ("message", "expected"),
     [
-        ("deltas: , event: hi", "vllm-responses-content-index-over-items"),
-        ("deltas: h, event: hi", None),
+        ("the deltas of a text have another index than the finished text", "vllm-responses-content-index-over-items"),
+        ("the text of `response.output_text.done` differs from the joined deltas", None),
     ],
 )
-def test_deltas_of_another_part_are_no_raised_output_index(actual, expected):
-    parts = failure(TOLD, "simple_answer", "answer+stream", api="responses", actual=actual)
+def test_deltas_of_another_part_are_no_raised_output_index(message, expected):
+    parts = failure(TOLD, "simple_answer", "answer+stream", api="responses", message=message)
     assert owner("vllm", "0.11.0", **parts) == expected
 
 
