@@ -20,14 +20,12 @@ from pathlib import Path
 
 from harmony_conformance.causes.known import KnownCause, causes_of_version
 from harmony_conformance.causes.signatures import step_of
-from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.recording_file import read_recording
 from harmony_conformance.json_value import JsonObject, items, loads, members, text, value_at
 from harmony_ref import decode
 
 REPORTS = Path(__file__).parents[1] / "reports"
-_CLAUSES = {check.id: check.clause.quotation for check in CHECKS}
 _LENGTHS = {"request": 560, "script": 300, "answer": 700, "prompt": 400}
 _PADDING = re.compile(r"(?:70[0-9]){12,}")
 """The end of the text by which the teleprompter is told its script."""
@@ -77,7 +75,7 @@ def lines_of(failure: Failure, exchanges: Mapping[str, Exchange]) -> Iterator[st
     check = text(result.get("check"))
     yield f"    {finding.get('exchange')} at {finding.get('at', '')}"
     yield f"    expected {finding.get('expected', '')!r}, actual {finding.get('actual', '')!r}"
-    yield f"    clause {text(finding.get('clause')) or _CLAUSES[check]!r}"
+    yield f"    clause {text(result.get('quotation'))!r}"
     x = exchanges.get(text(finding.get("exchange")))
     if x is None:
         return

@@ -56,7 +56,8 @@ _PARSERS = (
 _LMDEPLOY = (*_PARSERS, "--skip", "stop_strings", "--select", "*_by_count")
 _DYNAMO = (*_PARSERS, "--skip", "several_choices", "--select", "*_by_count")
 _LITELLM = ("--model", "gpt-oss-reference", "--script", "reference", "--api", "all")
-_LITELLM = (*_LITELLM, *(word for name in ("rows_*", "broken_*", "call_header_forms") for word in ("--skip", name)))
+_UNSEEN = ("rows_*", "broken_*", "call_header_forms", "completions_*")
+_LITELLM = (*_LITELLM, *(word for name in _UNSEEN for word in ("--skip", name)))
 LANES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "dynamo-parsers-1.6.1": ("dynamo 1.6.1", "openai:http://127.0.0.1:18570/v1", _DYNAMO),
     "gpt-oss-0.0.9-responses": (

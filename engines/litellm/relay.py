@@ -20,8 +20,7 @@ from harmony_conformance.json_value import InvalidJsonError, Json, JsonObject, d
 
 NUMBER = "x-harmony-request"
 APIS = ("/v1/chat/completions", "/v1/responses", "/v1/messages")
-PATHS = (*APIS, "/v1/conversations", "/v1/models", "/health")
-"""Paths of the gateway that are judged or asked by the suite. Its other APIs are not."""
+"""The APIs whose prompts are recorded."""
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 OF_THE_CONNECTION = {"connection", "content-length", "date", "host", "keep-alive", "server", "transfer-encoding"}
 IDS = ("prompt_token_ids", "token_ids")
@@ -44,9 +43,8 @@ class Relay:
     def front(self) -> Starlette:
         """Return the application that the suite calls."""
         renders = [Route(f"{path}/render", self.show_prompt, methods=["POST"]) for path in APIS]
-        passed = [f"{path}{rest}" for path in PATHS for rest in ("", "/{rest:path}")]
-        routes = [Route(path, self.ask_gateway, methods=METHODS) for path in passed]
-        return Starlette(routes=[*renders, *routes, Route("/metrics", self.ask_server, methods=["GET"])])
+        load = Route("/metrics", self.ask_server, methods=["GET"])
+        return Starlette(routes=[*renders, load, Route("/{rest:path}", self.ask_gateway, methods=METHODS)])
 
     def behind(self) -> Starlette:
         """Return the application that the gateway calls."""

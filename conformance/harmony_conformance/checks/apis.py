@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import LiteralString
 
 from harmony_conformance.apis.chat_completion import Turn, has_same_calls, has_same_objects
+from harmony_conformance.apis.registry import APIS
 from harmony_conformance.checks.helpers.value_diff import json_differences
 from harmony_conformance.evidence.exchange import API_SEPARATOR, Exchange, Series
 from harmony_conformance.json_value import Json, canonical_json, parse_object, value_at
@@ -45,7 +46,8 @@ class _Answer:
 def _same_steps(series: Series) -> Iterator[tuple[Exchange, Exchange]]:
     """Yield pairs of answers to one step: the answer over its first API, and the answer over each other API."""
     first: dict[str, Exchange] = {}
-    for name, x in series.exchanges.items():
+    order = {name: place for place, name in enumerate(APIS)}
+    for name, x in sorted(series.exchanges.items(), key=lambda one: order.get(one[1].api, len(order))):
         step, _, api = name.rpartition(API_SEPARATOR)
         is_answer = on.is_conversation.holds(x) and x.turn is not None and x.error is None
         if step and api == x.api and is_answer and first.setdefault(step, x) is not x:
@@ -203,6 +205,8 @@ def _harmony_messages(x: Exchange) -> tuple[Message, ...]:
 def _contents(x: Exchange, *, has_texts: bool) -> Iterator[tuple[str | None, ...]]:
     """Yield role, function, channel and content of each message of the prompt, without empty answers: a server may leave these out.
 
+    White space in the developer message is form: it joins instructions, and `hierarchy.instructions_reach_the_model` looks at each of them.
+
     `has_texts`: The arguments of calls are texts in the request. Otherwise they have no spelling there, and are yielded as canonical JSON.
     """
     for message in x.prompt_messages:
@@ -210,6 +214,7 @@ def _contents(x: Exchange, *, has_texts: bool) -> Iterator[tuple[str | None, ...
             is_call = message.role == "assistant" and message.recipient is not None
             called = parse_object(message.content) if is_call and not has_texts else None
             content = message.content if called is None else canonical_json(called)
+            content = "".join(content.split()) if message.role == "developer" else content
             yield message.role, message.function, message.channel, content
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from calendar import monthrange, timegm
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import canonical_json, dumps, find_objects, text, value_at
@@ -13,9 +13,9 @@ from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, mismat
 from harmony_conformance.judge.condition import condition
 from harmony_conformance.judge.history_conditions import gives_instructions
 from harmony_conformance.prompts.declarations_in_prompt import declares_functions, official_tools_text
-from harmony_conformance.prompts.expected_parts import INSTRUCTIONS_HEADING, PartKind
+from harmony_conformance.prompts.expected_parts import INSTRUCTIONS_HEADING, PartKind, PromptMessage, PromptPart
 from harmony_conformance.prompts.request_members import other_tool_names
-from harmony_conformance.redactable_text import RedactableText, shorten
+from harmony_conformance.redactable_text import RedactableText, ReportText, shorten
 
 _IDENTITY = "You are ChatGPT, a large language model trained by OpenAI."
 
@@ -36,6 +36,8 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
         start = developer.find(part.text, position)
         if start >= 0:
             position = start + len(part.text)
+        elif part.text in developer and (role := _other_role(messages, part.text)) is not None:
+            yield _misplaced(part, RedactableText("they are in a {} message", role))
         elif part.text in developer and developer.count(part.text) < times_sent[part.text]:
             message = "a copy of instructions that were sent several times is dropped"
             kept = RedactableText("{} of {} copies", developer.count(part.text), times_sent[part.text])
@@ -48,11 +50,10 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
         else:
             role = next((m.role for m in messages if part.text in m.content), None)
             head = part.text.partition("<|")[0].strip()
-            expected = RedactableText("developer: # Instructions … {}", shorten(part.text))
             actual = RedactableText("they are in a {} message", role) if role else "they are nowhere in the prompt"
             if role is None and head and head in developer:
                 actual = RedactableText("they are cut at a marker, after: {}", shorten(head))
-            yield mismatch("instructions of the request are not in a developer message", part.where, expected, actual)
+            yield _misplaced(part, actual)
     instructions = "\n".join(m.content.partition("# Tools\n")[0] for m in messages if m.role == "developer")
     twice = next((part for part in sent if instructions.count(part.text) > times_sent[part.text]), None)
     if twice is not None:
@@ -63,6 +64,17 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
     if bare is not None:
         message = "the developer message has no `# Instructions` section"
         yield mismatch(message, "developer message", "# Instructions", shorten(bare.content))
+
+
+def _other_role(messages: Sequence[PromptMessage], instructions: str) -> str | None:
+    """Return the role of a message that has instructions, and is neither a developer's nor the system's."""
+    others = (m.role for m in messages if m.role not in ("developer", "system") and instructions in m.content)
+    return next(others, None)
+
+
+def _misplaced(part: PromptPart, actual: ReportText) -> Finding:
+    expected = RedactableText("developer: # Instructions … {}", shorten(part.text))
+    return mismatch("instructions of the request are not in a developer message", part.where, expected, actual)
 
 
 @check(MUST, spec="harmony#identity", when=(on.is_conversation, on.prompt_is_known))

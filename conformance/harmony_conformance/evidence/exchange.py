@@ -36,6 +36,7 @@ from harmony_conformance.evidence.levels import (
     RenderedPrompt,
     Validity,
 )
+from harmony_conformance.evidence.token_limit import applied_limit
 from harmony_conformance.json_value import (
     InvalidJsonError,
     Json,
@@ -294,7 +295,8 @@ class Exchange:
             one_call = value_at(self.chat_request, "parallel_tool_calls") is False
             script = self.script if returned is not None else end_early(self.script, count, self.stop_strings, one_call)
             added = None if self.ignores_eos else added_end(self.request.json)
-            ids = reconcile(script, returned, count, self.max_output_tokens, added_end=added)
+            limit = applied_limit(self.turn, script, self.max_output_tokens)
+            ids = reconcile(script, returned, count, limit, added_end=added)
             return OutputEvidence(level=OutputLevel.SCRIPTED, ids=ids)
         lacks_headers = count is not None and returned is not None and count > len(returned)
         if returned is None or (lacks_headers and returned[:1] == (tokens.MESSAGE,)):

@@ -91,6 +91,29 @@ OTHER_APIS: dict[str, Clause] = {
         _RESPONSES + "streaming events, response.output_text.done",
         "Emitted when text content is finalized. […] text: The text content that is finalized.",
     ),
+    "responses#output-message": Clause(
+        _RESPONSES + "output message",
+        "An output message from the model. […] id: The unique ID of the output message. […] content: The content of the output message. […] role: The "
+        "role of the output message. Always `assistant`.",
+    ),
+    "responses#reasoning-item": Clause(
+        _RESPONSES + "reasoning item",
+        "A description of the chain of thought used by a reasoning model while generating a response. […] id: The unique identifier of the reasoning "
+        "content. […] summary: Reasoning summary content. […] content: Reasoning text content. […] type: The type of the reasoning text. Always "
+        "`reasoning_text`.",
+    ),
+    "responses#summary-events": Clause(
+        _RESPONSES + "streaming events, response.reasoning_summary_part and response.reasoning_summary_text",
+        "Emitted when a new reasoning summary part is added. […] Emitted when a reasoning summary text is completed. […] Emitted when a reasoning "
+        "summary part is completed.",
+    ),
+    "responses#reasoning-text-done": Clause(
+        _RESPONSES + "streaming events, response.reasoning_text.done", "Emitted when a reasoning text is completed."
+    ),
+    "responses#content-part": Clause(
+        _RESPONSES + "streaming events, response.content_part.added and .done",
+        "Emitted when a new content part is added. […] Emitted when a content part is done.",
+    ),
     "responses#completed": Clause(
         _RESPONSES + "streaming events, response.completed",
         "Emitted when the model response is complete. […] response: Properties of the completed response.",

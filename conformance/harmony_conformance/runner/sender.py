@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS, UnsupportedByApiError
+from harmony_conformance.apis.returned_reasoning import keep_returned_reasoning
 from harmony_conformance.engines.discovery import Capabilities
 from harmony_conformance.engines.load_metric import requests_running
 from harmony_conformance.engines.profiles import Engine, ScriptMethod
@@ -247,9 +248,10 @@ class Sender:
                 exchanges[x.step] = x
                 if place == len(groups):  # no later step uses these responses
                     continue
-                is_chat = scenario.api == CHAT_COMPLETIONS.name or not group[0].is_native
-                if (answer := x.chat_completion if is_chat else x.response_json or _streamed_response(x)) is not None:
-                    answers[x.step] = answer
+                is_native = group[0].is_native and scenario.api != CHAT_COMPLETIONS.name
+                answer = x.response_json or _streamed_response(x) if is_native else x.chat_completion
+                if answer is not None:
+                    answers[x.step] = answer if is_native else keep_returned_reasoning(answer, x.response_json)
         series = drop_unproven_stream_scripts(Series(name=scenario.name, exchanges=exchanges))
         self.on_series(series)
         return series

@@ -32,6 +32,8 @@ BYE = {"role": "user", "content": "Bye"}
 HELLO = {"role": "assistant", "content": "Hello."}
 THOUGHT = {"role": "assistant", "content": "Hello.", "reasoning": "Greet."}
 BRIEF = {"role": "system", "content": "Be brief."}
+EMPTY = {"role": "user", "content": ""}
+EMPTY_ANSWER = {"role": "assistant", "content": ""}
 
 
 def user(text):
@@ -67,6 +69,8 @@ FAILURES = [
     pytest.param([HI, THOUGHT, BYE], THOUGHTFUL, (2, "message", "reasoning kept", "/messages/1/reasoning"), id="reasoning kept"),
     pytest.param([HI], SYSTEM + user("Hi") + user("Hi") + END, (2, "message", "repeated", ""), id="repeated"),
     pytest.param([HI], SYSTEM + user("Hi") + user("Who?") + END, (2, "message", "extra", ""), id="invented"),
+    pytest.param([EMPTY], SYSTEM + user("[empty]") + END, (1, "content", "different", "/messages/0/content"), id="words for an empty text"),
+    pytest.param([HI, EMPTY_ANSWER, BYE], TURN, (2, "content", "different", ANSWER), id="words for an empty answer"),
     pytest.param([HI], user("Hi") + END, (0, "message", "missing", ""), id="no system message"),
     pytest.param([BRIEF, HI], SYSTEM + user("Hi") + END, (1, "message", "missing", ""), id="instructions left out"),
     pytest.param([BRIEF, HI], SYSTEM + developer("Be quick.") + user("Hi") + END, (1, "instructions", "different", ""), id="other instructions"),
@@ -114,6 +118,11 @@ def test_the_fewest_tokens_that_differ_are_shown():
 def test_an_insertion_is_shown_with_the_token_before_it():
     (found,) = compared([{"role": "user", "content": "one two"}], SYSTEM + user("one or two") + END).failures
     assert found.tokens == ("'one', tokens 690", "'one or', tokens 690, 503")
+
+
+def test_a_lost_result_of_an_unknown_call_is_shown_without_a_header():
+    (found,) = compared([HI, {"role": "tool", "content": "12:00"}], SYSTEM + user("Hi") + END).failures
+    assert (found.label, found.tokens[0]) == ("tool, commentary", "'12:00', tokens 899, 25, 504")
 
 
 def outcome(x):

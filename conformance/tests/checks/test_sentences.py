@@ -1,5 +1,7 @@
 """Messages of findings say what was compared, and show the value that is at fault."""
 
+from dataclasses import replace
+
 import pytest
 
 from harmony_conformance.checks import CHECKS
@@ -10,6 +12,7 @@ from harmony_conformance.judge.judge import judge
 
 EXAMPLES = {example.id: example for example in golden.examples()}
 RULES = {rule.id: rule for rule in CHECKS}
+WHOLE = '{"id":"resp_1","object":"response","crea…(196 characters)…xt":"It is sunny.","annotations":[]}]}]}'
 
 
 @pytest.mark.parametrize(
@@ -21,6 +24,41 @@ RULES = {rule.id: rule for rule in CHECKS}
             "all 2 copies",
             "1 of 2 copies",
             id="the second copy of instructions is dropped",
+        ),
+        pytest.param(
+            "hierarchy.instructions_reach_the_model/fail-copy-as-user-message",
+            "instructions of the request are not in a developer message",
+            "developer: # Instructions … Be brief.",
+            "they are in a user message",
+            id="the second copy of instructions is in a user message",
+        ),
+        pytest.param(
+            "prompt.user_text_is_whole/fail-joined-with-another",
+            "a user message is not in the prompt as it was sent",
+            "And now?",
+            "Note: Be brief.And now?",
+            id="a text that is joined with another: the message that has both is shown",
+        ),
+        pytest.param(
+            "responses.stream_is_resumed/fail-whole",
+            "a request to resume a stream is answered without a stream",
+            "the later events of the stream",
+            WHOLE,
+            id="a stream that is not resumed",
+        ),
+        pytest.param(
+            "responses.cancelled_response_stays_cancelled/fail-another-id",
+            "cancelling returns the response under another id",
+            "the id that was cancelled",
+            "another id",
+            id="a cancelled response under another id",
+        ),
+        pytest.param(
+            "responses.stored_context_reaches_the_model/fail-all-dropped",
+            "a stored message is not in the prompt",
+            "What is the weather where I am?",
+            "no 'What' in the prompt",
+            id="the whole stored message is shown, with the word that is lost",
         ),
         pytest.param(
             "hierarchy.instructions_reach_the_model/fail-cut-at-a-marker",
@@ -245,3 +283,10 @@ def test_what_is_missing_is_not_called_a_wrong_type(check, name, actual, expecte
 def test_text_beyond_the_limit_cites_the_limit(check):
     (result,) = judge([EXAMPLES[f"{check}/fail-beyond-the-limit"].series], [RULES[check]])
     assert result.findings[0].clause == "chat#max-tokens"
+
+
+def test_the_api_that_another_is_compared_with_does_not_depend_on_the_order_of_the_answers():
+    series = EXAMPLES["apis.same_prompt/fail-another-number"].series
+    turned = replace(series, exchanges=dict(reversed(series.exchanges.items())))
+    findings = [judge([one], [RULES["apis.same_prompt"]])[0].findings for one in (series, turned)]
+    assert findings[0] == findings[1]

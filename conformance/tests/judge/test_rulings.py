@@ -135,6 +135,14 @@ CLAUSES_OF_FAILURES = {
     "multi_turn.reasoning_costs_what_it_must/fail-always-kept": "harmony#drop-reasoning",
     "choices.logprobs_are_returned/fail-responses": "responses#logprobs",
     "structured.answer_is_json/fail-cut-and-no-json": "responses#response-format",
+    "responses.items_have_their_members/fail-reasoning-as-output-text": "responses#reasoning-item",
+    "responses.items_have_their_members/fail-content-is-a-text": "responses#output-message",
+    "responses.items_have_their_members/fail-call-without-name": "responses#tool-call",
+    "responses.items_have_their_members/fail-item-without-type": "responses#output",
+    "responses.texts_begin_and_end/fail-summary-without-part": "responses#summary-events",
+    "responses.texts_begin_and_end/fail-thought-without-part": "responses#reasoning-text-done",
+    "responses.texts_begin_and_end/fail-text-not-ended": "responses#text-done",
+    "streaming.role_comes_first/fail-never": "chat#delta-role",
 }
 
 

@@ -243,6 +243,7 @@ def test_input_that_is_no_object_is_text(http):
         ({"tools": [{"name": "f"}]}, "input_schema"),
         ({"tools": [WEATHER, WEATHER]}, "declared twice"),
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "server tool"),
+        ({"mcp_servers": [{"type": "url", "url": "https://mcp.example/sse", "name": "notes"}]}, "mcp_servers"),
         ({"tool_choice": {"type": "any"}}, "tool_choice"),
         ({"tools": [WEATHER], "tool_choice": {"type": "tool", "name": "g"}}, "'g'"),
         ({"tools": [WEATHER], "tool_choice": "auto"}, "tool_choice.type"),

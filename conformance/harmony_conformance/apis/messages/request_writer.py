@@ -1,7 +1,7 @@
 """Write a chat request as a request of Messages.
 
 The first instructions become `system`, later ones messages of the role system. Reasoning becomes a thinking block, a call a `tool_use`
-block, and the results of a turn one user message of `tool_result` blocks.
+block, and the results of a turn one user message of `tool_result` blocks. Thinking that the server signed is sent back as it came.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final
 
 from harmony_conformance.apis.adapter_helpers import neutral_values, omit_members, reject_unsupported
 from harmony_conformance.apis.api import UnsupportedByApiError
+from harmony_conformance.apis.returned_reasoning import RETURNED_REASONING
 from harmony_conformance.json_value import Json, JsonObject, items, members, parse_object, text, value_at
 from harmony_conformance.prompts.request_members import (
     INSTRUCTING,
@@ -113,9 +114,11 @@ def _assistant_content(message: JsonObject) -> Json:
         raise UnsupportedByApiError("refusals in a history")
     thought = next((thought for name in REASONING_FIELDS if (thought := text(message.get(name)))), "")
     content, calls = message.get("content"), message.get("tool_calls")
-    if not thought and not calls:
+    thinking = items(message.get(RETURNED_REASONING))
+    if not thought and not calls and not thinking:
         return _parts(content)
-    thinking: list[Json] = [{"type": "thinking", "thinking": thought, "signature": SIGNATURE}] if thought else []
+    if thought and not thinking:
+        thinking = [{"type": "thinking", "thinking": thought, "signature": SIGNATURE}]
     texts: list[Json] = [{"type": "text", "text": content}] if isinstance(content, str) and content else []
     return [*thinking, *texts, *items(_parts(items(content))), *map(_call, items(calls))]
 

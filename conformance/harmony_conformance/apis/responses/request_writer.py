@@ -3,6 +3,7 @@
 Each request has the whole conversation, as in Chat Completions, so `store` is false unless requested.
 The first system message becomes `instructions`, as clients of this API do. All other messages become items in the same order and role.
 Reasoning becomes a reasoning item with `reasoning_text`: the form that gpt-oss servers return, and the only one that is no summary.
+Reasoning that the server encrypted is sent back as it came.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Final
 
 from harmony_conformance.apis.adapter_helpers import omit_members
 from harmony_conformance.apis.api import UnsupportedByApiError
+from harmony_conformance.apis.returned_reasoning import RETURNED_REASONING
 from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
 from harmony_conformance.prompts.request_members import REASONING_FIELDS
 
@@ -109,10 +111,13 @@ def _assistant_items(message: JsonObject, place: int, *, is_continued: bool) -> 
     content = message.get("content")
     if content is None and message.get("refusal") is not None:
         content = list[Json]([{"type": "refusal", "refusal": message["refusal"]}])
-    if thought:
+    returned = items(message.get(RETURNED_REASONING))
+    if returned:
+        yield from returned
+    elif thought:
         parts: list[Json] = [{"type": "reasoning_text", "text": thought}]
         yield {"type": "reasoning", "id": f"rs_{place}", "summary": [], "content": parts}
-    if content or not (thought or calls):
+    if content or not (returned or thought or calls):
         phase: JsonObject = {"phase": COMMENTARY} if calls else {"phase": FINAL_ANSWER} if is_continued else {}
         yield {"type": "message", "role": "assistant", **phase, "content": _parts(content, "output_text")}
     yield from map(_call, calls) if isinstance(calls, list) else ()

@@ -9,11 +9,12 @@ from itertools import pairwise
 from typing import LiteralString
 
 from harmony_conformance.checks.helpers.value_diff import text_difference
-from harmony_conformance.json_value import InvalidJsonError, Json, items, loads, resolve, text, value_at
+from harmony_conformance.json_value import InvalidJsonError, Json, items, loads, pointer, resolve, text, value_at
 from harmony_conformance.judge.check import Finding, mismatch, variant
 from harmony_conformance.prompts.declarations_in_prompt import declares_functions, is_same_function
 from harmony_conformance.prompts.expected_parts import PartKind, PromptMessage, PromptPart, Retention
 from harmony_conformance.redactable_text import RedactableText, ReportText, shorten
+from harmony_ref import tokens
 
 
 def find_changed_contents(parts: tuple[PromptPart, ...], messages: list[PromptMessage]) -> Iterator[Finding]:
@@ -24,7 +25,9 @@ def find_changed_contents(parts: tuple[PromptPart, ...], messages: list[PromptMe
             contents = [message.content for message in messages]
             expected, actual = shorten(part.text), RedactableText("no {} in the prompt", part.kind)
             if contents:
+                holders = (content for content in contents if part.text in content)
                 similar = next((content for content in contents if content[:8] == part.text[:8]), contents[0])
+                similar = next(holders, similar)
                 expected, actual = text_difference(part.text, similar)
             problem = RedactableText("a {} is not in the prompt as it was sent", part.kind)
             yield mismatch(problem, part.where, expected, actual)
@@ -250,3 +253,21 @@ def blocks(parts: Sequence[PromptPart]) -> Iterator[tuple[int, PromptPart]]:
 
 def _message_of(part: PromptPart) -> str:
     return "/".join(part.where.split("/")[:3])
+
+
+def place_of_empty_text(request: Json, message: PromptMessage) -> str | None:
+    """Return the place of an empty text of the request that a message of the prompt may stand for. None without one."""
+    if message.recipient is not None or message.channel == "analysis":
+        return None
+    sent = enumerate(items(value_at(request, "messages")))
+    return next((pointer("messages", place, "content") for place, one in sent if _is_empty(one, message.role)), None)
+
+
+def _is_empty(message: Json, role: str) -> bool:
+    return value_at(message, "role") == role and value_at(message, "content") == ""
+
+
+def without_content(message: PromptMessage) -> PromptMessage:
+    """Return a message of the prompt with its header and its end alone."""
+    begin = message.ids.index(tokens.MESSAGE) + 1 if tokens.MESSAGE in message.ids else 0
+    return replace(message, content="", ids=(*message.ids[:begin], *message.ids[-1:]))

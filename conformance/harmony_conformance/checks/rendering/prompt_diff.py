@@ -20,7 +20,7 @@ from harmony_conformance.checks.rendering.accepted_renderings import (
     library_prompts,
     renderings,
 )
-from harmony_conformance.checks.rendering.content_placement import kind_of
+from harmony_conformance.checks.rendering.content_placement import kind_of, place_of_empty_text, without_content
 from harmony_conformance.checks.rendering.system_and_developer import (
     JudgedDifference,
     developer_difference,
@@ -43,7 +43,7 @@ from harmony_conformance.prompts.expected_parts import (
 )
 from harmony_conformance.prompts.request_members import REASONING_FIELDS
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote, shorten
-from harmony_ref import decode
+from harmony_ref import decode, tokens
 from harmony_ref.explanation import Part, Problem
 from harmony_ref.explanation.divergence import Difference
 from harmony_ref.explanation.message_difference import difference_of_contents, header_differences
@@ -314,6 +314,10 @@ def _unexpected_message(
     )
     reasoning = next(dropped, None) if message.role == "assistant" else None
     problem, words = Problem.EXTRA, _NO_SUCH_MESSAGE
+    if (place := place_of_empty_text(request, message)) is not None and reasoning is None:
+        difference = failing_difference(Part.CONTENT, Problem.DIFFERENT, "the text of the request is empty")
+        yield _prompt_difference(difference, number, without_content(message), message, place)
+        return
     if reasoning is not None:
         problem, words = Problem.REASONING_KEPT, "reasoning before an answer has to be dropped, and is retained"
     elif any(one.message.content == message.content and one.kind is _kind(message) for one in expected):
@@ -341,6 +345,9 @@ def _moved_message(
 def _missing_message(number: int, message: PromptMessage, one: ExpectedMessage | None = None) -> PromptDifference:
     problem = Problem.REASONING_DROPPED if one is not None and one.kind is PartKind.REASONING else Problem.MISSING
     difference = failing_difference(Part.MESSAGE, problem, f"it is missing: {shorten(message.content)!r}")
+    if one is not None and one.part is not None and one.kind is PartKind.RESULT and one.part.function is None:
+        begin = message.ids.index(tokens.MESSAGE) + 1  # the request does not tell the function, and so not the header
+        message = replace(message, name=None, recipient=None, ids=message.ids[begin:-1])
     return _prompt_difference(difference, number, message, None, one.where if one is not None else "")
 
 

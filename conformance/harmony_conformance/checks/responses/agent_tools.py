@@ -256,15 +256,22 @@ def custom_input_is_the_text(x: Exchange) -> Iterator[Finding]:
     The client applies the input as it is: a patch in a JSON object, or with escaped line ends, does not apply.
     """
     for where, shown, body in _custom_calls(x):
-        wrapped = parse_object(body)
-        inner = text(next(iter(wrapped.values()))) if wrapped is not None and len(wrapped) == 1 else ""
+        wrapped = parse_object(body) or {}
+        member, inner = next(iter(wrapped.items())) if len(wrapped) == 1 else ("", "")
+        inner = text(inner)
         if shown.strip() == (inner or body).strip():
             continue
-        if shown.strip() == body.strip() and (x.prompt.ids is None or "input" not in declarations(x)):
+        is_same = shown.strip() == body.strip() or (wrapped and parse_object(shown) == wrapped)
+        if is_same and not _is_declared_parameter(x, member):
             yield variant("the input of a custom tool is the JSON that the model wrote", where=where)
             continue
         expected, actual = text_difference(inner or body, shown)
         yield mismatch("the input of a custom tool is not the text that the model wrote", where, expected, actual)
+
+
+def _is_declared_parameter(x: Exchange, name: str) -> bool:
+    """Return True if the prompt is known and declares a parameter of that name."""
+    return re.search(rf"^{re.escape(name)}\??: ", declarations(x), re.MULTILINE) is not None
 
 
 _TYPED_ITEMS = frozenset(
@@ -296,11 +303,12 @@ def sent_back_calls_reach_the_model(x: Exchange) -> Iterator[Finding]:
     """
     prompt = "\n".join(message.content for message in x.prompt_messages)
     for where, entry in _typed_items(x):
-        lost = next((word for word in _WORD.findall(_written(entry)) if word not in prompt), None)
+        written = _written(entry)
+        lost = next((word for word in _WORD.findall(written) if word not in prompt), None)
         if lost is not None:
             kind = text(entry.get("type"))
             message = RedactableText("the content of a {} is not in the prompt", kind)
-            yield mismatch(message, where, quote(lost), "no such text")
+            yield mismatch(message, where, shorten(written.strip()), RedactableText("no {!r} in the prompt", lost))
 
 
 def _written(entry: JsonObject) -> str:

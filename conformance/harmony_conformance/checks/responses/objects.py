@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import LiteralString
 
 from harmony_conformance.checks.helpers.empty_answers import may_be_cut
@@ -91,6 +92,13 @@ _PARTS = {
     "reasoning": {"content": {"reasoning_text": "text"}, "summary": {"summary_text": "text"}},
 }
 """The types of the parts in each list of an item, and the member with the text."""
+_CLAUSES = {
+    "message": "responses#output-message",
+    "reasoning": "responses#reasoning-item",
+    "function_call": "responses#tool-call",
+    "custom_tool_call": "responses#tool-types",
+}
+"""The clause about the members of an item, by its type."""
 
 
 @check(SHOULD, spec="responses#object", when=_ANSWERED)
@@ -109,18 +117,21 @@ def items_have_their_members(x: Exchange) -> Iterator[Finding]:
     Clients find the answer by these types. Otherwise they do not show a text, or show reasoning as the answer (defects P07, V35).
     """
     for place, item in enumerate(views.output(x)):
-        where = pointer("output", place)
-        kind = text(value_at(item, "type"))
-        if not kind:
-            yield mismatch("an item has no type", where, "a type", shorten(dumps(item)))
-            continue
-        yield from _faults(members(item), _ITEMS.get(kind, {}), where)
-        if kind == "reasoning" and value_at(item, "role") is not None:
-            message = "a reasoning item has a role"
-            yield Finding(message=message, location=f"{where}/role", actual=quote(dumps(value_at(item, "role"))))
-        for member, kinds in _PARTS.get(kind, {}).items():
-            for index, part in enumerate(items(value_at(item, member))):
-                yield from _part_faults(part, kinds, f"{where}/{member}/{index}")
+        clause = _CLAUSES.get(text(value_at(item, "type")), "")
+        yield from (replace(fault, clause=clause) for fault in _item_faults(item, pointer("output", place)))
+
+
+def _item_faults(item: Json, where: str) -> Iterator[Finding]:
+    kind = text(value_at(item, "type"))
+    if not kind:
+        yield mismatch("an item has no type", where, "a type", shorten(dumps(item)))
+        return
+    yield from _faults(members(item), _ITEMS.get(kind, {}), where)
+    if kind == "reasoning" and value_at(item, "role") is not None:
+        yield mismatch("a reasoning item has a role", f"{where}/role", "no role", quote(dumps(value_at(item, "role"))))
+    for member, kinds in _PARTS.get(kind, {}).items():
+        for index, part in enumerate(items(value_at(item, member))):
+            yield from _part_faults(part, kinds, f"{where}/{member}/{index}")
 
 
 def _faults(value: JsonObject, expected_members: _Members, where: str) -> Iterator[Finding]:

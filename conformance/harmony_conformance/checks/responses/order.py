@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import LiteralString
 
 from harmony_conformance.checks.responses import views
@@ -171,7 +171,17 @@ def texts_begin_and_end(x: Exchange) -> Iterator[Finding]:
         if roles:
             expected = quote(" and ".join(event for is_there, _, event in steps if not is_there))
             message = f"deltas of {content} come without the event that {' and that '.join(roles)}"
-            yield mismatch(message, f"event {number}", expected, "no such event")
+            finding = mismatch(message, f"event {number}", expected, "no such event")
+            yield replace(finding, clause=_clause_of_events(content, lacks_end=not steps[0][0]))
+
+
+def _clause_of_events(content: str, *, lacks_end: bool) -> str:
+    """Return the clause about the events of a kind of text; about those of its part unless the end of the text is missing."""
+    if content == "summary_text":
+        return "responses#summary-events"
+    if not lacks_end:
+        return "responses#content-part"
+    return "responses#reasoning-text-done" if content == "reasoning_text" else ""
 
 
 _KIND_BY_ITEM_TYPE = {"reasoning": "analysis", "message": "shown", "function_call": "called"}

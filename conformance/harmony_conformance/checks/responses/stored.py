@@ -133,6 +133,11 @@ def stream_is_resumed(series: Series) -> Iterator[Finding]:
         if x.response is not None and not x.response.is_success:
             yield variant("a stream cannot be resumed", where="status", actual=quote(x.response.status))
             continue
+        if x.stream is None:
+            message = "a request to resume a stream is answered without a stream"
+            actual = shorten(dumps(x.response_json))
+            yield mismatch(message, "body", "the later events of the stream", actual, exchange=x.id)
+            continue
         numbers = [integer(event.get("sequence_number")) for event in events]
         if numbers != [*range(after + 1, after + 1 + len(numbers))]:
             wrong = next(
@@ -176,6 +181,14 @@ def cancelled_response_stays_cancelled(series: Series) -> Iterator[Finding]:
     for created, x in _about(series, cancels=True):
         status = text(value_at(x.response_json, "status"))
         if x.response is None or not x.response.is_success:
+            continue
+        if (
+            status
+            and status not in _PENDING
+            and text(value_at(x.response_json, "id")) not in ("", _response_id(created))
+        ):
+            message = "cancelling returns the response under another id"
+            yield mismatch(message, "/id", "the id that was cancelled", "another id", exchange=x.id)
             continue
         if value_at(x.response_json, "id") != _response_id(created) or not status or status in _PENDING:
             message = "cancelling does not return the response as it ended"
@@ -275,11 +288,13 @@ def stored_context_reaches_the_model(series: Series) -> Iterator[Finding]:
             continue
         prompt = "\n".join(message.content for message in x.prompt_messages)
         for item in before:
-            lost = next((word for word in _WORD.findall(_content(members(item))) if word not in prompt), None)
+            content = _content(members(item))
+            lost = next((word for word in _WORD.findall(content) if word not in prompt), None)
             if lost is not None:
                 kind = text(value_at(item, "type")) or "message"
                 message = RedactableText("a stored {} is not in the prompt", kind)
-                yield mismatch(message, "prompt", quote(lost), "no such text", exchange=x.id)
+                actual = RedactableText("no {!r} in the prompt", lost)
+                yield mismatch(message, "prompt", shorten(content.strip()), actual, exchange=x.id)
                 break
 
 

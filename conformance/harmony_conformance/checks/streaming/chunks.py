@@ -63,7 +63,7 @@ def choices_are_numbered(x: Exchange) -> Iterator[Finding]:
         yield variant("a chunk has neither choices nor usage", where="choices")
 
 
-@check(MUST, spec="chat#message", when=(on.is_chat, on.has_full_stream, on.is_complete_answer))
+@check(MUST, spec="chat#delta-role", when=(on.is_chat, on.has_full_stream, on.is_complete_answer))
 def role_comes_first(x: Exchange) -> Iterator[Finding]:
     """The first delta has the role `assistant`, and no delta has another role; repeating the role is a variant."""
     roles = [value_at(delta, "role") for delta in deltas(x)]
@@ -71,7 +71,8 @@ def role_comes_first(x: Exchange) -> Iterator[Finding]:
         return
     if roles[0] != "assistant":
         message = "the first delta does not have the role assistant"
-        yield mismatch(message, "chunk 0/choices/0/delta/role", "assistant", quote(roles[0]))
+        actual = "no role" if roles[0] is None else quote(roles[0])
+        yield mismatch(message, "chunk 0/choices/0/delta/role", "assistant", actual)
     if any(role not in (None, "assistant") for role in roles):
         message = "a delta has another role"
         actual = quote(next(role for role in roles if role not in (None, "assistant")))

@@ -37,6 +37,8 @@ def read_request(body: JsonObject, *, is_generated: bool = True) -> MessagesRequ
     fields.refuse_bad_sampling(body)
     fields.whole_number(body, "top_k", 0)
     _validate_metadata(body.get("metadata"))
+    if body.get("mcp_servers"):
+        raise unsupported("mcp_servers", "the connector of MCP servers is not available; declare a tool instead.")
     limit = fields.whole_number(body, "max_tokens", 1)
     if limit is None and is_generated:
         raise wrong_value("max_tokens", "expected a whole number of at least 1.")
