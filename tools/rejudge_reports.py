@@ -58,6 +58,18 @@ _DYNAMO = (*_PARSERS, "--skip", "several_choices", "--select", "*_by_count")
 _LITELLM = ("--model", "gpt-oss-reference", "--script", "reference", "--api", "all")
 _UNSEEN = ("rows_*", "broken_*", "call_header_forms", "completions_*")
 _LITELLM = (*_LITELLM, *(word for name in _UNSEEN for word in ("--skip", name)))
+_OF_THE_SERVER = (
+    "channels.content_is_the_answer@arguments_as_written",
+    "responses.calls_of_tools_are_items@responses_agent_tools",
+    *(
+        f"tool_calls.calls_arrive@{name}"
+        for name in (
+            *("arguments_as_written", "cut_in_arguments", "empty_arguments_replayed"),
+            *("json_beyond_parsers", "json_to_the_letter"),
+        )
+    ),
+)
+"""What Messages cannot carry behind LiteLLM, and the server there changes."""
 LANES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "dynamo-parsers-1.6.1": ("dynamo 1.6.1", "openai:http://127.0.0.1:18570/v1", _DYNAMO),
     "gpt-oss-0.0.9-responses": (
@@ -66,8 +78,16 @@ LANES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
         ("--model", "gpt-oss-120b", "--script", "teleprompter", *_RESPONSES),
     ),
     **{
-        f"litellm-1.106.12-before-{behind}": ("litellm 1.106.12", "litellm:http://127.0.0.1:18460/v1", _LITELLM)
-        for behind in ("chat", "messages", "responses")
+        f"litellm-1.106.12-before-{behind}": (
+            "litellm 1.106.12",
+            "litellm:http://127.0.0.1:18460/v1",
+            (*_LITELLM, *more),
+        )
+        for behind, more in (
+            ("chat", ()),
+            ("messages", tuple(word for pair in _OF_THE_SERVER for word in ("--skip", pair))),
+            ("responses", ()),
+        )
     },
     "llama.cpp-b11549": ("llamacpp b11549", "llamacpp:http://127.0.0.1:18420/v1", _LLAMA),
     "llama.cpp-b11549-responses": ("llamacpp b11549", "llamacpp:http://127.0.0.1:18420/v1", (*_LLAMA, *_RESPONSES)),

@@ -345,12 +345,12 @@ class Exchange:
 
     @property
     def hit_token_limit(self) -> bool:
-        """True if the emitted ids are known, reach `max_output_tokens`, and do not end the turn."""
+        """True if the emitted ids are known, end at `max_output_tokens`, and do not end the turn."""
         ids = self.output.ids
         return (
             ids is not None
             and self.max_output_tokens is not None
-            and len(ids) >= self.max_output_tokens
+            and len(ids) == self.max_output_tokens
             and self.reached_stop is False
         )
 

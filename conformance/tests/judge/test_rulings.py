@@ -139,6 +139,7 @@ CLAUSES_OF_FAILURES = {
     "responses.items_have_their_members/fail-content-is-a-text": "responses#output-message",
     "responses.items_have_their_members/fail-call-without-name": "responses#tool-call",
     "responses.items_have_their_members/fail-item-without-type": "responses#output",
+    "responses.events_follow_the_grammar/fail-arguments-of-a-custom-call": "responses#custom-input-events",
     "responses.texts_begin_and_end/fail-summary-without-part": "responses#summary-events",
     "responses.texts_begin_and_end/fail-thought-without-part": "responses#reasoning-text-done",
     "responses.texts_begin_and_end/fail-text-not-ended": "responses#text-done",

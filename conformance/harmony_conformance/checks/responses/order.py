@@ -47,11 +47,13 @@ def events_follow_the_grammar(x: Exchange) -> Iterator[Finding]:
     for place, (event, item) in enumerate(views.events_by_item(x)):
         for problem, expected in machine.process_event(event, item):
             actual = shorten(text(event.get("type")) or dumps(event))
-            yield mismatch(problem, f"event {place}", expected, actual)
+            clause = "responses#custom-input-events" if problem == _ARGUMENTS_FOR_INPUT else ""
+            yield replace(mismatch(problem, f"event {place}", expected, actual), clause=clause)
     for problem, expected in machine.end():
         yield Finding(message=problem, location="stream", expected=expected)
 
 
+_ARGUMENTS_FOR_INPUT: LiteralString = "the input of a custom tool's call comes in events of function arguments"
 _Faults = Iterator[tuple[LiteralString, ReportText]]
 _Place = int | str
 
@@ -62,6 +64,8 @@ class _ItemState:
     is_announced: bool = True
     is_done: bool = False
     open_parts: set[int] = field(default_factory=set[int])
+    type: str = ""
+    has_wrong_events: bool = False
 
 
 class _Machine:
@@ -107,7 +111,7 @@ class _Machine:
                 yield message, "an output_index that no other item has"
             elif item is not None:
                 yield "an item is announced after its first event", f"{views.ITEM_ADDED} first"
-            self._items[place] = _ItemState(name=name)
+            self._items[place] = _ItemState(name=name, type=text(value_at(event, "item", "type")))
         elif item is None:
             yield "an event is about an item that was not announced", views.ITEM_ADDED
             is_done = kind == views.ITEM_DONE
@@ -129,6 +133,10 @@ class _Machine:
         elif views.text_kind(event, ".delta") in views.VISIBLE_TEXT_KINDS and part not in item.open_parts:
             yield "a text delta is about a part that was not announced", "response.content_part.added"
             item.open_parts.add(part)
+        elif views.text_kind(event, ".delta") == "arguments" and item.type == "custom_tool_call":
+            if not item.has_wrong_events:
+                yield _ARGUMENTS_FOR_INPUT, "response.custom_tool_call_input.delta"
+            item.has_wrong_events = True
 
     def end(self) -> _Faults:
         """Yield the problems at the end of the stream."""
