@@ -55,7 +55,7 @@ _PARSERS = (
 )
 _LMDEPLOY = (*_PARSERS, "--skip", "stop_strings", "--select", "*_by_count")
 _DYNAMO = (*_PARSERS, "--skip", "several_choices", "--select", "*_by_count")
-_LITELLM = ("--model", "gpt-oss-reference", "--script", "reference", "--api", "all")
+_LITELLM: tuple[str, ...] = ("--model", "gpt-oss-reference", "--script", "reference", "--api", "all")
 _UNSEEN = ("rows_*", "broken_*", "call_header_forms", "completions_*")
 _LITELLM = (*_LITELLM, *(word for name in _UNSEEN for word in ("--skip", name)))
 _OF_THE_SERVER = (
