@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
 from pathlib import Path
+from types import MappingProxyType
 from zlib import crc32
 
 from harmony_conformance.audit.answer_source import source_of
@@ -117,22 +118,24 @@ def batches(  # noqa: PLR0913 - two sizes, for tests
     lines: int = MAX_BATCH_LINES,
     size: int = MAX_BATCH_BYTES,
     select: Callable[[InputFile], InputFile] | None = None,
+    ends: Mapping[str, int] = MappingProxyType({}),
 ) -> Iterator[Batch]:
     """Yield the records of files in order, in batches of at most `lines` records and `size` bytes. A batch is of one file.
 
     With the plan `needles`, the judging processes read plain files themselves, in blocks. `select` chooses the records of each file.
+    Files are read until the byte offset in `ends`, see `open_logs`.
     """
-    for log in open_logs(map(str, paths), form):
+    for log in open_logs(map(str, paths), form, ends):
         if select is not None:
             yield from _batches_of(select(log), lines, size)
         elif plan is not None and plan.name is PlanName.NEEDLES and log.is_plain and Path(log.name).is_file():
-            yield from _blocks_of(log.name, plan)
+            yield from _blocks_of(log.name, plan, ends.get(log.name))
         else:
             yield from _batches_of(log, lines, size)
 
 
-def _blocks_of(path: str, plan: AuditPlan) -> Iterator[Batch]:
-    for part in split_file(path, plan):
+def _blocks_of(path: str, plan: AuditPlan, end: int | None) -> Iterator[Batch]:
+    for part in split_file(path, plan, end):
         if isinstance(part, Block):
             yield Batch(file=path, lines=(), block=part)
         else:

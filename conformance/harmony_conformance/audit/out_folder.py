@@ -87,6 +87,15 @@ def open_folder(
         raise UsageError(f"--out {folder}: {problem.strerror or problem}") from None
 
 
+def read_journal_options(folder: Path) -> JsonObject:
+    """Return the options in the journal of a killed audit; empty without a journal."""
+    try:
+        with (folder / JOURNAL).open("rb") as file:
+            return members(loads(file.readline()))
+    except (OSError, ValueError):
+        return {}
+
+
 class AuditFolder:
     """The open files of an audit. State: the tally of everything written."""
 

@@ -118,7 +118,7 @@ def _stamp(path: str) -> tuple[int, int] | None:
 
 def stamps(paths: Iterable[str]) -> Mapping[str, tuple[int, int]]:
     """Return size and time of change of local files."""
-    return {path: stamp for path in paths if not is_url(path) and (stamp := _stamp(path))}
+    return {path: stamp for path in paths if not is_url(path) and Path(path).is_file() and (stamp := _stamp(path))}
 
 
 def read_progress(folder: Path, options: JsonObject) -> AuditProgress:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -13,7 +14,7 @@ from harmony_conformance.audit.answer_source import hash_user
 from harmony_conformance.audit.batches import ReadOptions, batches
 from harmony_conformance.audit.explain_format import explain_format
 from harmony_conformance.audit.failures_table import prepare_table, write_table
-from harmony_conformance.audit.out_folder import ROW_FILES, open_folder
+from harmony_conformance.audit.out_folder import ROW_FILES, open_folder, read_journal_options
 from harmony_conformance.audit.plans.plan import PlanName, choose_plan
 from harmony_conformance.audit.progress import (
     PROGRESS,
@@ -41,7 +42,7 @@ from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.audit.terminal import print_audit
 from harmony_conformance.audit.workers import scan_all
 from harmony_conformance.errors import UsageError
-from harmony_conformance.json_value import Json, JsonObject
+from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text
 from harmony_conformance.report.terminal import report_console
 from harmony_conformance.runner.options import FAIL_ON, whole_number
 
@@ -211,7 +212,8 @@ def execute(arguments: Namespace) -> int:
 
 def _scan(paths: list[str], reading: ReadOptions, workers: int) -> Audit:
     total = Tally()
-    for scanned in scan_all(batches(paths, reading.form, reading.plan), reading, workers=workers):
+    ends = {path: size for path, (size, _) in stamps(paths).items()}
+    for scanned in scan_all(batches(paths, reading.form, reading.plan, ends=ends), reading, workers=workers):
         total += scanned.tally
     return make_audit(total, tuple(map(_shown, paths)), reading.excerpts, version(_PACKAGE), reading.plan)
 
@@ -230,10 +232,13 @@ def _scan_into(out: Path, paths: list[str], reading: ReadOptions, arguments: Nam
     if not arguments.incremental and is_progress(out):
         (out / PROGRESS).unlink()
     progress = read_progress(out, options) if arguments.incremental else AuditProgress(options=options)
+    killed = read_journal_options(out) if arguments.resume else {}
+    paths = _killed_paths([path for path in paths if not progress.is_unchanged(path)], killed)
     every = tuple(dict.fromkeys((*progress.files, *map(_shown, paths))))
-    paths = [path for path in paths if not progress.is_unchanged(path)]
-    seen, files = stamps(paths), list[Json](map(_shown, paths))
-    journal: JsonObject = {"version": version(_PACKAGE), "files": files, **options}
+    seen = _seen(paths, killed)
+    files = list[Json](map(_shown, paths))
+    ends = {path: size for path, (size, _) in seen.items()}
+    journal: JsonObject = {"version": version(_PACKAGE), "files": files, **options, "ends": {**ends}}
     if progress.entry:
         journal["judged"] = progress.entry.tally.exchanges
     local = [path for name in paths if name != STDIN and (path := Path(name)).exists()]
@@ -242,7 +247,7 @@ def _scan_into(out: Path, paths: list[str], reading: ReadOptions, arguments: Nam
         before = folder.total.exchanges
         select = progress.new_records if arguments.incremental else None
         try:
-            remaining = folder.skip_finished(batches(paths, reading.form, reading.plan, select=select))
+            remaining = folder.skip_finished(batches(paths, reading.form, reading.plan, select=select, ends=ends))
             if folder.total.exchanges > before:
                 print(f"resuming after {folder.total.exchanges - before} exchanges", file=sys.stderr)
             for scanned in scan_all(remaining, reading, workers=arguments.workers):
@@ -252,9 +257,26 @@ def _scan_into(out: Path, paths: list[str], reading: ReadOptions, arguments: Nam
         audit = make_audit(folder.total, every, reading.excerpts, version(_PACKAGE), reading.plan)
         if arguments.parquet:
             write_table(out, out / ROW_FILES[0])
-        if arguments.incremental:
-            write_progress(out, progress, folder.entry(), seen)
-            print(f"{folder.total.exchanges - before} exchanges are new", file=sys.stderr)
-        lines = list(audit.jsonl())
+        lines, judged = list(audit.jsonl()), folder.entry()
         folder.finish(lines, audit_html(read_audit(lines, str(out))))
+        if arguments.incremental:  # last: a killed audit is then repeated from the progress of the one before
+            write_progress(out, progress, judged, seen)
+            print(f"{folder.total.exchanges - before} exchanges are new", file=sys.stderr)
     return audit
+
+
+def _killed_paths(paths: list[str], killed: JsonObject) -> list[str]:
+    """Return the files of the audit that was killed, if all of them are among the paths: a folder may have got others since."""
+    files = set(map(text, items(killed.get("files"))))
+    of_killed = [path for path in paths if _shown(path) in files]
+    if not files or len(of_killed) != len(files) or of_killed == paths:
+        return paths
+    print(f"resuming without {len(paths) - len(of_killed)} files that the killed audit did not have", file=sys.stderr)
+    return of_killed
+
+
+def _seen(paths: list[str], killed: JsonObject) -> Mapping[str, tuple[int, int]]:
+    """Return size and time of change of each file, with the size that the killed audit saw: what was added since is left out."""
+    before = members(killed.get("ends"))
+    found = stamps(paths)
+    return {path: (integer(before.get(path, size)) or 0, changed) for path, (size, changed) in found.items()}

@@ -42,10 +42,13 @@ class Selection:
     passed_over: int = 0
 
 
-def split_file(path: str, plan: AuditPlan) -> Iterator[Block | UnreadableLine]:
-    """Yield the blocks of a file, and its lines that are too long. What is added meanwhile is left out; a file may also be truncated."""
+def split_file(path: str, plan: AuditPlan, limit: int | None = None) -> Iterator[Block | UnreadableLine]:
+    """Yield the blocks of the first `limit` bytes of a file, and its lines that are too long.
+
+    What is added meanwhile is left out; a file may also be truncated.
+    """
     with Path(path).open("rb") as file:
-        size = file.seek(0, 2)
+        size = file.seek(0, 2) if limit is None else min(limit, file.seek(0, 2))
         start = 0
         while start < size:
             size = min(size, file.seek(0, 2))

@@ -26,9 +26,10 @@ CONTAINERS: Mapping[str, Container] = MappingProxyType({container.name: containe
 """The file formats by name, in the order in which they are tried. The last one matches every file."""
 _CUSTOM_ID = b'"custom_id"'
 _LONGEST_INPUT = 4 * 1024 * 1024
+_NO_ENDS: Mapping[str, int] = MappingProxyType({})
 
 
-def open_logs(names: Iterable[str], form: str) -> Iterator[InputFile]:
+def open_logs(names: Iterable[str], form: str, ends: Mapping[str, int] = _NO_ENDS) -> Iterator[InputFile]:
     """Yield the files of a log, and the tables of databases, each with its records. Lines of OpenAI's batches are joined by `custom_id`.
 
     A file that cannot be opened is one with an unreadable record.
@@ -36,19 +37,20 @@ def open_logs(names: Iterable[str], form: str) -> Iterator[InputFile]:
     Args:
         names: Files, URLs, or `-`.
         form: The name of a file format, or any other text to detect it.
+        ends: The byte offsets up to which files are read. Others are read to their end, databases and Parquet too.
     """
     files = list(names)
     with ExitStack() as stack:
         inputs = [name for name in files if _is_batch_input(name)]
         index = stack.enter_context(DiskIndex()) if inputs else None
         for name in inputs:
-            for log in _open_log(name, form):
+            for log in _open_log(name, form, ends.get(name)):
                 if index is not None:
                     yield from _collect(log, index)
         for name in files:
             if name in inputs:
                 continue
-            for log in _open_log(name, form):
+            for log in _open_log(name, form, ends.get(name)):
                 yield log if index is None else _joined(log, index)
         if index is not None:
             yield from _unanswered(index)
@@ -59,10 +61,10 @@ def find_container(head: bytes, name: str, form: str) -> Container:
     return CONTAINERS.get(form) or next(container for container in ALL_CONTAINERS if container.matches(head, name))
 
 
-def _open_log(name: str, form: str) -> Iterator[InputFile]:
+def _open_log(name: str, form: str, end: int | None) -> Iterator[InputFile]:
     shown = mask_urls(name) if is_url(name) else name
     try:
-        with open_source(name) as stream:
+        with open_source(name, end) as stream:
             yield from find_container(stream.peek(HEAD_BYTES), shown, form).read(stream, shown)
     except MissingLibraryError as error:
         yield _unopened(shown, str(error))

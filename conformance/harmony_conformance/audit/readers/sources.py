@@ -174,8 +174,8 @@ class PeekableStream:
 
 
 @contextmanager
-def open_source(name: str) -> Generator[PeekableStream]:
-    """Open a file, a URL or standard input, and decompress it.
+def open_source(name: str, end: int | None = None) -> Generator[PeekableStream]:
+    """Open a file, a URL or standard input, and decompress it. A file is read until the byte offset `end`.
 
     Raises:
         OSError: It cannot be opened.
@@ -188,7 +188,20 @@ def open_source(name: str) -> Generator[PeekableStream]:
             yield _decompress(PeekableStream(_reader_of(remote), remote))
     else:
         with Path(name).open("rb") as file:
-            yield _decompress(PeekableStream(file.read1, file))
+            yield _decompress(PeekableStream(file.read1 if end is None else _bounded(file.read1, end), file))
+
+
+def _bounded(read: Callable[[int], bytes], end: int) -> Callable[[int], bytes]:
+    """Return a function that reads until a byte offset."""
+    start = 0
+
+    def read_some(size: int) -> bytes:
+        nonlocal start
+        block = read(min(size, end - start)) if start < end else b""
+        start += len(block)
+        return block
+
+    return read_some
 
 
 @contextmanager
