@@ -27,6 +27,10 @@ from generate import parse_size
 from mixed_log import write_folder
 
 PLANS = {"needles": ("--plan", "needles", "--sample", "0.05"), "structure": ("--plan", "structure")}
+COMPARED = [
+    *("exit code", "standard output", "audit.jsonl", "failures.jsonl", "failures.parquet", "report.html"),
+    "unreadable.jsonl",
+]
 ENDS_WITHIN = 60.0
 """Seconds in which the processes of a killed audit must have ended."""
 
@@ -192,45 +196,33 @@ def main() -> int:
     parser.add_argument("--size", type=parse_size, default="200MB", help="size of the log for needles")
     parser.add_argument("--judged-size", type=parse_size, default="40MB", help="size of the log that all checks judge")
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--plans", nargs="+", choices=[*PLANS], default=[*PLANS])
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, help="file for the results; those of other plans and workers in it stay")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        logs = {name: write_folder(folder / f"log-{name}", size, given.seed) for name, size in sizes(given).items()}
-        tests = {}
-        for plan in PLANS:
-            for workers in given.workers:
-                print(f"{plan}, {workers} workers", flush=True)
+    sizes = {"needles": given.size, "structure": given.judged_size}
+    differs = False
+    for plan in given.plans:
+        for workers in given.workers:
+            print(f"{plan}, {workers} workers", flush=True)
+            with tempfile.TemporaryDirectory() as temporary:
+                folder = Path(temporary)
+                log = write_folder(folder / "log", sizes[plan], given.seed)
                 rng = random.Random(f"{given.seed} {plan} {workers}")
-                (place := folder / f"{plan}-{workers}").mkdir()
-                rounds = Rounds(folder / f"log-{plan}", place, (plan, workers), rng)
-                tests[f"{plan}, {workers}"] = summary(rounds.run(given.kills))
-    figures = {
-        "python": platform.python_version(),
-        "cores": os.cpu_count(),
-        "seed": given.seed,
-        "logs": logs,
-        "plans": {name: " ".join(options) for name, options in PLANS.items()},
-        "compared": [
-            "exit code",
-            "standard output",
-            "audit.jsonl",
-            "failures.jsonl",
-            "failures.parquet",
-            "report.html",
-            "unreadable.jsonl",
-        ],
-        "audits": tests,
-    }
-    if given.out is not None:
-        given.out.write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
-    return int(any(test["differences"] for test in tests.values()))
+                tested = Rounds(folder / "log", folder, (plan, workers), rng).run(given.kills)
+            differs = differs or bool(tested.differences)
+            if given.out is not None:
+                write(given.out, f"{plan}, {workers}", {"seed": given.seed, "log": log, **summary(tested)})
+    return int(differs)
 
 
-def sizes(given: argparse.Namespace) -> dict[str, int]:
-    return {"needles": given.size, "structure": given.judged_size}
+def write(path: Path, name: str, found: dict) -> None:
+    figures = json.loads(path.read_text("utf-8")) if path.exists() else {"audits": {}}
+    figures |= {"python": platform.python_version(), "cores": os.cpu_count(), "compared": COMPARED}
+    figures |= {"plans": {plan: " ".join(options) for plan, options in PLANS.items()}}
+    figures["audits"][name] = found
+    path.write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

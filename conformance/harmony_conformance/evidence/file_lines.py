@@ -30,6 +30,8 @@ _OTHER_FORMATS: Mapping[bytes, str] = {
     b"\xfd7zXZ\x00": "the file is packed by xz: unpack it (xz -d)",
     b"PK\x03\x04": "the file is a zip archive: unpack it (unzip)",
     b"PAR1\x15": "the file is Parquet: write it as JSON Lines",
+    b"\x04\x22\x4d\x18": "the file is packed by lz4: unpack it (lz4 -d)",
+    b"Obj\x01": "the file is Avro: write it as JSON Lines",
 }
 """The first bytes of files without JSON lines, and the remedy."""
 _LONGEST_MARK = max(map(len, _OTHER_FORMATS))
@@ -49,11 +51,15 @@ class Readable(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """The bytes of a line without its end, the offset of its first byte, and its number from 1."""
+    """The bytes of a line without its end, the offset of its first byte, and its number from 1.
+
+    `has_end` is False for a last line without a line feed.
+    """
 
     offset: int
     number: int
     data: bytes
+    has_end: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -121,17 +127,22 @@ def split_lines(stream: Readable, *, limit: int = LINE_LIMIT) -> Iterator[Line |
     splitter, end, beginning = _Splitter(limit), 0, b""
     for block in read_blocks(stream):
         if isinstance(block, UnreadableLine):
-            yield from splitter.take()
+            yield from splitter.take(has_end=False)
             yield replace(block, number=splitter.number)
             return
         if end < _LONGEST_MARK:  # a stream may deliver it in pieces
             beginning += block[:_LONGEST_MARK]
-            if kind := next((kind for mark, kind in _OTHER_FORMATS.items() if beginning.startswith(mark)), ""):
+            if kind := other_format(beginning):
                 yield UnreadableLine(offset=0, number=1, kind=kind)
                 return
         end += len(block)
         yield from splitter.feed(block)
-    yield from splitter.take()
+    yield from splitter.take(has_end=False)
+
+
+def other_format(beginning: bytes) -> str:
+    """Return the format of a file without JSON lines, with the remedy, by its first bytes; empty for any other file."""
+    return next((kind for mark, kind in _OTHER_FORMATS.items() if beginning.startswith(mark)), "")
 
 
 def read_blocks(stream: Readable) -> Iterator[bytes | UnreadableLine]:
@@ -170,7 +181,7 @@ class _Splitter:
         position = 0
         while (line_end := block.find(b"\n", position)) >= 0:
             self._add(block[position:line_end])
-            yield from self.take()
+            yield from self.take(has_end=True)
             self._start += 1  # the line's end itself
             self.number += 1
             position = self._skip_blank_lines(block, line_end + 1)
@@ -193,7 +204,7 @@ class _Splitter:
         else:
             self._pieces.clear()
 
-    def take(self) -> Iterator[Line | UnreadableLine]:
+    def take(self, *, has_end: bool) -> Iterator[Line | UnreadableLine]:
         start, size = self._start, self._size
         data = b"".join(self._pieces)
         self._start, self._size = start + size, 0
@@ -205,7 +216,7 @@ class _Splitter:
         if start == 0:
             data = data.removeprefix(_UTF8_MARK)
         if data.strip():
-            yield Line(offset=start, number=self.number, data=data)
+            yield Line(offset=start, number=self.number, data=data, has_end=has_end)
 
 
 class LineEncodingError(ValueError):

@@ -95,7 +95,7 @@ def read_block(block: Block) -> Selection:
                 UnreadableLine(offset=block.start + begin, number=1, kind="the line is too long", detail=detail)
             )
         elif text.strip():
-            lines.append(Line(offset=block.start + begin, number=1, data=text))
+            lines.append(Line(offset=block.start + begin, number=1, data=text, has_end=end < len(data)))
     count = data.count(b"\n") + (not data.endswith(b"\n"))
     by_needle = frozenset(block.start + begin for begin in needles.keys() - sampled.keys())
     return Selection(lines=tuple(lines), by_needle=by_needle, passed_over=count - len(lines))

@@ -48,6 +48,7 @@ _WHOLE = frozenset({"request", "messages", "choices", "custom_id"})
 """Members of records that are one exchange, whatever other members they have."""
 _USERS = ("end_user", "user", "user_id", "userId")
 """Members of records with the id of a user. A request can have it too."""
+_TORN = "no JSON: the last line is torn, or still being written"
 _WRONG_VALUE = "no exchange: a member has a value that cannot be read"
 
 Record = LoggedExchange | DiscoveryLine | UnreadableLine
@@ -65,14 +66,18 @@ def read_line(line: Line, form: str, *, name: str, columns: Mapping[str, str] | 
     try:
         values = parse_record(line, columns or {})
     except InvalidJsonError as problem:
-        return [_problem(line, "no JSON", f"at character {problem.position}")]
+        return [_problem(line, _TORN if _is_torn(line) else "no JSON", f"at character {problem.position}")]
     except LineEncodingError as problem:
-        return [_problem(line, "no UTF-8", f"at byte {problem.byte}")]
+        return [_problem(line, _TORN if _is_torn(line) else "no UTF-8", f"at byte {problem.byte}")]
     if len(values) == 1:
         return [_read_value(values[0], line, form, name)]
     return [_read_value(value, line, form, f"{name}/{number}") for number, value in enumerate(values)] or [
         _problem(line, "no exchange: it has none of the parts that its format announces")
     ]
+
+
+def _is_torn(line: Line) -> bool:
+    return not line.has_end and line.data.lstrip().startswith((b"{", b"["))
 
 
 def parse_record(line: Line, columns: Mapping[str, str]) -> list[Json]:

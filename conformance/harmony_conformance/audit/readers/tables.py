@@ -18,6 +18,7 @@ from harmony_conformance.audit.readers.container import Container, InputFile, Re
 from harmony_conformance.audit.readers.sources import PeekableStream, require
 from harmony_conformance.evidence.file_lines import LINE_LIMIT
 
+_SQLITE_HEADER = 100
 _ROWS = 64
 """Rows of a Parquet file that are decoded together."""
 _NOT_A_FILE = "{} is read from a file: store the decompressed data in one"
@@ -125,6 +126,8 @@ def _sqlite_tables(name: str) -> Iterator[InputFile]:
         )
         return
     try:
+        if _is_cut(Path(name)):
+            yield InputFile(name=name, format="sqlite", records=iter([problem("the file is truncated")]), mark="#")
         database.text_factory = _decode
         database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LINE_LIMIT)
         tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0 AND name NOT LIKE 'sqlite_%' ORDER BY name"
@@ -138,6 +141,16 @@ def _sqlite_tables(name: str) -> Iterator[InputFile]:
         )
     finally:
         database.close()
+
+
+def _is_cut(path: Path) -> bool:
+    """Return True for a database with fewer pages than its header says. SQLite reads null values in place of the others."""
+    with path.open("rb") as file:
+        header = file.read(_SQLITE_HEADER)
+        size = file.seek(0, 2)
+    page_size, pages = int.from_bytes(header[16:18]), int.from_bytes(header[28:32])
+    is_known = header[24:28] == header[92:96]  # old versions of SQLite leave the number of pages as it was
+    return is_known and size < pages * (65536 if page_size == 1 else page_size)
 
 
 def _decode(data: bytes) -> str:

@@ -21,7 +21,14 @@ from harmony_conformance.audit.readers.container import (
 from harmony_conformance.audit.readers.disk_index import DiskIndex
 from harmony_conformance.audit.readers.json_elements import read_elements
 from harmony_conformance.audit.readers.sources import PeekableStream
-from harmony_conformance.evidence.file_lines import LINE_LIMIT, Line, UnreadableLine, read_blocks, split_lines
+from harmony_conformance.evidence.file_lines import (
+    LINE_LIMIT,
+    Line,
+    UnreadableLine,
+    other_format,
+    read_blocks,
+    split_lines,
+)
 
 _UTF8_MARK = b"\xef\xbb\xbf"
 _HAR = re.compile(rb'\s*\{\s*"log"\s*:\s*\{')
@@ -67,8 +74,26 @@ def _is_any_file(_: bytes, __: str) -> bool:
     return True
 
 
+_TAR, _TAR_PLACE = b"ustar", 257
+_NO_TEXT = "the file is binary, and of no format that is read"
+
+
+def _other_format(head: bytes) -> str:
+    """Return the reason why a file has no lines, by its first bytes; empty if it may have some."""
+    if (kind := other_format(head)) or b"\0" not in head:
+        return kind
+    if head[_TAR_PLACE:].startswith(_TAR):
+        return "the file is a tar archive: unpack it (tar -xf)"
+    if head[:2] in (b"{\0", b"[\0", b"\0{", b"\0["):
+        return "the file is UTF-16 without a mark: convert it (iconv -f utf-16le -t utf-8, or utf-16be)"
+    return "" if _is_like_json(head) else _NO_TEXT
+
+
 def _read_lines(stream: PeekableStream, name: str) -> list[InputFile]:
-    is_plain = stream.file is not None and _is_like_json(stream.peek(HEAD_BYTES))
+    head = stream.peek(HEAD_BYTES)
+    if kind := _other_format(head):
+        return [InputFile(name=name, format="jsonl", records=iter([problem(kind)]))]
+    is_plain = stream.file is not None and _is_like_json(head)
     return [InputFile(name=name, format="jsonl", records=split_lines(stream), is_plain=is_plain)]
 
 
