@@ -31,6 +31,8 @@ _ENGINES = (
     "gen_ai.openai.response.system_fingerprint",
 )
 _USERS = ("enduser.id", "user.id", "langfuse.user.id", "gen_ai.request.user")
+_TIMES = ("startTimeUnixNano", "timeUnixNano", "observedTimeUnixNano")
+"""Times of spans and log records. The SDK writes events with the time of observation alone."""
 _CALL_SIGNS = (*_MODELS, "gen_ai.operation.name", "gen_ai.system", "gen_ai.provider.name")
 
 
@@ -53,7 +55,7 @@ def _plain_span(record: JsonObject) -> Json:
         {"name": value_at(event, "name"), _SPAN: _attributes(value_at(event, _SPAN))}
         for event in items(record.get("events"))
     ]
-    started = record.get("startTimeUnixNano") or record.get("timeUnixNano")
+    started = next((at for key in _TIMES if (at := record.get(key)) and at != "0"), None)
     name = record.get("name") or record.get("eventName")
     return {"name": name, _SPAN: attributes, "events": events, "body": body, "start_time": _iso(started)}
 

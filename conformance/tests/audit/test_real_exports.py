@@ -1,0 +1,59 @@
+"""Files under `logs` that `make_exports.py` wrote with real software, before the reference server with leaking calls."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harmony_conformance.audit.batches import ReadOptions, batches, scan_batch
+from harmony_conformance.audit.tallies import Tally
+from harmony_conformance.errors import Exit
+
+LOGS = Path(__file__).parent / "logs"
+LEAK = "<|start|>assistant<|channel|>commentary to=functions."
+PYTHON = os.environ.get("HARMONY_MITMPROXY_PYTHON", "")
+EXPORTS = [
+    # file, exchanges, places with the leak, models, a check that the log has enough for
+    ("traceloop.otlp.jsonl", 4, ["@0/0", "@0/2"], "channels.no_channel_words"),
+    ("traceloop_numbered.otlp.jsonl", 4, ["@0/0", "@0/2"], "channels.no_channel_words"),
+    ("openai_v2_spans.otlp.jsonl", 3, ["@0/0", "@0/2"], "channels.no_channel_words"),
+    ("openai_v2_events.otlp.jsonl", 3, ["@0/0", "@0/2"], "channels.no_channel_words"),
+    ("litellm_spend_logs.jsonl", 2, ["@0"], "tool_calls.demanded_call_is_made"),
+    ("mitmproxy.har", 4, None, "tool_calls.demanded_call_is_made"),
+]
+
+
+def judged(path):
+    scanned = [scan_batch(batch, ReadOptions()) for batch in batches([str(path)])]
+    rows = [json.loads(line) for one in scanned for line in one.failures.splitlines()]
+    return sum((one.tally for one in scanned), Tally()), rows
+
+
+@pytest.mark.parametrize(("name", "exchanges", "places", "check"), EXPORTS, ids=[row[0] for row in EXPORTS])
+def test_an_export_of_real_software_shows_its_leaks(name, exchanges, places, check):
+    total, rows = judged(LOGS / name)
+    assert (total.exchanges, total.unreadable, total.errors) == (exchanges, 0, 0)
+    leaks = [row for row in rows if row["check"] == "channels.no_marker_leak"]
+    assert len(leaks) == (2 if places is None else len(places))
+    if places is not None:
+        assert [row["exchange"] for row in leaks] == [f"{LOGS / name}{place}" for place in places]
+    assert {row["model"] for row in leaks} == {"gpt-oss-reference"}
+    assert {row["day"] for row in leaks} == {"2026-11-27"}
+    assert sum(total.checks[check].counts.get(outcome, 0) for outcome in ("pass", "fail")) > 0
+    if "spend" in name:
+        assert {row["provider"] for row in leaks} == {"openai"}
+
+
+@pytest.mark.skipif(not PYTHON, reason="HARMONY_MITMPROXY_PYTHON names no environment with mitmproxy 12")
+def test_flows_of_a_real_mitmdump_are_those_of_its_archive(tmp_path):
+    found = []
+    for name in ("mitmproxy.flows", "mitmproxy.har"):
+        command = [PYTHON, "-m", "harmony_conformance", "audit", str(LOGS / name), "--workers", "1", "--out"]
+        done = subprocess.run([*command, str(tmp_path / name)], capture_output=True, text=True, check=False)
+        assert done.returncode == Exit.DIVERGES, done.stderr
+        rows = map(json.loads, (tmp_path / name / "failures.jsonl").read_text("utf-8").splitlines())
+        found.append([(row["check"], row["findings"][0]["message"], row["engine"]) for row in rows])
+    assert found[0] == found[1]
+    assert {name for _, _, name in found[0]} == {"harmony-conformance/0.1.0"}
