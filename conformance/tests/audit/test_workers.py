@@ -222,7 +222,7 @@ def test_a_number_of_processes_is_one_or_more(capsys, value):
     [("batches", "harmony-conformance audit: stopped"), ("all_commands", "harmony-conformance: stopped")],
 )
 def test_who_stops_it_gets_one_line(tmp_path, monkeypatch, capsys, where, said):
-    def stopped(*_):
+    def stopped(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(audit if where == "batches" else cli, where, stopped)

@@ -130,8 +130,16 @@ def test_which_failures_count_is_chosen(tmp_path, fail_on, code):
     ("data", "said"),
     [
         pytest.param(b"", "the input is empty", id="empty"),
-        pytest.param(b'{"request": {"messages', "1 x no JSON, first at {path}@0", id="cut JSON"),
-        pytest.param(bytes(range(256)) * 9, "x no UTF-8, first at {path}@", id="binary"),
+        pytest.param(
+            b'{"request": {"messages',
+            "1 x no JSON: the last line is torn, or still being written, first at {path}@0",
+            id="cut JSON",
+        ),
+        pytest.param(
+            bytes(range(256)) * 9,
+            "1 x the file is binary, and of no format that is read, first at {path}@0",
+            id="binary",
+        ),
         pytest.param(
             json.dumps(GOOD).encode("utf-16"), "1 x the file is UTF-16: convert it", id="UTF-16 with its mark"
         ),
@@ -145,7 +153,11 @@ def test_which_failures_count_is_chosen(tmp_path, fail_on, code):
             json.dumps(GOOD, indent=1).encode()[:90], "1 x no JSON, first at {path}@0", id="cut, over several lines"
         ),
         pytest.param(b"[[]]", "1 x no exchange: not a JSON object", id="a list of nothing"),
-        pytest.param(json.dumps(GOOD).encode("utf-16-le"), "1 x no JSON", id="UTF-16 without"),
+        pytest.param(
+            json.dumps(GOOD).encode("utf-16-le"),
+            "1 x the file is UTF-16 without a mark: convert it",
+            id="UTF-16 without",
+        ),
         pytest.param(gzip.compress(json.dumps(GOOD).encode())[:60], "the compressed file is truncated", id="cut gzip"),
         pytest.param(
             b'{"kind": "exchange", "scenario": "discovery", "request": {}}', "only discovery requests", id="discovery"

@@ -75,6 +75,7 @@ def _is_any_file(_: bytes, __: str) -> bool:
 
 
 _TAR, _TAR_PLACE = b"ustar", 257
+_OBJECT_LINE = b'\n{"'
 _NO_TEXT = "the file is binary, and of no format that is read"
 
 
@@ -86,7 +87,7 @@ def _other_format(head: bytes) -> str:
         return "the file is a tar archive: unpack it (tar -xf)"
     if head[:2] in (b"{\0", b"[\0", b"\0{", b"\0["):
         return "the file is UTF-16 without a mark: convert it (iconv -f utf-16le -t utf-8, or utf-16be)"
-    return "" if _is_like_json(head) else _NO_TEXT
+    return "" if _is_like_json(head) or _OBJECT_LINE in head else _NO_TEXT
 
 
 def _read_lines(stream: PeekableStream, name: str) -> list[InputFile]:
