@@ -217,6 +217,14 @@ def integer(value: Json) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
+def number(value: Json) -> float | None:
+    """Return the value as a float if it is a number that a float can be, else None. Booleans are no numbers."""
+    try:
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    except OverflowError:
+        return None
+
+
 def integers(values: list[Json]) -> tuple[int, ...] | None:
     """Return the values if all are integers, else None. Fast for thousands of values."""
     return tuple(value for value in values if isinstance(value, int)) if set(map(type, values)) <= {int} else None

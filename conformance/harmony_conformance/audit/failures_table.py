@@ -14,7 +14,7 @@ from harmony_conformance.audit.readers.sources import require
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.file_lines import Line, read_lines
 from harmony_conformance.json_value import Json, dumps, items, loads, text, value_at
-from harmony_conformance.runtime.private_files import private_opener
+from harmony_conformance.runtime.private_files import unlinked_opener
 
 TABLE = "failures.parquet"
 _MARK = "harmony_conformance.audit"
@@ -70,7 +70,7 @@ def write_table(folder: Path, failures: Path) -> None:
     schema = library.schema(fields, metadata={"written_by": _MARK})
     part = folder / f".{TABLE}.part"
     try:
-        with open(part, "wb", opener=private_opener) as file, parquet.ParquetWriter(file, schema) as writer:
+        with open(part, "wb", opener=unlinked_opener) as file, parquet.ParquetWriter(file, schema) as writer:
             rows = _rows(failures)
             while group := list(islice(rows, _ROWS)):
                 writer.write_table(library.Table.from_pylist(group, schema=schema))

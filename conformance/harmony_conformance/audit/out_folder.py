@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from io import FileIO
 from operator import gt
 from pathlib import Path
@@ -24,10 +25,12 @@ from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.folder_lock import lock_folder
 from harmony_conformance.evidence.recording_file import append_atomically
 from harmony_conformance.json_value import JsonObject, dumps, loads, members
-from harmony_conformance.runtime.private_files import create_private_folder, private_opener
+from harmony_conformance.runtime.private_files import create_private_folder, unlinked_opener
 
 AUDIT, JOURNAL, PAGE = "audit.jsonl", "journal.jsonl", "report.html"
 ROW_FILES = ("failures.jsonl", "unreadable.jsonl")
+UNREADABLE_LIMIT = 64 * 1024 * 1024
+"""The largest `unreadable.jsonl` in bytes. A few compressed kilobytes can have millions of lines that are no exchange; all are counted."""
 
 _BEGIN = 65536
 _TEXT = rb'"(?:[^"\\]|\\.)*"'
@@ -69,7 +72,7 @@ def open_folder(
             for name in (AUDIT, PAGE):
                 (folder / name).unlink(missing_ok=True)
             journal, *rows = (
-                stack.enter_context(FileIO(os.fspath(folder / name), "a+", opener=_open_unlinked))
+                stack.enter_context(FileIO(os.fspath(folder / name), "a+", opener=unlinked_opener))
                 for name in (JOURNAL, *ROW_FILES)
             )
             _cut(journal, journal_size)
@@ -124,8 +127,9 @@ class AuditFolder:
 
     def add(self, result: BatchResult) -> None:
         """Append the lines of a batch, then its entry to the journal."""
-        for file, rows in zip(self._rows, (result.failures, result.unreadable), strict=True):
-            append_atomically(file, rows)
+        failures, unreadable = self._rows
+        append_atomically(failures, result.failures)
+        append_atomically(unreadable, _first_rows(result.unreadable, UNREADABLE_LIMIT - unreadable.tell()))
         self.total += result.tally
         sizes = tuple(file.tell() for file in self._rows)
         tally = without_late_examples(result, self.total)
@@ -135,17 +139,18 @@ class AuditFolder:
         """Return the tally and the sizes of everything written."""
         return JournalEntry(digest="", tally=self.total, sizes=tuple(file.tell() for file in self._rows))
 
+    @property
+    def unlisted(self) -> int:
+        """Number of unreadable lines that are not in `unreadable.jsonl`."""
+        with (self._folder / ROW_FILES[1]).open("rb") as file:
+            return self.total.unreadable - sum(block.count(b"\n") for block in iter(partial(file.read, _BEGIN), b""))
+
     def finish(self, lines: Iterable[str], page: str) -> None:
         """Write `report.html` and `audit.jsonl`, and delete the journal."""
         for name, content in ((PAGE, page), (AUDIT, "".join(line + "\n" for line in lines))):
-            with FileIO(os.fspath(self._folder / name), "w", opener=_open_unlinked) as file:
+            with FileIO(os.fspath(self._folder / name), "w", opener=unlinked_opener) as file:
                 append_atomically(file, content.encode("utf-8", "backslashreplace"))
         (self._folder / JOURNAL).unlink()
-
-
-def _open_unlinked(path: str, flags: int) -> int:
-    """Open a file for `FileIO(…, opener=…)`, which creates it with mode 0600, and fails for a symbolic link."""
-    return private_opener(path, flags | getattr(os, "O_NOFOLLOW", 0))
 
 
 def _refuse_inputs(folder: Path, inputs: Iterable[Path]) -> None:
@@ -175,6 +180,11 @@ def _refuse_foreign_files(folder: Path) -> None:
 def _read_begin(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(_BEGIN)
+
+
+def _first_rows(rows: bytes, room: int) -> bytes:
+    """Return the first rows that have room."""
+    return rows if len(rows) <= room else rows[: rows.rfind(b"\n", 0, max(room, 0)) + 1]
 
 
 def _cut(file: FileIO, size: int) -> None:

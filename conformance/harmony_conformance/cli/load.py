@@ -22,7 +22,7 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, dumps, text, value_at
 from harmony_conformance.load.arrivals import Arrivals
 from harmony_conformance.load.load import LoadedRequest, LoadSender, OfferedLoad
-from harmony_conformance.load.load_file import LOAD
+from harmony_conformance.load.load_file import LOAD, LOAD_PAGE
 from harmony_conformance.load.objectives import (
     InvalidObjectiveError,
     Objective,
@@ -30,7 +30,7 @@ from harmony_conformance.load.objectives import (
     judge_objectives,
     read_objectives,
 )
-from harmony_conformance.load.page import LOAD_PAGE, load_html
+from harmony_conformance.load.page import load_html
 from harmony_conformance.load.report import load_json, metric_table
 from harmony_conformance.report.terminal import report_console, visible
 from harmony_conformance.runner.options import add_connection_options, add_options, read_options, whole_number

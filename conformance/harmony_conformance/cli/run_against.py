@@ -11,7 +11,7 @@ from functools import partial
 from harmony_conformance.checks.rendering.renderer_fingerprint import fingerprint
 from harmony_conformance.cli.compare import comparison_text
 from harmony_conformance.cli.live_run import endpoint_facts
-from harmony_conformance.cli.run_folder import open_run_folder
+from harmony_conformance.cli.run_folder import COMPARISON, open_run_folder, report_write_errors
 from harmony_conformance.cli.run_recording import RunRecording
 from harmony_conformance.cli.run_report import report_run, run_facts
 from harmony_conformance.engines.diagnosis import EndpointUnusableError
@@ -32,8 +32,6 @@ from harmony_conformance.transport.client import Wait, run_async
 
 FOLDERS = ("endpoint", "against")
 """Folders of the two runs below that of the command."""
-COMPARISON = "comparison.html"
-"""File name of the page with what differs."""
 
 
 def add_against_options(parser: ArgumentParser) -> None:
@@ -80,7 +78,8 @@ def run_against(arguments: Namespace, target: Target, options: Options, plan: Pl
             quiet = Namespace(**{**vars(words), "quiet": True, "verbose": False, "format": "text"})
             codes.append(report_run(quiet, *lane, finished, fingerprint(finished.series), recording.out, None))
         compared = compare(*(read_report_file(folder) for folder in reversed(folders)))
-        write_private(out / COMPARISON, comparison_html(compared).encode("utf-8", "backslashreplace"))
+        with report_write_errors(out):
+            write_private(out / COMPARISON, comparison_html(compared).encode("utf-8", "backslashreplace"))
     print()
     print("\n".join(comparison_text(compared, ("against", "endpoint"))))
     print(f"page: {visible(str(out / COMPARISON))}")

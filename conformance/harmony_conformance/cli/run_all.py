@@ -13,6 +13,7 @@ from pathlib import Path
 from signal import SIGINT
 from typing import cast
 
+from harmony_conformance.cli.run_folder import refuse_foreign_file, report_write_errors
 from harmony_conformance.cli.side_by_side import LOAD_FOLDER, RATES_FOLDER, read_endpoint_folder, side_by_side
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.report.html import matrix_html
@@ -22,6 +23,7 @@ from harmony_conformance.runtime.private_files import write_private
 
 MATRIX = "matrix.html"
 """File name of the page with all endpoints."""
+MATRIX_MARKS = (b"runs side by side (harmony-conformance)</title>",)
 _MEANINGS = {"rates": {0: "done", 1: "below a minimum"}, "load": {0: "done", 1: "an objective is missed"}}
 _TESTED = frozenset({0, 1})
 """Exit codes of commands that could test an endpoint."""
@@ -90,6 +92,7 @@ def configure(parser: ArgumentParser) -> None:
 def execute(arguments: Namespace) -> int:
     """Run the suite against every endpoint, write the page and return the exit code."""
     endpoints = read_endpoints(arguments.file)
+    refuse_foreign_file(arguments.out, MATRIX, MATRIX_MARKS)
     running = RunningProcesses()
     with ThreadPoolExecutor(arguments.jobs) as pool:
         futures = [pool.submit(running.run_commands, one, arguments.out / one.name) for one in endpoints]
@@ -109,7 +112,8 @@ def execute(arguments: Namespace) -> int:
     if tested:
         folders = [read_endpoint_folder(arguments.out / name) for name in tested]
         page = matrix_html(side_by_side(folders, tested), untested)
-        write_private(arguments.out / MATRIX, page.encode("utf-8", "backslashreplace"))
+        with report_write_errors(arguments.out, has_scenarios=False):
+            write_private(arguments.out / MATRIX, page.encode("utf-8", "backslashreplace"))
         print(f"side by side: {visible(str(arguments.out / MATRIX))}")
     worst = (Exit.INTERNAL_ERROR, Exit.DIVERGES, Exit.USAGE, Exit.CONFORMS)
     every = {code for one in codes for code in one}

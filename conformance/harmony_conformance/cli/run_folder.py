@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,23 +14,32 @@ from types import MappingProxyType
 from harmony_conformance.engines.target import Target
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.folder_lock import FolderInUseError, lock_folder
+from harmony_conformance.load.load_file import LOAD, LOAD_PAGE
 from harmony_conformance.report.files import REPORT
 from harmony_conformance.runner.shared_run import EXCHANGES
 from harmony_conformance.runtime.private_files import create_private_folder
+from harmony_conformance.sampling.rates_file import RATES
 
 _BEGIN = 65536
 PART = ".exchanges.part"
 """The recording of a run until it replaces an earlier one."""
+COMPARISON = "comparison.html"
+"""The page with what differs between two endpoints, in the folder of `run --against`."""
+_TITLE = b"(harmony-conformance)</title>"
 _MARKS: Mapping[str, tuple[bytes, ...]] = MappingProxyType(
     {
         REPORT: (b'{"kind":"header",',),
         EXCHANGES: (b'{"kind":"exchange",', b'{"kind":"run",'),
         "junit.xml": (b"harmony-conformance", b"harmony_conformance"),
         "report.md": (b"harmony\\-conformance",),
-        "report.html": (b"(harmony-conformance)</title>",),
+        "report.html": (_TITLE,),
+        COMPARISON: (_TITLE,),
+        RATES: (b'{"$schema":"rates.schema.json",',),
+        LOAD: (b'{"$schema":"load.schema.json",',),
+        LOAD_PAGE: (_TITLE,),
     }
 )
-"""The files of a run, with text in the first `_BEGIN` bytes that identifies them."""
+"""The files of `run`, `rates` and `load`, with text in the first `_BEGIN` bytes that identifies them."""
 
 
 @contextmanager
@@ -68,25 +77,33 @@ def _create_folder(out: Path) -> None:
 
 
 def _refuse_foreign_files(out: Path) -> None:
+    for name in (*_MARKS, PART):
+        refuse_foreign_file(out, name, _MARKS.get(name))
+
+
+def refuse_foreign_file(out: Path, name: str, marks: Sequence[bytes] | None) -> None:
+    """Check that a file of a folder may be overwritten. `marks`: texts near its beginning that identify one of this program, None for any.
+
+    Raises:
+        UsageError: It is a link, or was not written by this program.
+    """
+    path = out / name
     try:
-        if linked := next((name for name in (*_MARKS, PART) if (out / name).is_symlink()), None):
-            raise UsageError(f"--out {out}: {linked} is a link and is not overwritten: use another folder")
-        foreign = next((name for name in _MARKS if (out / name).exists() and not _is_of_run(out / name)), None)
-        if foreign is not None:
-            raise UsageError(
-                f"--out {out}: {foreign} was not written by a run and is not overwritten: use another folder"
-            )
+        if path.is_symlink():
+            raise UsageError(f"--out {out}: {name} is a link and is not overwritten: use another folder")
+        if marks is not None and path.exists() and not _has_mark(path, marks):
+            raise UsageError(f"--out {out}: {name} was not written by a run and is not overwritten: use another folder")
     except OSError as problem:
         raise UsageError(f"--out {out}: {problem.strerror}") from None
 
 
-def _is_of_run(path: Path) -> bool:
-    """Return True for a file that a run wrote, or that is empty."""
+def _has_mark(path: Path, marks: Sequence[bytes]) -> bool:
+    """Return True for a file that begins with one of the marks, or that is empty."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
         begin = file.read(_BEGIN)
-    return not begin or any(mark in begin for mark in _MARKS[path.name])
+    return not begin or any(mark in begin for mark in marks)
 
 
 def announce_replacement(out: Path) -> None:

@@ -10,7 +10,7 @@ from harmony_conformance.evidence.exchange import Exchange, PromptTokenCount, Re
 from harmony_conformance.json_value import InvalidJsonError, Json, dumps, integer, items, loads, members, text, value_at
 from harmony_conformance.prompts.token_injection import SPECIAL_TOKEN
 from harmony_conformance.transport.messages import Request
-from harmony_ref import encode_with_special_tokens
+from harmony_ref import encode_with_special_tokens, tokens
 
 
 def build_prompt_request(side: PromptEndpoint, request: Request) -> Request | None:
@@ -51,14 +51,15 @@ def _quotes_markers(body: Json) -> bool:
 
 def read_prompt_count(path: str, answer: Json) -> PromptTokenCount | None:
     """Return the number of prompt tokens in a response of `path`, None if it is missing."""
-    tokens = integer(value_at(answer, "input_tokens"))
-    return PromptTokenCount(source=path, tokens=tokens) if tokens else None
+    count = integer(value_at(answer, "input_tokens"))
+    return PromptTokenCount(source=path, tokens=count) if count else None
 
 
 def _ids(value: Json) -> Sequence[int]:
     ids = [integer(item) if integer(item) is not None else integer(value_at(item, "id")) for item in items(value)]
     valid = [token for token in ids if token is not None]
-    return valid if len(valid) == len(ids) else ()
+    are_known = valid and tokens.is_known(min(valid)) and tokens.is_known(max(valid))
+    return valid if are_known and len(valid) == len(ids) else ()  # no recording could have others
 
 
 def _json(request: Request) -> Json:

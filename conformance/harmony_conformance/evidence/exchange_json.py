@@ -105,7 +105,7 @@ def read_exchange(line: Json, *, name: str = "") -> Exchange:
         counted_prompt=PromptTokenCount(source=text(value_at(line, "counted", "source")), tokens=count)
         if count is not None
         else None,
-        retry_waits=tuple(float(wait) for wait in items(value_at(line, "waited")) if isinstance(wait, int | float)),
+        retry_waits=tuple(_seconds(wait) for wait in items(value_at(line, "waited")) if isinstance(wait, int | float)),
         concurrency=integer(value_at(line, "together")),
         from_log=value_at(line, "rebuilt") is True,
         answered_by=AnsweredBy(answered_by) if answered_by in set(AnsweredBy) else AnsweredBy.API,
@@ -221,7 +221,10 @@ def _ids(value: Json) -> tuple[int, ...]:
 
 
 def _seconds(value: Json) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
+    try:
+        return float(value) if isinstance(value, int | float) else 0.0
+    except OverflowError:
+        raise InvalidRecordError("invalid time: expected seconds, got a number that is too large") from None
 
 
 DISCOVERY = "discovery"

@@ -8,6 +8,8 @@ from harmony_conformance.json_value import InvalidJsonError, JsonObject, items, 
 
 LOAD = "load.json"
 """File name of the figures in the folder of a run."""
+LOAD_PAGE = "load.html"
+"""File name of the page with them."""
 
 
 class InvalidLoadError(ValueError):

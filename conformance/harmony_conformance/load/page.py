@@ -15,8 +15,6 @@ from harmony_conformance.json_value import Json, JsonObject, items, members, tex
 from harmony_conformance.load.objectives import METRICS
 from harmony_conformance.report.html import environment
 
-LOAD_PAGE = "load.html"
-"""File name of the page in the folder of a run."""
 WIDTH, HEIGHT = 640, 240
 _Scale = Callable[[float, float], float]
 _MILLI = 1000

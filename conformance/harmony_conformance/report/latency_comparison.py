@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import hypot, inf
 
-from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
+from harmony_conformance.json_value import Json, JsonObject, items, members, number, text, value_at
 
 _MILLI = 1000
 
@@ -116,10 +116,6 @@ def load_figures(loads: Iterable[Json]) -> dict[FigureName, LatencyFigure]:
 
 def _figure(values: Sequence[Json]) -> Iterator[LatencyFigure]:
     """Yield the figure of a value and the ends of its interval, nothing for other values."""
-    if len(values) == 3 and isinstance(values[0], int | float):  # noqa: PLR2004 - a value and two ends
-        low, high = values[1], values[2]
-        yield LatencyFigure(
-            value=values[0],
-            low=low if isinstance(low, int | float) else -inf,
-            high=high if isinstance(high, int | float) else inf,
-        )
+    if len(values) == 3 and (value := number(values[0])) is not None:  # noqa: PLR2004 - a value and two ends
+        low, high = number(values[1]), number(values[2])
+        yield LatencyFigure(value=value, low=-inf if low is None else low, high=inf if high is None else high)

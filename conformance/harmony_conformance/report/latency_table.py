@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
+from harmony_conformance.json_value import Json, JsonObject, integer, items, members, number, text, value_at
 
 COLUMNS = ("metric", "load", "n", "median", "min", "max", "p95", "p99")
 
@@ -82,7 +82,7 @@ def format_value(value: float, unit: str) -> str:
 
 def _figure(name: str, load: JsonObject) -> Figure | None:
     metric = value_at(load, "metrics", name)
-    median, least, most = (_float(value_at(metric, figure)) for figure in ("median", "min", "max"))
+    median, least, most = (number(value_at(metric, figure)) for figure in ("median", "min", "max"))
     if median is None or least is None or most is None:
         return None
     return Figure(
@@ -93,10 +93,6 @@ def _figure(name: str, load: JsonObject) -> Figure | None:
         median=median,
         min=least,
         max=most,
-        p95=_float(value_at(metric, "p95")),
-        p99=_float(value_at(metric, "p99")),
+        p95=number(value_at(metric, "p95")),
+        p99=number(value_at(metric, "p99")),
     )
-
-
-def _float(value: Json) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -38,6 +38,8 @@ _WARM_UP = "warm-up, "
 _MAX_WARM_UPS = 3
 _LENGTH = 128
 _DIGITS = 6
+_MOST_TOKENS = 1_000_000_000
+"""The largest count of tokens that is believed: figures are made of floats, which have no room for any whole number."""
 
 _REASONING = (
     "The user asks for a steady stream of plain words, so I will write a short text about the sea. It should be calm and simple, with no list and no "
@@ -63,7 +65,7 @@ class Timing:
         gaps: Times between events with tokens, in order.
         token_gaps: Gaps of exactly one token; None if unknown. They are known if the ids in the events add up to the
             completion tokens, or if there are as many events as tokens.
-        tokens: Completion tokens as reported by the server.
+        tokens: Completion tokens as reported by the server, None without a count that can be true.
         bundled: Number of events that arrived together with the one before.
     """
 
@@ -106,7 +108,8 @@ def measure(x: Exchange) -> Timing | UnmeasuredResponse:
     finished = next((event for event, choice in events if text(value_at(choice, "finish_reason"))), None)
     if finished is None and not any(event.is_done for event in _events(x)):
         return UnmeasuredResponse(reason="the stream ends without finish_reason")
-    completion = x.turn.usage.completion_tokens if x.turn is not None and x.turn.usage is not None else None
+    reported = x.turn.usage.completion_tokens if x.turn is not None and x.turn.usage is not None else None
+    completion = reported if reported is not None and 0 <= reported <= _MOST_TOKENS else None
     gaps = tuple(later.arrival_time - earlier.arrival_time for earlier, later in pairwise(shown))
     return Timing(
         first_token=shown[0].arrival_time,

@@ -141,12 +141,26 @@ def _request(step: Step, profile: RequestProfile, body: bytes, answers: Mapping[
     return Request(path=path, method=step.method, headers=step.headers, body=body)
 
 
+_LONGEST_SEGMENT = 1024  # characters
+_DOT_SEGMENTS = frozenset({".", ".."})
+"""Parts of a path that a client removes, and with `..` the part before: an id of the server would choose another path."""
 _PLACEHOLDER = re.compile(r"\{([^{}#]+#[^{}]*)\}")
 
 
 def _fill_path(path: str, answers: Mapping[str, Json]) -> str:
-    """Return a path with each `{step#/pointer}` replaced by the text in the response to that step."""
-    return _PLACEHOLDER.sub(lambda match: quote(str(_fill({"$from": match[1]}, answers)), safe=""), path)
+    """Return a path with each `{step#/pointer}` replaced by the text in the response to that step.
+
+    Raises:
+        StepSkippedError: An earlier response lacks the text, or has one that cannot be a part of a path.
+    """
+
+    def segment(match: re.Match[str]) -> str:
+        value = _fill({"$from": match[1]}, answers)
+        if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_SEGMENT or value in _DOT_SEGMENTS:
+            raise StepSkippedError(f"the response to step {match[1].partition('#')[0]} has no id that a path can have")
+        return quote(value.encode("utf-8", "replace"), safe="")
+
+    return _PLACEHOLDER.sub(segment, path)
 
 
 def _raw_text(raw: Json) -> str:

@@ -183,7 +183,9 @@ async def send_scenarios(
     """Send scenarios to an endpoint with known capabilities; return their series."""
     keep = mask_requests(options, keep)
     async with connect_client(target, options) as client:
-        limits = RunLimits(options.max_time, options.timeout, options.max_tokens)
+        limits = RunLimits(
+            options.max_time, options.timeout, options.max_tokens, conversations=len(scenarios) * options.tries
+        )
         return await _sender(client, target, options, found, keep, limits).send_all(scenarios, options.tries)
 
 
@@ -223,7 +225,9 @@ async def run_with_client(  # noqa: PLR0913, PLR0917 - those of `run`, and the c
     keep = mask_requests(options, keep)
     judge, progress = judge or RunJudge(plan), progress or Progress()
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    limits = RunLimits(options.max_time, options.timeout, options.max_tokens)
+    limits = RunLimits(
+        options.max_time, options.timeout, options.max_tokens, conversations=len(plan.scenarios) * options.tries
+    )
     found = await _discover(client, target, options, limits, told)
     told(found)
     for x in found.exchanges:

@@ -15,6 +15,9 @@ Sent = TypeVar("Sent", SendResult, SendResult | None)
 MAX_TIMEOUTS = 5
 """Number of consecutive timeouts that stops a run. Concurrent requests count as one: a single pause of the server ends all of them."""
 
+LEAST_BYTES, BYTES_PER_CONVERSATION = 256 * 1024 * 1024, 256 * 1024
+"""Bytes of all answers that are kept in memory, whatever their number, and for each further conversation."""
+
 MAX_REFUSALS = 5
 """Number of consecutive connections that could not be opened, and that stop a run of tasks or of a load."""
 
@@ -24,8 +27,8 @@ def count_output_tokens(x: Exchange) -> int:
     turn = x.turn
     if turn is None:
         return 0
-    if turn.usage is not None and turn.usage.completion_tokens:
-        return turn.usage.completion_tokens
+    if turn.usage is not None and (turn.usage.completion_tokens or 0) > 0:  # a negative count would extend the budget
+        return turn.usage.completion_tokens or 0
     if turn.output_ids is not None:
         return len(turn.output_ids)
     texts = (turn.reasoning, turn.content, *(call.arguments for call in turn.tool_calls))
@@ -35,10 +38,13 @@ def count_output_tokens(x: Exchange) -> int:
 class RunLimits:
     """State: `stop_reason` is the reason to send nothing more, None while the run may continue. Create it when the run starts."""
 
-    def __init__(self, max_time: float | None, timeout: float, max_tokens: int | None = None) -> None:
+    def __init__(
+        self, max_time: float | None, timeout: float, max_tokens: int | None = None, *, conversations: int | None = None
+    ) -> None:
         """`max_time`: the time of the run in seconds, None for no limit. `timeout`: the timeout of one request in seconds.
 
-        `max_tokens`: the number of output tokens of the run, None for no limit.
+        `max_tokens`: the number of output tokens of the run, None for no limit. `conversations`: the number of conversations whose
+        answers are all kept in memory, which limits their bytes; None if none is kept.
         """
         self.stop_reason: Failure | None = None
         self._max_time, self._timeout = max_time, timeout
@@ -46,6 +52,8 @@ class RunLimits:
         self._timeouts, self._last_timeout = 0, -inf
         self._max_tokens, self._tokens = max_tokens, 0
         self._refused = 0
+        self._max_bytes = None if conversations is None else max(LEAST_BYTES, conversations * BYTES_PER_CONVERSATION)
+        self._bytes = 0
 
     async def send(self, send: Callable[[], Awaitable[Sent]]) -> Sent | SendResult:
         """Call `send` and return its result. At the end of the time it is cancelled, with all its waits, and the result is a failure."""
@@ -60,7 +68,13 @@ class RunLimits:
             return SendResult(failure=self.stop_reason)
         if result is not None:
             self._count_timeouts(result, started)
+            self._count_bytes(result)
         return result
+
+    def _count_bytes(self, result: SendResult) -> None:
+        self._bytes += sum(len(chunk.data) for chunk in result.response.chunks) if result.response is not None else 0
+        if self._max_bytes is not None and self._bytes > self._max_bytes:
+            self._stop(f"the answers have more than {self._max_bytes} bytes in all")
 
     def _count_timeouts(self, result: SendResult, started: float) -> None:
         if not self._is_timeout(result.failure, started):

@@ -13,13 +13,18 @@ def private_opener(path: str, flags: int) -> int:
     return os.open(path, flags, _FILE)
 
 
+def unlinked_opener(path: str, flags: int) -> int:
+    """Open a file like `private_opener`. A symbolic link is an error: its target may be anywhere."""
+    return private_opener(path, flags | getattr(os, "O_NOFOLLOW", 0))
+
+
 def write_private(path: Path, data: bytes) -> None:
     """Write a file, which is created with mode 0600.
 
     Raises:
-        OSError: The file cannot be written.
+        OSError: The file cannot be written, or is a symbolic link.
     """
-    with open(path, "wb", opener=private_opener) as file:
+    with open(path, "wb", opener=unlinked_opener) as file:
         file.write(data)
 
 

@@ -17,6 +17,7 @@ from harmony_conformance.evidence.leaks.by_text import Strength, marker_leaks, r
 from harmony_conformance.evidence.leaks.repetition import find_repeated_sentence
 from harmony_conformance.json_value import InvalidJsonError, JsonObject, items, loads, text, value_at
 from harmony_conformance.report.intervals import pass_at_k, pass_hat_k, wilson
+from harmony_conformance.runtime.caching import cached_view
 from harmony_conformance.sampling.graders import Grade, is_in_script
 from harmony_conformance.sampling.sampler import TaskTry
 from harmony_conformance.sampling.task import Task, read_tasks
@@ -121,10 +122,18 @@ def reasoning_length(x: Exchange) -> int | None:
 
 
 def _of_answers(samples: Sequence[TaskTry]) -> Iterator[Rate]:
-    cases = [(sample.task, x) for sample in samples for x in sample.exchanges]
-    for name, (about, judge) in _ANSWER_RATES.items():
-        judged = [holds for task, x in cases for holds in judge(task, x)]
+    for name, (about, _) in _ANSWER_RATES.items():
+        judged = [holds for sample in samples for holds in _properties(sample)[name]]
         yield Rate(name=name, about=about, count=sum(judged), of=len(judged))
+
+
+@cached_view  # the rates are asked for after each round, and again for each report
+def _properties(sample: TaskTry) -> Mapping[str, tuple[bool, ...]]:
+    """Return which of its answers have each property."""
+    return {
+        name: tuple(holds for x in sample.exchanges for holds in judge(sample.task, x))
+        for name, (_, judge) in _ANSWER_RATES.items()
+    }
 
 
 def _answered(_: Task, x: Exchange) -> Iterable[bool]:

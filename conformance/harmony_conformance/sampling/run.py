@@ -50,7 +50,7 @@ async def sample_endpoints(
         EndpointUnusableError: An endpoint cannot be tested.
     """
     async with AsyncExitStack() as stack:
-        lanes = [await _open(endpoint, stack) for endpoint in endpoints]
+        lanes = [await _open(endpoint, stack, len(tasks) * tries) for endpoint in endpoints]
         for attempt in range(tries):
             decided = [_decided(lane.samples, minima) for lane in lanes]
             open_tasks = [task for task in tasks if not all(task.set in one for one in decided)]
@@ -80,11 +80,11 @@ class _Lane:
         return Sampled(capabilities=self.capabilities, samples=self.samples, stopped=stopped)
 
 
-async def _open(endpoint: Endpoint, stack: AsyncExitStack) -> _Lane:
+async def _open(endpoint: Endpoint, stack: AsyncExitStack, conversations: int) -> _Lane:
     target, options = endpoint.target, endpoint.options
     found = await discover_target(target, options)
     client = await stack.enter_async_context(connect_client(target, options))
-    limits = RunLimits(options.max_time, options.timeout, options.max_tokens)
+    limits = RunLimits(options.max_time, options.timeout, options.max_tokens, conversations=conversations)
     concurrency = options.max_concurrency(target)
     limiter = RateLimiter(concurrency, concurrency, options.max_requests, options.max_rps, limits)
 

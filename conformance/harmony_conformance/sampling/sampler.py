@@ -17,6 +17,8 @@ from harmony_conformance.transport.messages import FailureKind, Request
 
 MOST_TURNS = 6
 """Largest number of requests in one try."""
+MOST_CALLS = 128
+"""Largest number of calls in one answer whose results go back. A request with the results of more would be far larger than the answer."""
 DEFAULT_LIMIT = 4096
 """Output tokens of one answer. Too small a limit is the commonest reason of a low rate."""
 
@@ -57,19 +59,21 @@ class Sampler:
         return tuple(sample for sample in tried if sample is not None)
 
     async def try_task(self, task: Task, attempt: int) -> TaskTry | None:
-        """Send one try of a task. None if no request of it was sent."""
+        """Send one try of a task. None if a limit of the run ended it."""
         messages: list[Json] = [*items(value_at(task.request, "messages"))]
         calls: list[tuple[str, Json]] = []
         exchanges: list[Exchange] = []
         for turn_number in range(MOST_TURNS):
             x = await self._send(task, attempt, turn_number, messages)
-            if x is None:
-                break
+            if x is None:  # a limit of the run: a try that it cut says nothing about the server
+                return None
             exchanges.append(x)
             turn = x.turn
             if turn is None or x.failure is not None or not (turn.has_answer or turn.is_truncated or turn.reasoning):
                 break
-            made = [(call.name, _arguments(call.arguments)) for call in turn.tool_calls]
+            made = [(call.name, _arguments(call.arguments)) for call in turn.tool_calls[: MOST_CALLS + 1]]
+            if len(made) > MOST_CALLS:
+                return TaskTry(task=task, attempt=attempt, grade=Grade.UNSOLVED, exchanges=tuple(exchanges))
             calls += made
             if not made or any(name not in task.results for name, _ in made):
                 answer = TaskAnswer(content=turn.content or "", calls=tuple(calls))
@@ -77,8 +81,6 @@ class Sampler:
                     task=task, attempt=attempt, grade=grade(task, answer), exchanges=tuple(exchanges), answer=answer
                 )
             messages += self._loop(turn, task)
-        if not exchanges:
-            return None
         return TaskTry(task=task, attempt=attempt, grade=Grade.ERROR, exchanges=tuple(exchanges))
 
     def _loop(self, turn: Turn, task: Task) -> list[Json]:

@@ -372,3 +372,53 @@ def test_minimum_of_a_rate_without_a_case_is_said(tmp_path, capsys):
             == 2
         )
     assert "tools: no case, so its minimum was not checked" in capsys.readouterr().err
+
+
+def test_an_answer_with_more_calls_than_any_model_makes_is_not_continued(tmp_path):
+    def endless(task, body):
+        name = body["tools"][0]["function"]["name"]
+        call = {"id": "c", "type": "function", "function": {"name": name, "arguments": "{}"}}
+        return {"role": "assistant", "content": None, "tool_calls": [call] * 1000}
+
+    with serving(endless) as (url, bodies):
+        code, document = rates(tmp_path, url, "--tries", "1", "--task", "two steps", "--task", "weather answered")
+    assert code == 0
+    assert by_name(document)["quality"]["count"] == 0
+    assert max(len(json.dumps(body)) for body in bodies) < 20_000
+
+
+def test_a_try_that_a_limit_cuts_is_no_error_of_the_server(tmp_path):
+    with serving(right) as (url, _):
+        code, document = rates(tmp_path, url, "--tries", "2", "--task", "two steps", "--max-requests", "4")
+    assert code == 2
+    assert [one["grade"] for one in document["endpoints"][0]["tries"]] == ["solved"]
+
+
+@pytest.mark.parametrize("command", ["rates", "load", "run", "run --against"])
+@pytest.mark.parametrize("kind", ["file", "link", "folder"])
+def test_files_of_others_are_not_overwritten(tmp_path, capsys, command, kind):
+    out = tmp_path / "out"
+    out.mkdir()
+    names = {"rates": "rates.json", "load": "load.json", "run": "load.html", "run --against": "comparison.html"}
+    path = out / names[command]
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "link":
+        path.symlink_to(tmp_path / "elsewhere")
+    else:
+        path.write_text('{"mine": true}', "utf-8")
+    name, *more = command.split()
+    words = [name, "reference", *([*more, "reference"] if more else []), "--out", str(out)]
+    assert main([*words, *(["--clients", "1"] if name == "load" else [])]) == 2
+    assert f"{path.name} was not written by a run" in (said := capsys.readouterr().err) or "is a link" in said
+    assert not (tmp_path / "elsewhere").exists()
+    assert {one.name for one in out.iterdir()} == {path.name}
+    if kind == "file":
+        assert path.read_text("utf-8") == '{"mine": true}'
+
+
+def test_rates_replace_those_of_an_earlier_run(tmp_path):
+    with serving(right) as (url, _):
+        for _ in range(2):
+            code, _ = rates(tmp_path, url, "--tries", "1", "--set", "tools")
+            assert code == 0

@@ -78,7 +78,7 @@ def _conversation(request: JsonObject) -> JsonObject:
     if has_instructions_after_answer(messages):
         raise UnsupportedByApiError("instructions after an answer")
     first = messages[0] if messages else None
-    if value_at(first, "role") not in INSTRUCTING or len(messages) == 1:
+    if text(value_at(first, "role")) not in INSTRUCTING or len(messages) == 1:
         return {"messages": [*_write_messages(messages)]}
     _refuse_name(members(first))
     return {"system": value_at(first, "content"), "messages": [*_write_messages(messages[1:])]}

@@ -161,7 +161,7 @@ def _content(content: Json) -> Json:
     if not isinstance(content, list):
         return content if isinstance(content, str) else None
     return [
-        {"type": "text", "text": value_at(part, "text")} if value_at(part, "type") in _TEXTS else part
+        {"type": "text", "text": value_at(part, "text")} if text(value_at(part, "type")) in _TEXTS else part
         for part in content
         if isinstance(part, dict)
     ]

@@ -65,20 +65,24 @@ def _parse(data: bytes) -> Any:  # noqa: ANN401 - a message of protobuf
 
 def _messages(stream: PeekableStream) -> Iterator[bytes | UnreadableLine]:
     """Yield the bytes of each message, and the reason if the last one is cut or too large."""
-    rest = b""
+    rest = bytearray()
     for block in read_blocks(stream):
         if isinstance(block, UnreadableLine):
             yield block
             return
         rest += block
-        while len(rest) >= _SIZE and len(rest) >= (end := _SIZE + int.from_bytes(rest[:_SIZE])):
-            yield rest[_SIZE:end]
-            rest = rest[end:]
-        if len(rest) >= _SIZE and int.from_bytes(rest[:_SIZE]) > LINE_LIMIT:
-            yield problem(
-                "the message is too long", f"{int.from_bytes(rest[:_SIZE])} bytes, at most {LINE_LIMIT} are read"
-            )
-            return
+        begin = 0
+        while len(rest) - begin >= _SIZE:
+            size = int.from_bytes(rest[begin : begin + _SIZE])
+            if size > LINE_LIMIT:
+                yield problem("the message is too long", f"{size} bytes, at most {LINE_LIMIT} are read")
+                return
+            end = begin + _SIZE + size
+            if len(rest) < end:
+                break
+            yield bytes(rest[begin + _SIZE : end])
+            begin = end
+        del rest[:begin]  # once for each block: it moves all that follows
     if rest:
         yield problem("the last message is truncated")
 

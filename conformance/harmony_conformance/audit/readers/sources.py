@@ -30,6 +30,7 @@ STDIN = "-"
 _BLOCK = 64 * 1024
 _MOST_LAYERS = 3
 _XZ_MEMORY = 256 * 1024 * 1024
+_LONGEST_READ = 512 * 1024 * 1024
 _ZSTD_INPUT = 64
 EXTRA = "logs"
 _USER = re.compile(r"(?<=://)(?:[^/?#\s]*|[^/?#:\s]+:(?!\d{1,5}/)[^?#\s]*)@")
@@ -132,7 +133,7 @@ class PeekableStream:
 
     def __init__(self, raw: Callable[[int], bytes], seekable: BinaryIO | None = None) -> None:
         self._read = raw
-        self._head = b""
+        self._head = bytearray()
         self._error: Exception | None = None
         self.file = seekable
 
@@ -147,27 +148,39 @@ class PeekableStream:
             if not block:
                 break
             self._head += block
-        return self._head[:size]
+        return bytes(self._head[:size])
 
     def read1(self, size: int = -1, /) -> bytes:
-        """Return some of the next bytes, none at the end."""
-        if self._head:
-            size = len(self._head) if size < 0 else size
-            block, self._head = self._head[:size], self._head[size:]
-            return block
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
-        return self._read(_BLOCK if size < 0 else size)
+        """Return some of the next bytes, at most `size`, none at the end."""
+        if not self._head:
+            if self._error is not None:
+                error, self._error = self._error, None
+                raise error
+            block = self._read(_BLOCK if size < 0 else size)
+            if size < 0 or len(block) <= size:
+                return block
+            self._head += block  # a decompressor returns what it has
+        size = len(self._head) if size < 0 else size
+        first = bytes(self._head[:size])
+        del self._head[:size]
+        return first
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return the next `size` bytes, fewer only at the end."""
-        parts: list[bytes] = []
+        """Return the next `size` bytes, fewer only at the end.
+
+        Raises:
+            DamagedFileError: More than 512 MiB are asked for, or come: a file that announces such a part would fill the memory.
+        """
+        if size > _LONGEST_READ:
+            raise DamagedFileError(f"a part of {size} bytes, at most {_LONGEST_READ} are read")
+        parts = bytearray()
         missing = sys.maxsize if size < 0 else size
         while missing and (block := self.read1(min(missing, _BLOCK))):
-            parts.append(block)
+            parts += block
             missing -= len(block)
-        return b"".join(parts)
+            if len(parts) > _LONGEST_READ:
+                raise DamagedFileError(f"a part of more than {_LONGEST_READ} bytes")
+        return bytes(parts)
 
     def close(self) -> None:
         """Leave the stream open: its owner closes it."""

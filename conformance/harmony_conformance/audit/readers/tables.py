@@ -6,6 +6,7 @@ A text of a Parquet column that rows share is kept once, unless it is nested. Ex
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,10 +18,15 @@ from urllib.parse import quote
 from harmony_conformance.audit.readers.container import Container, InputFile, Records, json_line, one_file, problem
 from harmony_conformance.audit.readers.sources import PeekableStream, require
 from harmony_conformance.evidence.file_lines import LINE_LIMIT
+from harmony_conformance.runtime.memory_limit import memory_limit
 
 _SQLITE_HEADER = 100
 _ROWS = 64
 """Rows of a Parquet file that are decoded together."""
+GROUP_MEMORY = 1024 * 1024 * 1024
+"""Memory for the rows of Parquet or Arrow that are decoded together, in bytes. A few compressed kilobytes can stand for much more."""
+_ROW_BYTES = 4
+"""The fewest bytes that SQLite needs for a row: its place in the page, its size and its key."""
 _NOT_A_FILE = "{} is read from a file: store the decompressed data in one"
 
 
@@ -53,17 +59,34 @@ def _row(number: int, row: Mapping[str, object]) -> Records:
         yield json_line(number, data)
 
 
-def _read_arrow_batches(batches: Iterable[Any]) -> Records:
+def _read_arrow_batches(batches: Iterator[Any]) -> Records:
     number = 0
     try:
-        for batch in batches:
-            batch.validate(full=True)  # or damaged offsets would be read beyond the end of the memory
+        while (batch := _next_batch(batches)) is not None:
             for place in range(batch.num_rows):
-                (row,) = batch.slice(place, 1).to_pylist(maps_as_pydicts="lossy")
+                with memory_limit(GROUP_MEMORY):
+                    (row,) = batch.slice(place, 1).to_pylist(maps_as_pydicts="lossy")
                 yield from _row(number, row)
                 number += 1
+    except MemoryError:
+        yield problem("a part of the file needs too much memory", f"more than {GROUP_MEMORY} bytes", number)
     except Exception as error:  # noqa: BLE001 - the library has errors of its own, and of Python
         yield problem("the file is damaged", _first_line(error), number)
+
+
+def _next_batch(batches: Iterator[Any]) -> Any:  # noqa: ANN401 - of the library
+    """Return the next group of rows, None at the end."""
+    with memory_limit(GROUP_MEMORY):
+        batch = next(batches, None)
+        if batch is not None:
+            batch.validate(full=True)  # or damaged offsets would be read beyond the end of the memory
+        return batch
+
+
+def _import_arrow(name: str) -> Any:  # noqa: ANN401 - a module
+    """Return a module of Arrow, whose own allocator would reserve more than it needs."""
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    return import_module(name)
 
 
 def _first_line(error: BaseException) -> str:
@@ -77,29 +100,33 @@ def _read_parquet(stream: PeekableStream) -> Records:
         return
     stream.file.seek(0)
     try:
-        file = import_module("pyarrow.parquet").ParquetFile(stream.file, pre_buffer=False)
+        library = _import_arrow("pyarrow.parquet")
+        with memory_limit(GROUP_MEMORY):
+            file = library.ParquetFile(stream.file, pre_buffer=False)
         columns = [file.schema.column(place) for place in range(len(file.schema))]
         texts = [one.path for one in columns if one.physical_type == "BYTE_ARRAY" and "." not in one.path]
         stream.file.seek(0)  # a text of the dictionary, which all rows may share, is kept once
-        file = import_module("pyarrow.parquet").ParquetFile(stream.file, pre_buffer=False, read_dictionary=texts)
+        with memory_limit(GROUP_MEMORY):
+            file = library.ParquetFile(stream.file, pre_buffer=False, read_dictionary=texts)
     except Exception as error:  # noqa: BLE001 - see above
         yield problem("the file is damaged", _first_line(error))
         return
-    yield from _read_arrow_batches(file.iter_batches(batch_size=_ROWS))
+    yield from _read_arrow_batches(iter(file.iter_batches(batch_size=_ROWS, use_threads=False)))
 
 
 def _read_arrow(stream: PeekableStream) -> Records:
     require("pyarrow", "Arrow")
-    library = import_module("pyarrow.ipc")
+    library = _import_arrow("pyarrow.ipc")
+    options = library.IpcReadOptions(use_threads=False)
     try:
         if stream.peek(6) != _ARROW_FILE:
-            batches: Iterable[Any] = library.open_stream(stream)
+            batches: Iterator[Any] = iter(library.open_stream(stream, options=options))
         elif stream.file is None or not stream.file.seekable():
             yield problem(_NOT_A_FILE.format("Arrow"))
             return
         else:
             stream.file.seek(0)
-            reader = library.open_file(stream.file)
+            reader = library.open_file(stream.file, options=options)
             batches = (reader.get_batch(index) for index in range(reader.num_record_batches))
     except Exception as error:  # noqa: BLE001 - see above
         yield problem("the file is damaged", _first_line(error))
@@ -133,7 +160,8 @@ def _sqlite_tables(name: str) -> Iterator[InputFile]:
         tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0 AND name NOT LIKE 'sqlite_%' ORDER BY name"
         for (table,) in database.execute(tables).fetchall():
             found = database.execute("SELECT name FROM pragma_table_xinfo(?) WHERE hidden IN (0, 3)", (table,))
-            records = _read_table(database.cursor(), [str(table)], [str(column) for (column,) in found])
+            size = _size_of(database)
+            records = _read_table(database.cursor(), [str(table)], [str(column) for (column,) in found], size)
             yield InputFile(name=f"{name}:{table}", format="sqlite", records=records, mark="#")
     except (sqlite3.Error, ValueError) as error:  # names may be no text
         yield InputFile(
@@ -151,6 +179,12 @@ def _is_cut(path: Path) -> bool:
     page_size, pages = int.from_bytes(header[16:18]), int.from_bytes(header[28:32])
     is_known = header[24:28] == header[92:96]  # old versions of SQLite leave the number of pages as it was
     return is_known and size < pages * (65536 if page_size == 1 else page_size)
+
+
+def _size_of(database: sqlite3.Connection) -> int:
+    """Return the bytes of all pages, those of a write-ahead log included."""
+    pages, page = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+    return int(pages) * int(page)
 
 
 def _decode(data: bytes) -> str:
@@ -192,13 +226,20 @@ def _no_database(title: str, form: str, name: str) -> InputFile:
     return InputFile(name=name, format=form, records=iter([problem(_NOT_A_FILE.format(title))]), mark="#")
 
 
-def _read_table(cursor: Any, table: Sequence[str], columns: Sequence[str]) -> Records:  # noqa: ANN401 - of sqlite3 or of DuckDB
-    """Yield the rows of a table, without columns that an expression of the file computes."""
+def _read_table(cursor: Any, table: Sequence[str], columns: Sequence[str], size: int | None = None) -> Records:  # noqa: ANN401 - of sqlite3 or of DuckDB
+    """Yield the rows of a table, without columns that an expression of the file computes.
+
+    `size`: the bytes of a database that stores every row once. Pages that point to each other would yield rows without end.
+    """
     chosen, of_table = ", ".join(map(_quote_name, columns)), ".".join(map(_quote_name, table))
-    number = 0
+    number = read = 0
     try:
         cursor.execute(f"SELECT {chosen} FROM {of_table}")  # noqa: S608 - quoted above
         while (row := cursor.fetchone()) is not None:
+            read += _ROW_BYTES + sum(len(value) for value in row if isinstance(value, str | bytes))
+            if size is not None and read > size:
+                yield problem("the file is damaged", f"a table with more text than its {size} bytes", number)
+                return
             yield from _row(number, dict(zip(columns, row, strict=True)))
             number += 1
     except Exception as error:  # noqa: BLE001 - each database has its own errors

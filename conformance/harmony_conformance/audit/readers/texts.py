@@ -158,20 +158,27 @@ def _captured(start: int, pieces: list[bytes], size: int) -> Records:
 
 def _raw_lines(stream: PeekableStream) -> Iterator[bytes | UnreadableLine]:
     """Yield lines with their ends, in pieces of at most a block. A stream that cannot be read to its end yields the reason."""
-    rest = b""
+    pieces: list[bytes] = []
+    size = 0
     for block in read_blocks(stream):
         if isinstance(block, UnreadableLine):
-            if rest:
-                yield rest
+            if pieces:
+                yield b"".join(pieces)
             yield block
             return
-        *lines, rest = (rest + block).split(b"\n")
-        yield from (line + b"\n" for line in lines)
-        if len(rest) > LINE_LIMIT:
-            yield rest
-            rest = b""
-    if rest:
-        yield rest
+        *lines, rest = block.split(b"\n")
+        if lines:  # the pieces of a line are joined once, however small they are
+            yield b"".join((*pieces, lines[0], b"\n"))
+            yield from (line + b"\n" for line in lines[1:])
+            pieces, size = [], 0
+        if rest:
+            pieces.append(rest)
+            size += len(rest)
+        if size > LINE_LIMIT:
+            yield b"".join(pieces)
+            pieces, size = [], 0
+    if pieces:
+        yield b"".join(pieces)
 
 
 CAPTURE = Container(
@@ -182,9 +189,8 @@ CAPTURE = Container(
 )
 
 _VLLM = re.compile(rb"Received request [\w-]+: (?:params|prompt): |Generated response [\w-]+")
-_VLLM_DETAILS = re.compile(
-    r"(?:Request (?P<id>\S+) details: |Received request (?P<old_id>\S+): )prompt: .*?prompt_token_ids: (?P<ids>None|\[[\d, ]*\])"
-)
+_VLLM_DETAILS = re.compile(r"(?:Request (?P<id>\S+) details: |Received request (?P<old_id>\S+): )prompt: ")
+_VLLM_PROMPT_IDS = re.compile(r"prompt_token_ids: (?P<ids>None|\[[\d, ]*\])")
 _VLLM_OUTPUT = re.compile(
     r"Generated response (?P<id>\S+)(?P<kind> \(streaming \w+\))?: output: (?P<text>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
     r"(?:, output_token_ids: (?P<ids>None|[\[(][\d, ]*[\])]))?, finish_reason: (?P<reason>\w+)"
@@ -204,8 +210,10 @@ def _read_vllm_log(stream: PeekableStream) -> Records:
                 yield line
                 continue
             text = line.data.decode("utf-8", "replace")
-            if details := _VLLM_DETAILS.search(text):
-                waiting = {"ids": _ids(details["ids"]), "offset": line.offset}
+            details = _VLLM_DETAILS.search(text)
+            # searched for once: a prompt may quote the beginning of such a line many times
+            if details and (prompt := _VLLM_PROMPT_IDS.search(text, details.end())):
+                waiting = {"ids": _ids(prompt["ids"]), "offset": line.offset}
                 prompts.put(details["id"] or details["old_id"], json.dumps(waiting).encode())
             elif (output := _VLLM_OUTPUT.search(text)) and output["kind"] != _DELTA:
                 yield _vllm_record(line, output, prompts.pop(output["id"]))

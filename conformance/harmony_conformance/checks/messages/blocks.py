@@ -93,7 +93,7 @@ def blocks_have_their_members(x: Exchange) -> Iterator[Finding]:
     """
     seen: set[str] = set()
     blocks = views.blocks(x)
-    is_cut = views.message(x).get("stop_reason") in _CUT
+    is_cut = text(views.message(x).get("stop_reason")) in _CUT
     for place, shown in enumerate(blocks):
         block = shown
         if is_cut and place == len(blocks) - 1 and isinstance(block.get("input"), str):
@@ -144,7 +144,7 @@ def thinking_is_signed(x: Exchange) -> Iterator[Finding]:
 @condition
 def asks_thinking(x: Exchange) -> bool:
     """requests that turn `thinking` on"""
-    return value_at(x.request.json, "thinking", "type") in _ASKS_THINKING
+    return text(value_at(x.request.json, "thinking", "type")) in _ASKS_THINKING
 
 
 @check(
