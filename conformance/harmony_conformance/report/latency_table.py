@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from harmony_conformance.json_value import Json, JsonObject, integer, items, members, number, text, value_at
+from harmony_conformance.json_value import JsonObject, integer, items, members, number, text, value_at
 
 COLUMNS = ("metric", "load", "n", "median", "min", "max", "p95", "p99")
 

@@ -22,7 +22,7 @@ def memory_limit(size: int) -> Generator[None]:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     most = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize() + size
-    lowest = min((one for one in (soft, hard, most) if one != resource.RLIM_INFINITY))
+    lowest = min(one for one in (soft, hard, most) if one != resource.RLIM_INFINITY)
     resource.setrlimit(resource.RLIMIT_AS, (lowest, hard))
     try:
         yield

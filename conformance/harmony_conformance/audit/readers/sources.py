@@ -90,12 +90,26 @@ def expand(names: Iterator[str]) -> Iterator[str]:
             shown = (path for path in found if not any(part.startswith(".") for part in path.relative_to(name).parts))
             yield from _some(sorted(map(str, shown)), f"{name}: the folder has no file")
         elif has_magic(name):
-            files = (path for path in glob(name, recursive=True) if Path(path).is_file())  # noqa: PTH207 - of any root
-            yield from _some(sorted(files), f"{name}: no such file")
+            yield from _some(sorted(_matching(name)), f"{name}: no such file")
         elif os.path.lexists(name):
             yield name  # a pipe or a device
         else:
             raise UsageError(f"{name}: no such file")
+
+
+def _matching(pattern: str) -> Iterator[str]:
+    """Yield the files of a glob. Below `**`, links to folders are not followed: two that form a loop stand for 2^40 paths. Hidden files are left out."""
+    path = Path(pattern)
+    if "**" not in path.parts:
+        yield from (found for found in glob(pattern) if Path(found).is_file())  # noqa: PTH207 - of any root
+        return
+    place = path.parts.index("**")
+    rest = path.parts[place + 1 :] or ("*",)
+    for root in glob(str(Path(*path.parts[:place]))) if place else (".",):  # noqa: PTH207 - see above
+        for found in Path(root).glob(str(Path("**", *rest))):
+            inner = found.relative_to(root).parts
+            if found.is_file() and not any(part.startswith(".") for part in inner):
+                yield str(found)
 
 
 def _some(found: list[str], problem: str) -> list[str]:
