@@ -22,6 +22,8 @@ from pathlib import Path
 
 import cases_audit
 import cases_large_answers
+import cases_log_files
+import cases_measurements
 import cases_other_clients
 import cases_proxy
 import cases_reference
@@ -32,7 +34,9 @@ from case import ADDRESS_SPACE, Case, UnexpectedOutcomeError
 
 CASES = (
     *cases_run.CASES,
+    *cases_measurements.CASES,
     *cases_audit.CASES,
+    *cases_log_files.CASES,
     *cases_large_answers.CASES,
     *cases_proxy.CASES,
     *cases_other_clients.CASES,

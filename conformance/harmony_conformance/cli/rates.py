@@ -171,6 +171,9 @@ def _exit_code(sampled: Sequence[Sampled], minima: dict[str, float]) -> int:
         return Exit.DIVERGES
     if len(rates) > 1 and any(one.is_worse for one in compare_rates(*rates)):
         return Exit.DIVERGES
+    if not all(any(rate.name == "answered" and rate.count for rate in one) for one in rates):
+        print("no request was answered: nothing was measured", file=sys.stderr)
+        return Exit.USAGE
     without_case = sorted(minima.keys() - {rate.name for rate in rates[0] if rate.of})
     for name in without_case:
         print(f"{name}: no case, so its minimum was not checked", file=sys.stderr)

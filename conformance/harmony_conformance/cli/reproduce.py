@@ -85,7 +85,7 @@ def _find(report: Report, name: str, *, every: bool) -> list[ResultLine]:
         example = members(value_at(cause, "example"))
         names = frozenset(map(text, items(value_at(cause, "failed"))))
         found = [one for one in failed if one.name in names]
-        found.sort(key=lambda one: [getattr(one, part) != example[part] for part in ("check", "scenario", "api")])
+        found.sort(key=lambda one: [getattr(one, part) != example.get(part) for part in ("check", "scenario", "api")])
     if not found:
         known = ", ".join(text(value_at(one, "id")) for one in report.causes) or "none"
         raise UsageError(f"invalid ID: expected a cause ({known}) or a failed check of the run, got {name!r}")

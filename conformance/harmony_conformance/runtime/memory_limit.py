@@ -1,4 +1,4 @@
-"""Memory limit of a piece of work of a library in this process. Linux only: elsewhere there is none."""
+"""Memory limit of a piece of work of a library in this process, on Linux alone."""
 
 from __future__ import annotations
 

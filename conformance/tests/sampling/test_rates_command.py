@@ -422,3 +422,11 @@ def test_rates_replace_those_of_an_earlier_run(tmp_path):
         for _ in range(2):
             code, _ = rates(tmp_path, url, "--tries", "1", "--set", "tools")
             assert code == 0
+
+
+def test_without_any_answer_nothing_was_measured(tmp_path, capsys):
+    with serving(lambda task, body: 500) as (url, _):
+        code, document = rates(tmp_path, url, "--tries", "1", "--set", "tools")
+    assert code == 2
+    assert by_name(document)["answered"]["count"] == 0
+    assert "no request was answered" in capsys.readouterr().err

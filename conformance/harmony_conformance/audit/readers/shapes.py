@@ -49,6 +49,7 @@ _WHOLE = frozenset({"request", "messages", "choices", "custom_id"})
 _USERS = ("end_user", "user", "user_id", "userId")
 """Members of records with the id of a user. A request can have it too."""
 _TORN = "no JSON: the last line is torn, or still being written"
+_LONGEST_INDEX = 10
 _WRONG_VALUE = "no exchange: a member has a value that cannot be read"
 
 Record = LoggedExchange | DiscoveryLine | UnreadableLine
@@ -144,11 +145,14 @@ def _read_value(value: Json, line: Line, form: str, name: str) -> Record:
 
 def _at_path(value: Json, path: str) -> Json:
     """Return the member at a dotted path. A name that contains dots comes first, and a text is parsed to follow a path into it."""
-    if isinstance(value, dict) and path in value:
-        return value[path]
-    head, _, rest = path.partition(".")
-    inner = value_at(parse_text(value), int(head) if head.isdecimal() else head)
-    return _at_path(parse_text(inner), rest) if rest else inner
+    while value is not None and path:
+        if isinstance(value, dict) and path in value:
+            return value[path]
+        head, _, path = path.partition(".")
+        is_index = head.isdecimal() and len(head) < _LONGEST_INDEX
+        value = value_at(parse_text(value), int(head) if is_index else head)
+        value = parse_text(value) if path else value
+    return value
 
 
 def _problem(line: Line, kind: str, detail: str = "") -> UnreadableLine:
