@@ -168,7 +168,7 @@ CASES = (
     case("load, silent server", "nothing was measured: exit 2", commanded(silent, *LOAD, codes=(2,))),
     case("load, count of 10^400", "measured", commanded(usage("1" + "0" * 400), *LOAD, codes=(0,))),
     case("load, count of NaN", "measured", commanded(usage("NaN"), *LOAD, codes=(0,))),
-    case("run, answers of 9 MB", "stops at 256 MiB; exit 1 or 2", large_answers, memory=2000, seconds=300),
+    case("run, answers of 9 MB", "stops at 64 MiB; exit 1 or 2", large_answers, memory=2000, seconds=300),
     case("run --against, one silent", "over within the limits; exit 1 or 2", against),
     case("background, queued for ever", "over within the limits", functools.partial(background, "resp_1"), seconds=120),
     case("background, id ../../admin", "no other path", functools.partial(background, "../../admin"), seconds=120),

@@ -15,7 +15,7 @@ Sent = TypeVar("Sent", SendResult, SendResult | None)
 MAX_TIMEOUTS = 5
 """Number of consecutive timeouts that stops a run. Concurrent requests count as one: a single pause of the server ends all of them."""
 
-LEAST_BYTES, BYTES_PER_CONVERSATION = 256 * 1024 * 1024, 256 * 1024
+LEAST_BYTES, BYTES_PER_CONVERSATION = 64 * 1024 * 1024, 256 * 1024
 """Bytes of all answers that are kept in memory, whatever their number, and for each further conversation."""
 
 MAX_REFUSALS = 5

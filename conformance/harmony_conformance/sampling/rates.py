@@ -19,7 +19,7 @@ from harmony_conformance.json_value import InvalidJsonError, JsonObject, items, 
 from harmony_conformance.report.intervals import pass_at_k, pass_hat_k, wilson
 from harmony_conformance.runtime.caching import cached_view
 from harmony_conformance.sampling.graders import Grade, is_in_script
-from harmony_conformance.sampling.sampler import TaskTry
+from harmony_conformance.sampling.sampler import TaskTry, without_views
 from harmony_conformance.sampling.task import Task, read_tasks
 
 EFFORTS = ("low", "medium", "high")
@@ -101,7 +101,7 @@ def _of_efforts(samples: Sequence[TaskTry]) -> Iterator[Rate]:
     lengths: dict[tuple[str, int], dict[str, int]] = defaultdict(dict)
     for sample in samples:
         effort = text(value_at(sample.task.request, "reasoning_effort")) if sample.task.grade else ""
-        length = reasoning_length(sample.exchanges[-1]) if effort else None
+        length = _reasoning_of(sample) if effort else None
         if length is not None:
             lengths[sample.task.id.rpartition(",")[0], sample.attempt][effort] = length
     for less, more in pairwise(EFFORTS):
@@ -130,10 +130,16 @@ def _of_answers(samples: Sequence[TaskTry]) -> Iterator[Rate]:
 @cached_view  # the rates are asked for after each round, and again for each report
 def _properties(sample: TaskTry) -> Mapping[str, tuple[bool, ...]]:
     """Return which of its answers have each property."""
+    exchanges = [*map(without_views, sample.exchanges)]  # what is derived from them is not kept
     return {
-        name: tuple(holds for x in sample.exchanges for holds in judge(sample.task, x))
+        name: tuple(holds for x in exchanges for holds in judge(sample.task, x))
         for name, (_, judge) in _ANSWER_RATES.items()
     }
+
+
+@cached_view
+def _reasoning_of(sample: TaskTry) -> int | None:
+    return reasoning_length(without_views(sample.exchanges[-1]))
 
 
 def _answered(_: Task, x: Exchange) -> Iterable[bool]:

@@ -73,15 +73,15 @@ class Sampler:
                 break
             made = [(call.name, _arguments(call.arguments)) for call in turn.tool_calls[: MOST_CALLS + 1]]
             if len(made) > MOST_CALLS:
-                return TaskTry(task=task, attempt=attempt, grade=Grade.UNSOLVED, exchanges=tuple(exchanges))
+                return TaskTry(task=task, attempt=attempt, grade=Grade.UNSOLVED, exchanges=_kept(exchanges))
             calls += made
             if not made or any(name not in task.results for name, _ in made):
                 answer = TaskAnswer(content=turn.content or "", calls=tuple(calls))
                 return TaskTry(
-                    task=task, attempt=attempt, grade=grade(task, answer), exchanges=tuple(exchanges), answer=answer
+                    task=task, attempt=attempt, grade=grade(task, answer), exchanges=_kept(exchanges), answer=answer
                 )
             messages += self._loop(turn, task)
-        return TaskTry(task=task, attempt=attempt, grade=Grade.ERROR, exchanges=tuple(exchanges))
+        return TaskTry(task=task, attempt=attempt, grade=Grade.ERROR, exchanges=_kept(exchanges))
 
     def _loop(self, turn: Turn, task: Task) -> list[Json]:
         """Return the model's message with its reasoning, and the results of its calls."""
@@ -118,6 +118,16 @@ class Sampler:
         x = replace(unsent, response=sent.response, failure=sent.failure, retry_waits=sent.retry_waits)
         self.keep(x)
         return x
+
+
+def without_views(x: Exchange) -> Exchange:
+    """Return an exchange without its derived values, which can need many times the memory of its bytes."""
+    response = None if x.response is None else replace(x.response)
+    return replace(x, request=replace(x.request), response=response)
+
+
+def _kept(exchanges: Sequence[Exchange]) -> tuple[Exchange, ...]:
+    return tuple(map(without_views, exchanges))
 
 
 def _arguments(arguments: str) -> Json:

@@ -221,3 +221,14 @@ def test_a_recorded_header_cannot_leave_the_command_that_is_suggested(run, tmp_p
     (note,) = (line for line in capsys.readouterr().err.splitlines() if "is not recorded: " in line)
     (option,) = shlex.split(note.partition("is not recorded: ")[2])
     assert shlex.split(option.removeprefix("--run-options=")) == ["--header", f"{header}: VALUE"]
+
+
+def test_a_cause_whose_example_names_nothing_is_repeated(run, tmp_path, capsys):
+    lines = [json.loads(line) for line in (run / "report.jsonl").read_text("utf-8").splitlines()]
+    causes = [line for line in lines if line["kind"] == "cause"]
+    for cause in causes:
+        cause["example"] = {}
+    (tmp_path / "report.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    (tmp_path / "exchanges.jsonl").write_bytes((run / "exchanges.jsonl").read_bytes())
+    assert main(["reproduce", str(tmp_path), causes[0]["id"]]) == Exit.DIVERGES
+    assert capsys.readouterr().out.startswith("still happens: ")
