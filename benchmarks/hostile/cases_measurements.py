@@ -91,6 +91,8 @@ def informational(_: Received) -> Iterator[bytes]:
 
 
 RATES = ("rates", "--tries", "1", "--timeout", "2", "--set", "tools")
+LOOPS = ("rates", "--tries", "1", "--timeout", "10", "--task", "two steps", "--task", "price converted")
+"""Tasks whose calls are answered with results."""
 LOAD = ("load", "--clients", "4", "--requests", "20", "--warm-up", "0", "--timeout", "2")
 
 
@@ -163,7 +165,7 @@ CASES = (
     case("rates, silent server", "nothing was measured: exit 2", commanded(silent, *RATES, codes=(2,))),
     case("rates, one byte per second", "nothing was measured: exit 2", commanded(drip, *RATES, codes=(2,))),
     case("rates, endless 103", "nothing was measured: exit 2", commanded(informational, *RATES, codes=(2,))),
-    case("rates, 9 MB of calls", "no task is solved", commanded(many_calls, *RATES, codes=(0,)), memory=700),
+    case("rates, 9 MB of calls", "no task is solved", commanded(many_calls, *LOOPS, codes=(0,)), memory=700),
     case("rates, count of 10^400", "measured", commanded(usage("1" + "0" * 400), *RATES, codes=(0,))),
     case("load, silent server", "nothing was measured: exit 2", commanded(silent, *LOAD, codes=(2,))),
     case("load, count of 10^400", "measured", commanded(usage("1" + "0" * 400), *LOAD, codes=(0,))),
