@@ -186,7 +186,7 @@ bench-audit: $(READY) .benchmarks/orjson/.ready  ## audits of generated logs bes
 	$(BIN)/python benchmarks/audit/measure.py --size $(SIZE) --out benchmarks/results/audit.json
 	$(BIN)/python benchmarks/audit/page.py benchmarks/results/audit.json docs/audit-performance.md
 
-bench-hostile: $(READY)  ## attack every door, bounded and on loopback only, and docs/hostile.md; about twenty minutes
+bench-hostile: $(READY)  ## attack every door, bounded and on loopback only, and docs/hostile.md; about half an hour
 	$(BIN)/python benchmarks/hostile/hostile.py --out benchmarks/results/hostile.json; code=$$?; \
 	  $(BIN)/python benchmarks/hostile/page.py benchmarks/results/hostile.json docs/hostile.md && exit $$code
 
