@@ -188,7 +188,7 @@ with open(sys.argv[1], "wb") as file:
     writer = io.FlowWriter(file)
     writer.add(flow())
     writer.add(flow(1e300))
-    file.write(b"25:7:version;8:99999999#0:0:]}")
+    file.write(b"21:7:version;8:99999999#}")
     file.write(b"3:abc}")
     writer.add(flow())
 """
