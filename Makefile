@@ -230,12 +230,15 @@ engine-gpt-oss: $(READY)  ## opt-in: gpt-oss's own Responses server, with the te
 engine-litellm: $(READY)  ## opt-in: a real LiteLLM before the reference server, each pair of APIs in front and behind
 	engines/litellm/run.sh
 
-.PHONY: engine-ollama engine-ollama-messages
+.PHONY: engine-ollama engine-ollama-messages engine-ollama-client
 engine-ollama: $(READY)  ## opt-in: a real Ollama on this machine, scripted through its prompt; OLLAMA=0.12.11 for that release
 	engines/ollama/run.sh
 
 engine-ollama-messages: $(READY)  ## opt-in: the same Ollama, asked over the Messages API
 	OUT=reports/ollama-0.34.4-messages engines/ollama/run.sh --api messages
+
+engine-ollama-client: $(READY)  ## opt-in: Ollama's official client for Python against the same Ollama
+	engines/ollama/client.sh
 
 .PHONY: engine-tgi engine-tgi-client
 engine-tgi: $(READY)  ## opt-in: the real router of TGI, a binary (TGI_ROUTER) or compiled (TGI_SOURCE), with a shard that plays scripts
@@ -260,6 +263,10 @@ engine-parsers: engine-parsers-sglang engine-parsers-dynamo engine-parsers-lmdep
 
 engine-parsers-sglang engine-parsers-dynamo engine-parsers-lmdeploy engine-parsers-vllm-rs: $(READY)  ## opt-in: a real server before a scripted engine, without a GPU
 	engines/parsers/run.sh $(@:engine-parsers-%=%)
+
+.PHONY: engine-sglang-router
+engine-sglang-router: $(READY)  ## opt-in: SGLang's router before a scripted worker, with its own Harmony code; ROUTER=smg-1.13.0 for its successor
+	engines/sglang-router/run.sh
 
 .PHONY: engine-proxied-vllm engine-proxied-llama-cpp
 engine-proxied-vllm: $(READY) $(MITMPROXY)/.ready  ## opt-in: the proxy's shells before a real vLLM, one of them within it

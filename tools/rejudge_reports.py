@@ -55,6 +55,7 @@ _PARSERS = (
 )
 _LMDEPLOY = (*_PARSERS, "--skip", "stop_strings", "--select", "*_by_count")
 _DYNAMO = (*_PARSERS, "--skip", "several_choices", "--select", "*_by_count")
+_ROUTER = (*_TELEPROMPTER, "--api", "all", "--skip", "structured.*")
 _LITELLM: tuple[str, ...] = ("--model", "gpt-oss-reference", "--script", "reference", "--api", "all")
 _UNSEEN = ("rows_*", "broken_*", "call_header_forms", "completions_*")
 _LITELLM = (*_LITELLM, *(word for name in _UNSEEN for word in ("--skip", name)))
@@ -97,7 +98,9 @@ LANES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "ollama-0.12.11": ("ollama 0.12.11", "ollama:http://127.0.0.1:18450/v1", _TELEPROMPTER),
     "ollama-0.34.4": ("ollama 0.34.4", "ollama:http://127.0.0.1:18450/v1", _OLLAMA),
     "ollama-0.34.4-messages": ("ollama 0.34.4", "ollama:http://127.0.0.1:18450/v1", (*_OLLAMA, *_MESSAGES)),
+    "sglang-router-0.3.2": ("smg 0.3.2", "openai:http://127.0.0.1:18600/v1", _ROUTER),
     "sglang-parsers-0.5.23": ("sglang 0.5.23", "sglang:http://127.0.0.1:18560/v1", _PARSERS),
+    "smg-1.13.0": ("smg 1.13.0", "openai:http://127.0.0.1:18600/v1", _ROUTER),
     "tgi-3.3.7": ("tgi 3.3.7", "tgi:http://127.0.0.1:18480/v1", (*_TGI, "--api", "tgi")),
     "tgi-3.3.7-chat": (
         "tgi 3.3.7",

@@ -37,6 +37,7 @@ TITLES = {
     "transformers": "transformers",
     "tgi": "TGI",
     "sglang": "SGLang",
+    "smg": "SGLang's router, and smg, its successor",
     "dynamo": "NVIDIA Dynamo",
     "lmdeploy": "LMDeploy",
     "vllm-rs": "vLLM: its Rust front end",

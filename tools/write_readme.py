@@ -34,6 +34,7 @@ _ENGINES = {
     "dynamo": ("NVIDIA Dynamo, scripted worker", "parsers"),
     "lmdeploy": ("LMDeploy, scripted engine", "parsers"),
     "sglang": ("SGLang, scripted scheduler", "parsers"),
+    "smg": ("SGLang's router (smg), scripted worker", "sglang-router"),
     "vllm-rs": ("vLLM's Rust front end, scripted engine", "parsers"),
     "gpt-oss": ("gpt-oss's Responses server", "gpt-oss"),
     "litellm": ("LiteLLM, a gateway,", "litellm"),

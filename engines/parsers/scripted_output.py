@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harmony_conformance.engines.teleprompter.script import simulate_output
+from harmony_conformance.engines.teleprompter.script import LAG, simulate_output, token_by_code
 from harmony_ref import encode_with_special_tokens, tokens
 
 if TYPE_CHECKING:
@@ -21,5 +21,10 @@ _GREETING = encode_with_special_tokens("<|channel|>final<|message|>Hello.<|retur
 
 def output_of(prompt: Sequence[int], limit: int) -> list[int]:
     """Return the script in a prompt, up to a stop token or the limit. A prompt without a script is answered with a greeting."""
-    output = simulate_output(prompt, limit)
+    output = simulate_output(prompt, limit) if _has_script(prompt) else [tokens.RETURN]
     return output if output != [tokens.RETURN] else list(_GREETING[:limit])
+
+
+def _has_script(prompt: Sequence[int]) -> bool:
+    """Return True if the code that begins a script is where the teleprompter begins to read."""
+    return len(prompt) > LAG + 1 and token_by_code().get(prompt[-LAG - 2]) == tokens.RETURN

@@ -26,11 +26,12 @@ def test_the_script_of_a_prompt_is_played_up_to_its_end_or_the_limit(limit, expe
     assert output(f"Hi.{write_script(encode_with_special_tokens(SCRIPT))}", limit) == expected
 
 
+@pytest.mark.parametrize("text", ["Hi.", "Hi. " * 300], ids=["short", "longer than the way back to a script"])
 @pytest.mark.parametrize(
     ("limit", "expected"), [(50, "<|channel|>final<|message|>Hello.<|return|>"), (1, "<|channel|>")]
 )
-def test_a_prompt_without_a_script_is_answered_with_a_greeting(limit, expected):
-    assert output("Hi.", limit) == expected
+def test_a_prompt_without_a_script_is_answered_with_a_greeting(limit, expected, text):
+    assert output(text, limit) == expected
 
 
 def test_each_lane_can_be_built_served_and_judged_again():
