@@ -115,6 +115,11 @@ test-browser: $(READY)  ## the pages in a real browser: playwright from PyPI, an
 	.venv/bin/uv pip install --quiet --python .venv/bin/python --require-hashes -r requirements/playwright.lock
 	$(BIN)/python -m pytest -v -p no:randomly conformance/tests/report/test_pages_in_browser.py
 
+.PHONY: test-ray
+test-ray: .oracles/ray/.ready  ## audits on a local cluster of Ray, whose processes are killed
+	$(call install,.oracles/ray,--no-deps --no-build-isolation --editable .)
+	RAY_USAGE_STATS_ENABLED=0 .oracles/ray/bin/python -m pytest -q --noconftest -o addopts= -p no:cacheprovider conformance/tests/audit/test_ray_engine.py
+
 golden: $(READY)  ## every golden vector against every implementation
 	$(BIN)/harmony-conformance golden check
 
@@ -129,7 +134,7 @@ selftest: $(READY)  ## every defect against every check, and blind mutants; minu
 selftest-sample: $(READY)  ## each eighth defect, which is what CI has time for
 	$(BIN)/harmony-conformance selftest --every 8
 
-# every extra except mitmproxy's, which needs a newer Python and pins much of its environment
+# every extra except ray's, which is large, and mitmproxy's, which needs a newer Python and pins much of its environment
 EXTRAS := pytest http2 socks compat huggingface teleprompter proxy logs needles
 
 LOCKED = uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --upgrade
@@ -137,6 +142,7 @@ LOCKED = uv pip compile --quiet --universal --generate-hashes --no-emit-index-ur
 lock:  ## pin the versions of the environment and of what installs it anew (needs uv); those of oracles and rivals are chosen, and stay
 	$(LOCKED) --python-version 3.11 pyproject.toml --group dev $(EXTRAS:%=--extra %) -o requirements/dev.lock
 	$(LOCKED) --python-version 3.12 pyproject.toml --group build --extra pytest --extra mitmproxy -o requirements/mitmproxy-12.lock
+	$(LOCKED) --python-version 3.11 pyproject.toml --group build --extra pytest --extra logs --extra needles --extra ray -o requirements/ray.lock
 	echo uv | $(LOCKED) --python-version 3.11 - -o requirements/installer.lock
 	echo zensical | $(LOCKED) --python-version 3.11 - -o requirements/site.lock
 	echo playwright | $(LOCKED) --python-version 3.11 - -o requirements/playwright.lock

@@ -18,6 +18,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 PROJECT = "harmony-conformance"
 MITMPROXY = "mitmproxy"
+RAY = "ray"
 EXTRAS = (
     "",
     "pytest",
@@ -29,9 +30,10 @@ EXTRAS = (
     "proxy",
     "logs",
     "needles",
+    RAY,
     MITMPROXY,
 )
-LOCKS = {MITMPROXY: "mitmproxy-12.lock"}
+LOCKS = {MITMPROXY: "mitmproxy-12.lock", RAY: "ray.lock"}
 LOCK = "dev.lock"
 
 

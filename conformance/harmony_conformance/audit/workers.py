@@ -6,12 +6,14 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from enum import StrEnum
 from functools import partial
 from itertools import chain, islice
 from multiprocessing import active_children, get_context
 
 from harmony_conformance.audit.batches import Batch, BatchResult, ReadOptions, scan_batch
 from harmony_conformance.audit.line_process import Scan, judge_by_line
+from harmony_conformance.audit.ray_pool import RayPool
 from harmony_conformance.runtime.processes import block_interrupts, follow_parent, restore_interrupts
 from harmony_conformance.runtime.time_limit import exit_after_limit
 
@@ -19,11 +21,27 @@ QUEUED_BATCHES_PER_PROCESS = 2
 """Queued batches for each process, so that no process is idle while a batch is read."""
 
 
-def scan_all(parts: Iterable[Batch], reading: ReadOptions, *, workers: int) -> Iterator[BatchResult]:
+class AuditEngine(StrEnum):
+    """Values of `--engine`."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
+
+def scan_all(
+    parts: Iterable[Batch], reading: ReadOptions, *, workers: int, engine: AuditEngine = AuditEngine.LOCAL
+) -> Iterator[BatchResult]:
     """Yield the result of each batch, in order. A single batch is judged in this process: a new process starts more slowly.
 
     After a process was killed, the lines of its batch are judged one by one in another process. See `judge_by_line`.
     """
+    if engine is AuditEngine.RAY:
+        ray_pool = RayPool(reading, workers)
+        try:
+            yield from _in_order(ray_pool, parts, QUEUED_BATCHES_PER_PROCESS * workers)
+        finally:
+            ray_pool.close()
+        return
     scan = partial(scan_batch, reading=reading)
     remaining = iter(parts)
     first = list(islice(remaining, 2))
@@ -69,6 +87,10 @@ class WorkerPool:
         """Judge a batch in a separate process, after a process was killed that may have judged it."""
         return judge_by_line(part, self._scan, self._line_seconds)
 
+    def recover(self) -> None:
+        """End the other processes after one was killed. The next batch starts new ones."""
+        self.close()
+
     def close(self) -> None:
         """End the processes. The next batch starts new ones."""
         if self._pool is not None:
@@ -82,7 +104,7 @@ def _start_worker() -> None:
     exit_after_limit()
 
 
-def _in_order(pool: WorkerPool, parts: Iterable[Batch], ahead: int) -> Iterator[BatchResult]:
+def _in_order(pool: WorkerPool | RayPool, parts: Iterable[Batch], ahead: int) -> Iterator[BatchResult]:
     """Yield results like `Executor.map`, which would read the whole log before the first result."""
     pending: deque[tuple[Batch, Future[BatchResult]]] = deque()
     for part in parts:
@@ -93,11 +115,11 @@ def _in_order(pool: WorkerPool, parts: Iterable[Batch], ahead: int) -> Iterator[
         yield _next_result(pool, pending)
 
 
-def _next_result(pool: WorkerPool, pending: deque[tuple[Batch, Future[BatchResult]]]) -> BatchResult:
+def _next_result(pool: WorkerPool | RayPool, pending: deque[tuple[Batch, Future[BatchResult]]]) -> BatchResult:
     """Return the result of the first pending batch. After a process was killed, judge each unfinished batch alone."""
     _, first = pending[0]
     if isinstance(first.exception(), BrokenProcessPool):
-        pool.close()
+        pool.recover()
         for index, (part, future) in enumerate(pending):
             if isinstance(future.exception(), BrokenProcessPool):
                 judged: Future[BatchResult] = Future()

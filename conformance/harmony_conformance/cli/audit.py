@@ -40,7 +40,7 @@ from harmony_conformance.audit.results.audit_page import audit_html
 from harmony_conformance.audit.results.stored_audit import read_audit
 from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.audit.terminal import print_audit
-from harmony_conformance.audit.workers import scan_all
+from harmony_conformance.audit.workers import AuditEngine, scan_all
 from harmony_conformance.errors import UsageError
 from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text
 from harmony_conformance.report.terminal import report_console
@@ -127,6 +127,12 @@ def configure(parser: ArgumentParser) -> None:
         metavar="N",
         help="number of processes; a small log needs one (default: number of CPUs, %(default)s)",
     )
+    parser.add_argument(
+        "--engine",
+        choices=[engine.value for engine in AuditEngine],
+        default=AuditEngine.LOCAL.value,
+        help="local: processes of this machine (default); ray: tasks of the cluster at RAY_ADDRESS, else of a new one (needs the extra ray)",
+    )
     parser.add_argument("--fail-on", choices=list(FAIL_ON), default="must", help="lowest severity for exit code 1")
 
 
@@ -193,7 +199,7 @@ def execute(arguments: Namespace) -> int:
         raise UsageError("invalid --parquet: expected --out with a folder for the table, got none")
     if not reading.plan.judges_all:
         print(reading.plan, file=sys.stderr)
-    audit = _scan(paths, reading, arguments.workers) if out is None else _scan_into(out, paths, reading, arguments)
+    audit = _scan(paths, reading, arguments) if out is None else _scan_into(out, paths, reading, arguments)
     total = audit.tally
     reason = unchecked_reason(audit)
     if not total.exchanges and not total.errors:
@@ -210,10 +216,11 @@ def execute(arguments: Namespace) -> int:
     return exit_code(audit, FAIL_ON[arguments.fail_on])
 
 
-def _scan(paths: list[str], reading: ReadOptions, workers: int) -> Audit:
+def _scan(paths: list[str], reading: ReadOptions, arguments: Namespace) -> Audit:
     total = Tally()
     ends = {path: size for path, (size, _) in stamps(paths).items()}
-    for scanned in scan_all(batches(paths, reading.form, reading.plan, ends=ends), reading, workers=workers):
+    remaining = batches(paths, reading.form, reading.plan, ends=ends)
+    for scanned in scan_all(remaining, reading, workers=arguments.workers, engine=AuditEngine(arguments.engine)):
         total += scanned.tally
     return make_audit(total, tuple(map(_shown, paths)), reading.excerpts, version(_PACKAGE), reading.plan)
 
@@ -250,7 +257,8 @@ def _scan_into(out: Path, paths: list[str], reading: ReadOptions, arguments: Nam
             remaining = folder.skip_finished(batches(paths, reading.form, reading.plan, select=select, ends=ends))
             if folder.total.exchanges > before:
                 print(f"resuming after {folder.total.exchanges - before} exchanges", file=sys.stderr)
-            for scanned in scan_all(remaining, reading, workers=arguments.workers):
+            engine = AuditEngine(arguments.engine)
+            for scanned in scan_all(remaining, reading, workers=arguments.workers, engine=engine):
                 folder.add(scanned)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("stopped; the same command with --resume continues") from None

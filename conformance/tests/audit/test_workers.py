@@ -17,7 +17,7 @@ import pytest
 from harmony_conformance.audit import batches as batches_module
 from harmony_conformance.audit import line_process, workers
 from harmony_conformance.audit.batches import ReadOptions, batches, scan_batch
-from harmony_conformance.audit.readers import shapes
+from harmony_conformance.audit.readers import shapes, sources
 from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.audit.workers import scan_all
 from harmony_conformance.cli import audit
@@ -228,3 +228,11 @@ def test_who_stops_it_gets_one_line(tmp_path, monkeypatch, capsys, where, said):
     monkeypatch.setattr(audit if where == "batches" else cli, where, stopped)
     assert cli.main(["audit", str(log(tmp_path / "log", LINES))]) == 130
     assert capsys.readouterr().err == f"{said}\n"
+
+
+def test_a_cluster_without_its_library_says_what_to_install(tmp_path, monkeypatch, capsys):
+    found = sources.find_spec
+    monkeypatch.setattr(sources, "find_spec", lambda name: None if name == "ray" else found(name))
+    assert cli.main(["audit", str(log(tmp_path / "log", LINES)), "--engine", "ray"]) == 2
+    expected = "reading by --engine ray needs ray: pip install 'harmony-conformance[ray]'"
+    assert capsys.readouterr().err == f"harmony-conformance audit: {expected}\n"

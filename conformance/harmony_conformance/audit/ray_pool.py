@@ -1,0 +1,83 @@
+"""Judge batches on a cluster of Ray, by the same function as the processes of one machine (extra `ray`)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from functools import cache, partial
+from importlib import import_module
+from typing import Any
+
+from harmony_conformance.audit.batches import Batch, BatchResult, ReadOptions, scan_batch
+from harmony_conformance.audit.line_process import judge_by_line
+from harmony_conformance.audit.readers.sources import require
+from harmony_conformance.runtime.time_limit import exit_after_limit
+
+ADDRESS = "RAY_ADDRESS"
+"""The variable with the address of a cluster. Without it, one is started on this machine for the audit alone."""
+
+_RETRIES = 2
+"""Further attempts of a batch whose process or node ended. After them, its lines are judged one by one."""
+_OBJECT_STORE = 256 * 1024 * 1024
+
+
+class RayPool:
+    """Tasks of Ray that judge batches. State: the connection to the cluster, None before the first batch."""
+
+    def __init__(self, reading: ReadOptions, workers: int) -> None:
+        require("ray", "by --engine ray", "ray")
+        self._reading = reading
+        self._workers = workers
+        self._submit: Callable[[Batch], Any] | None = None
+
+    def submit(self, part: Batch) -> Future[BatchResult]:
+        """Return the future result of a batch. If its process ended in all attempts, it raises `BrokenProcessPool`."""
+        if self._submit is None:
+            self._submit = self._connect()
+        result: Future[BatchResult] = Future()
+        self._submit(part).future().add_done_callback(partial(_copy_result, result))
+        return result
+
+    def judge_alone(self, part: Batch) -> BatchResult:
+        """Judge a batch line by line in a process of this machine, after its processes in the cluster ended."""
+        return judge_by_line(part, partial(scan_batch, reading=self._reading), self._reading.line_seconds)
+
+    def recover(self) -> None:
+        """Ray replaces a process that ended: the other batches are not affected."""
+
+    def close(self) -> None:
+        """Leave the cluster, or end the one that was started."""
+        if self._submit is not None:
+            import_module("ray").shutdown()
+            self._submit = None
+
+    def _connect(self) -> Callable[[Batch], Any]:
+        ray = import_module("ray")
+        started = {"num_cpus": self._workers, "object_store_memory": _OBJECT_STORE, "include_dashboard": False}
+        ray.init(log_to_driver=False, logging_level="ERROR", **({} if os.environ.get(ADDRESS) else started))
+        reading = ray.put(self._reading)
+        task = ray.remote(max_retries=_RETRIES)(_scan)
+        return lambda part: task.remote(part, reading)
+
+
+def _scan(part: Batch, reading: ReadOptions) -> BatchResult:
+    _start_once()
+    return scan_batch(part, reading)
+
+
+@cache
+def _start_once() -> None:
+    exit_after_limit()
+
+
+def _copy_result(result: Future[BatchResult], done: Future[Any]) -> None:
+    """Set the result of a task. The end of its process is the error that processes of this machine have."""
+    error = done.exception()
+    if error is None:
+        result.set_result(done.result())
+    elif isinstance(error, import_module("ray.exceptions").RayError):
+        result.set_exception(BrokenProcessPool(str(error)))
+    else:
+        result.set_exception(error)

@@ -1,0 +1,94 @@
+"""`--engine ray` on a local cluster: results as of one process; a killed worker and a killed driver lose nothing. `make test-ray` runs it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harmony_conformance.audit import out_folder
+
+pytest.importorskip("ray", reason="make test-ray has an environment with Ray")
+
+ASKED = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+WORKERS = "3"
+
+
+def exchange(content):
+    message = {"role": "assistant", "content": content}
+    body = {"object": "chat.completion", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+    return json.dumps({"request": ASKED, "response": body}).encode() + b"\n"
+
+
+LINES = [exchange("Hello."), exchange("Hello.<|end|>"), b"{\n", exchange("\ud800 assistantfinal"), b"\xff\n"]
+
+
+@pytest.fixture
+def log(tmp_path):
+    (path := tmp_path / "log.jsonl").write_bytes(b"".join(LINES * 400))
+    return path
+
+
+def command(log, out, *more):
+    return [sys.executable, "-m", "harmony_conformance", "audit", str(log), "--out", str(out), *more]
+
+
+def run(log, out, *more):
+    return subprocess.run(command(log, out, *more), capture_output=True, text=True, check=False)
+
+
+def files(out):
+    return {path.name: path.read_bytes() for path in out.iterdir()}
+
+
+def processes_below(pid):
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    found = [int(child) for task in tasks for child in task.read_text().split()]
+    return [*found, *(below for child in found for below in processes_below(child))]
+
+
+def judging(pid):
+    """Return the processes of a driver's cluster that judge a batch."""
+    names = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in processes_below(pid)}
+    return [child for child, name in names.items() if name.startswith(b"ray::_scan")]
+
+
+def wait_for(found):
+    deadline = time.monotonic() + 300
+    while not (value := found()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return value
+
+
+def start(log, out):
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command(log, out, "--engine", "ray", "--workers", WORKERS), **quiet)
+    journal = out / out_folder.JOURNAL
+    wait_for(lambda: journal.exists() and journal.read_bytes().count(b"\n") >= 2)
+    return process
+
+
+def test_the_results_are_those_of_one_process_also_after_a_worker_and_the_driver_were_killed(log, tmp_path):
+    whole = run(log, tmp_path / "whole", "--workers", "1")
+    by_ray = run(log, tmp_path / "ray", "--engine", "ray", "--workers", WORKERS)
+    assert (by_ray.returncode, by_ray.stdout) == (whole.returncode, whole.stdout), by_ray.stderr
+    assert files(tmp_path / "ray") == files(tmp_path / "whole")
+
+    process = start(log, out := tmp_path / "worker")
+    os.kill(wait_for(lambda: judging(process.pid))[0], signal.SIGKILL)
+    assert process.wait() == whole.returncode
+    assert files(out) == files(tmp_path / "whole")
+
+    process = start(log, out := tmp_path / "driver")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (out / "audit.jsonl").exists()
+    resumed = run(log, out, "--engine", "ray", "--workers", WORKERS, "--resume")
+    assert resumed.stderr.startswith("resuming after ")
+    assert (resumed.returncode, resumed.stdout) == (whole.returncode, whole.stdout)
+    assert files(out) == files(tmp_path / "whole")
