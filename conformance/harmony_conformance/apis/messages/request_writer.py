@@ -114,13 +114,14 @@ def _assistant_content(message: JsonObject) -> Json:
         raise UnsupportedByApiError("refusals in a history")
     thought = next((thought for name in REASONING_FIELDS if (thought := text(message.get(name)))), "")
     content, calls = message.get("content"), message.get("tool_calls")
-    thinking = items(message.get(RETURNED_REASONING))
+    thinking: list[Json] = items(message.get(RETURNED_REASONING))
     if not thought and not calls and not thinking:
         return _parts(content)
     if thought and not thinking:
         thinking = [{"type": "thinking", "thinking": thought, "signature": SIGNATURE}]
     texts: list[Json] = [{"type": "text", "text": content}] if isinstance(content, str) and content else []
-    return [*thinking, *texts, *items(_parts(items(content))), *map(_call, items(calls))]
+    blocks: list[Json] = [*thinking, *texts, *items(_parts(items(content))), *map(_call, items(calls))]
+    return blocks
 
 
 def _parts(content: Json) -> Json:

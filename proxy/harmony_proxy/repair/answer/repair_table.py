@@ -124,6 +124,7 @@ _ALL = (
         fixes=(rewrite_from_ids,),
         unrepairable_examples={
             "fail-beyond-the-limit": _NO_IDS,
+            "fail-end-lost-beyond-the-limit": _NO_IDS,
             "fail-white-space-in-the-header": _NO_IDS,
         },
     ),
