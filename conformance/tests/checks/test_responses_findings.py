@@ -164,5 +164,19 @@ def test_deltas_with_another_content_index_than_the_finished_text_are_not_called
 
     found = findings("responses.texts_are_told_alike", "pass-answer", change=count_over_items)
     assert [(message, expected, actual) for message, _, expected, actual in found] == [
-        ("the deltas of a text have another index than the finished output_text", "0", "1")
+        ("the deltas of a text have another index than its item's output_text", "0", "1")
     ]
+
+
+def test_a_part_that_no_event_added_is_not_called_announced():
+    def without_parts(event):
+        return event["type"] == "response.content_part.added"
+
+    def change_kind(event):
+        is_part = event["type"] == "response.content_part.done" and event["part"]["type"] == "output_text"
+        return {**event, "part": {**event["part"], "type": "reasoning_text"}} if is_part else event
+
+    check = "responses.items_stay_as_announced"
+    assert told(check, "pass-answer", change=change_kind) == ["the type of the part is not the one that was announced"]
+    dropped = told(check, "pass-answer", drop=without_parts, change=change_kind)
+    assert dropped == ["the type of the part is not the one of its first delta"]

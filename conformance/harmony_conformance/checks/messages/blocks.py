@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import LiteralString
 
 from harmony_conformance.checks.messages import views
@@ -80,7 +81,8 @@ def message_has_its_members(x: Exchange) -> Iterator[Finding]:
     The official client builds its object from these members, and its typed fields are None or raise where one is missing.
     """
     message = views.message(x)
-    yield from _faults(message, _MESSAGE)
+    for fault in _faults(message, _MESSAGE):
+        yield replace(fault, clause="messages#content") if fault.location == pointer("content") else fault
     yield from _faults(members(message.get("usage")), _USAGE, "usage")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import LiteralString
 
 from harmony_conformance.checks.helpers.value_diff import text_difference
@@ -71,6 +72,7 @@ def items_stay_as_announced(x: Exchange) -> Iterator[Finding]:
     announced: dict[tuple[int | str, int | None, LiteralString], str] = {}
     items_with_events: set[int | str | None] = set()
     unannounced: set[int | str | None] = set()
+    added: set[tuple[int | str | None, int | None]] = set()
     for place, (event, item) in enumerate(views.events_by_item(x)):
         kind = text(event.get("type"))
         if kind.endswith(".done") and item not in items_with_events:
@@ -79,9 +81,13 @@ def items_stay_as_announced(x: Exchange) -> Iterator[Finding]:
             announced = {key: value for key, value in announced.items() if key[0] != item}
             unannounced.discard(item)
         items_with_events.add(item)
+        if kind == "response.content_part.added":
+            added.add((item, views.part_of(event)))
         for key, value in _identifiers(event, item):
             if value and announced.setdefault(key, value) != value and item not in unannounced:
-                message = RedactableText("the {} is not the one that was announced", RedactableText(key[2]))
+                is_of_deltas = key[2] == "type of the part" and key[:2] not in added
+                origin = "of its first delta" if is_of_deltas else "that was announced"
+                message = RedactableText(f"the {{}} is not the one {origin}", RedactableText(key[2]))
                 yield mismatch(message, f"event {place}", quote(announced[key]), quote(value))
                 return
 
@@ -122,10 +128,9 @@ def texts_are_told_alike(x: Exchange) -> Iterator[Finding]:
             pieces = deltas.get(key, [] if key[1] in views.VISIBLE_TEXT_KINDS else None)
             parts = (of[2] for of, found in deltas.items() if of[:2] == key[:2] and "".join(found) == whole)
             if whole and not pieces and (elsewhere := next(parts, None)) is not None:
-                message = RedactableText(
-                    "the deltas of a text have another index than the finished {}", Location(key[1])
-                )
-                yield mismatch(message, f"event {index}", RedactableText("{}", key[2]), RedactableText("{}", elsewhere))
+                message = RedactableText("the deltas of a text have another index than its item's {}", Location(key[1]))
+                part, shown = RedactableText("{}", key[2]), RedactableText("{}", elsewhere)
+                yield replace(mismatch(message, f"event {index}", part, shown), clause="responses#output-index")
                 return
             if pieces is not None and "".join(pieces) != whole:
                 both = RedactableText("deltas: {}, event: {}", *text_difference("".join(pieces), whole))
