@@ -257,13 +257,11 @@ def has_usage(x: Exchange) -> bool:
 
 @condition
 def should_have_usage(x: Exchange) -> bool:
-    """answers that have to report usage: complete ones, and streams with `include_usage`, as they were on the wire"""
-    return (
-        is_complete_answer.holds(x)
-        and not x.from_log
-        and x.answered_by is AnsweredBy.API
-        and (x.stream is None or value_at(x.chat_request, "stream_options", "include_usage") is True)
-    )
+    """answers that have to report usage: complete ones, and streams with `include_usage` that have an end, as they were on the wire"""
+    has_end = x.turn is not None and x.turn.finish_reason is not None
+    is_asked = has_end and value_at(x.chat_request, "stream_options", "include_usage") is True
+    is_whole_or_asked = x.stream is None or is_asked
+    return is_complete_answer.holds(x) and not x.from_log and x.answered_by is AnsweredBy.API and is_whole_or_asked
 
 
 @evidence

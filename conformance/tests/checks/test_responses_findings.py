@@ -180,3 +180,11 @@ def test_a_part_that_no_event_added_is_not_called_announced():
     assert told(check, "pass-answer", change=change_kind) == ["the type of the part is not the one that was announced"]
     dropped = told(check, "pass-answer", drop=without_parts, change=change_kind)
     assert dropped == ["the type of the part is not the one of its first delta"]
+
+
+def test_an_item_that_ends_at_the_place_of_another_is_not_called_changed():
+    def to_the_first_place(event):
+        return {**event, "output_index": 0} if event["type"] == DONE and event["output_index"] == 1 else event
+
+    assert told("responses.items_stay_as_announced", "pass-answer", change=to_the_first_place) == []
+    assert told("responses.events_name_their_item", "pass-answer", change=to_the_first_place) != []

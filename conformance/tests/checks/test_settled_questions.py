@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -150,3 +151,18 @@ def test_a_stream_may_pass_on_what_the_model_wrote(shown, outcome):
         example["response"]["text"] = text.replace('"partial_json":"7"', f'"partial_json":{json.dumps(shown)}')
 
     assert judged("messages.blocks_have_their_members", "variant-stream-of-a-number", change).outcome is outcome
+
+
+def test_a_stream_that_was_interrupted_need_not_have_usage():
+    def without_usage(shown, *, ended):
+        events = [event for event in shown["response"]["events"] if isinstance(event, dict)]
+        for event in events:
+            event.pop("usage", None)
+            for choice in event["choices"]:
+                choice["finish_reason"] = choice["finish_reason"] if ended else None
+        shown["response"]["events"] = [event for event in events if event["choices"]] + (["[DONE]"] if ended else [])
+
+    check = "streaming.usage_comes_last"
+    example = min((golden.root() / "exchanges" / check).glob("pass*.json")).stem
+    assert judged(check, example, partial(without_usage, ended=True)).outcome is Outcome.FAIL
+    assert judged(check, example, partial(without_usage, ended=False)).outcome is not Outcome.FAIL

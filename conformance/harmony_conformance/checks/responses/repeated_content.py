@@ -73,6 +73,7 @@ def items_stay_as_announced(x: Exchange) -> Iterator[Finding]:
     items_with_events: set[int | str | None] = set()
     unannounced: set[int | str | None] = set()
     added: set[tuple[int | str | None, int | None]] = set()
+    places: dict[str, int | str | None] = {}
     for place, (event, item) in enumerate(views.events_by_item(x)):
         kind = text(event.get("type"))
         if kind.endswith(".done") and item not in items_with_events:
@@ -81,6 +82,11 @@ def items_stay_as_announced(x: Exchange) -> Iterator[Finding]:
             announced = {key: value for key, value in announced.items() if key[0] != item}
             unannounced.discard(item)
         items_with_events.add(item)
+        name = text(value_at(event.get("item"), "id"))
+        if kind == views.ITEM_ADDED and name:
+            places[name] = item
+        if kind == views.ITEM_DONE and places.get(name, item) != item:
+            continue  # an item that was announced at another place: its index is wrong
         if kind == "response.content_part.added":
             added.add((item, views.part_of(event)))
         for key, value in _identifiers(event, item):
