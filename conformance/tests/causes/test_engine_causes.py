@@ -97,20 +97,6 @@ def test_failures_of_ollama_before_its_own_server(check, api, scenario, parts, e
             "stream-error-lost",
         ),
         (
-            "usage.is_reported",
-            "responses",
-            "rows_names",
-            {"step": "to all+stream", "actual": "nothing"},
-            "stream-error-lost",
-        ),
-        (
-            "usage.is_reported",
-            "messages",
-            "rows_names",
-            {"step": "to all+stream", "actual": "nothing"},
-            "messages-stream-error-unended",
-        ),
-        (
             "tool_calls.finish_reason_agrees",
             "messages",
             "rows_cut",
