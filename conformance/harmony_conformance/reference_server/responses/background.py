@@ -25,6 +25,7 @@ class BackgroundRun:
         self._events: list[Json] = []
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._begun = asyncio.Event()
         self._cancelled = asyncio.Event()
         self._is_over = False
         self.response: JsonObject = answer.queued()
@@ -34,8 +35,12 @@ class BackgroundRun:
         self._task = asyncio.get_running_loop().create_task(self._generate(on_end))
 
     async def cancel(self) -> None:
-        """End the generation, unless it is over; the items that are complete remain."""
+        """End the generation, unless it is over; the items that are complete remain.
+
+        It ends at its first wait for a token at the earliest, so that the usage does not depend on the speed of the client.
+        """
         if self._task is not None and not self._is_over:
+            await self._begun.wait()
             self._cancelled.set()
             await self._task
 
@@ -60,12 +65,15 @@ class BackgroundRun:
             on_end(self.response)
         finally:
             self._is_over = True
+            self._begun.set()
             self._wake()
 
     async def _add_events(self) -> None:
         delay, emitted = self._answer.request.token_delay, 0
         for event in self._changes.stream(self._answer.stream(), ApiFamily.RESPONSES):
             seconds, emitted = (self._answer.token_count - emitted) * delay, self._answer.token_count
+            if seconds > 0:
+                self._begun.set()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._cancelled.wait(), seconds)
             if self._cancelled.is_set():
