@@ -65,7 +65,7 @@ class StreamableParser(StreamMachine):
             text = self._plain[token]
         if text:
             self._tokens.append(token)
-            self._delta = text
+            self.last_content_delta = text
             return self
         try:
             self._step(token_id(token))

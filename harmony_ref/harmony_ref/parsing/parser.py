@@ -109,7 +109,7 @@ class StreamParser(StreamMachine):
         text = self._plain[token]
         if text:
             self._tokens.append(token)
-            self._delta = text
+            self.last_content_delta = text
             return [delta_event(text, self._open_header)]
         self._events = []
         try:

@@ -41,7 +41,6 @@ class StreamMachine:
         "_content_start",
         "_content_tokens",
         "_decoder",
-        "_delta",
         "_header",
         "_header_tokens",
         "_known",
@@ -54,6 +53,7 @@ class StreamMachine:
         "_strict",
         "_text",
         "_tokens",
+        "last_content_delta",
     )
 
     def __init__(self, role: Role | None, *, strict: bool) -> None:
@@ -75,7 +75,8 @@ class StreamMachine:
         self._content_start = 0
         self._content_tokens: ContentTokens | None = None
         self._messages: list[Message] = []
-        self._delta: str | None = None
+        #: The text that the last token completed, if any. No property: a call would take a sixth of the time per token.
+        self.last_content_delta: str | None = None
 
     @property
     def current_channel(self) -> str | None:
@@ -103,11 +104,6 @@ class StreamMachine:
             self._text = text
             self._pieces.clear()
         return self._text
-
-    @property
-    def last_content_delta(self) -> str | None:
-        """The text that the last token completed, if any."""
-        return self._delta
 
     def _on_start(self, header: Header) -> None:
         """Handle a header that was read."""
@@ -162,14 +158,14 @@ class StreamMachine:
         self._decode_plain()
         self._tokens.append(token)
         self._plain_start += 1
-        self._delta = None
+        self.last_content_delta = None
         match self._state:
             case StreamState.CONTENT:
                 if token in tokens.STOP_TOKENS:
                     self._finish_message(token)
                     return
                 text = self._decoder.push(token)
-                self._delta = text or None
+                self.last_content_delta = text or None
                 self._add(text)
             case StreamState.HEADER:
                 if token == tokens.MESSAGE:
@@ -198,7 +194,7 @@ class StreamMachine:
             texts = list(map(PLAIN_TEXT.__getitem__, chunk))
             if all(texts):
                 self._tokens += chunk
-                self._delta = texts[-1]
+                self.last_content_delta = texts[-1]
                 self._on_text("".join(texts))
                 return
         if self._state is StreamState.CONTENT and tokens.STOP_TOKENS.isdisjoint(chunk):
@@ -237,10 +233,10 @@ class StreamMachine:
         self._plain_start += len(run)
         if self._state is StreamState.HEADER:
             self._header_tokens += run
-            self._delta = None
+            self.last_content_delta = None
             return
         text, newest = self._decode_run(run)
-        self._delta = newest or None
+        self.last_content_delta = newest or None
         self._add(text)
 
     def _decode_run(self, run: list[int]) -> tuple[str, str]:
@@ -261,7 +257,7 @@ class StreamMachine:
 
     def _read_end(self) -> None:
         """Read the end of the input."""
-        self._delta = None
+        self.last_content_delta = None
         if self._state is StreamState.HEADER:
             raise UnexpectedEndError(
                 "Unexpected EOS while waiting for message header to complete",

@@ -45,9 +45,7 @@ def render(message: Message, *, conversation_has_function_tools: bool = False) -
         RenderError: a tool without a name, or content in a role that may not have it.
         MessageError: a string or number that JSON cannot express.
     """
-    rendered: list[int] = []
-    _render_onto(rendered, message, note=conversation_has_function_tools)
-    return rendered
+    return _render_all([message], note=conversation_has_function_tools)
 
 
 def render_conversation(conversation: Iterable[Message], *, auto_drop_analysis: bool = True) -> list[int]:
@@ -56,13 +54,10 @@ def render_conversation(conversation: Iterable[Message], *, auto_drop_analysis: 
     note = has_function_tools(messages)
     if auto_drop_analysis:
         messages = without_dropped_analysis(messages)
-    rendered: list[int] = []
     try:
-        for message in messages:
-            _render_onto(rendered, message, note=note)
+        return _render_all(messages, note=note)
     except MessageError as error:
         raise MessageError(subject="conversation", problem=error.problem) from None
-    return rendered
 
 
 def render_conversation_for_completion(
@@ -206,17 +201,20 @@ def _split_lines(text: str) -> list[str]:
     return [*lines, last] if last else lines
 
 
-def _render_onto(rendered: list[int], message: Message, *, note: bool) -> None:
-    """Append the ids of a message; `note` adds the channel of function calls to a system message."""
-    role = message.author.role
-    rendered += header_ids(message)
-    for part in message.content:
-        if isinstance(part, TextContent):
-            rendered += tokens.encode_text(part.text)
-        else:
-            rendered += _declaration_tokens(part, role, note=note)
-    is_call = role is Role.ASSISTANT and message.recipient is not None
-    rendered.append(tokens.CALL if is_call else tokens.END)
+def _render_all(messages: Iterable[Message], *, note: bool) -> list[int]:
+    """Return the ids of messages in order; `note` adds the channel of function calls to a system message."""
+    rendered: list[int] = []
+    for message in messages:
+        role = message.author.role
+        rendered += header_ids(message)
+        for part in message.content:
+            if isinstance(part, TextContent):
+                rendered += tokens.encode_text(part.text)
+            else:
+                rendered += _declaration_tokens(part, role, note=note)
+        is_call = message.recipient is not None and role is Role.ASSISTANT
+        rendered.append(tokens.CALL if is_call else tokens.END)
+    return rendered
 
 
 def _declaration_tokens(part: SystemContent | DeveloperContent, role: Role, *, note: bool) -> Sequence[int]:
