@@ -120,6 +120,18 @@ test-ray: .oracles/ray/.ready  ## audits on a local cluster of Ray, whose proces
 	$(call install,.oracles/ray,--no-deps --no-build-isolation --editable .)
 	RAY_USAGE_STATS_ENABLED=0 .oracles/ray/bin/python -m pytest -q --noconftest -o addopts= -p no:cacheprovider conformance/tests/audit/test_ray_engine.py
 
+# the collector of OpenTelemetry with its receiver of OTLP and its file exporter, compiled by its own builder
+OTELCOL := .oracles/otelcol/otelcol
+
+$(OTELCOL): requirements/otelcol.yaml
+	mkdir -p $(@D)
+	GOTOOLCHAIN=local GOFLAGS=-mod=mod go run go.opentelemetry.io/collector/cmd/builder@v0.161.0 --config=$< --skip-compilation
+	cd $(@D)/source && GOTOOLCHAIN=local GOFLAGS=-mod=mod go build -trimpath -ldflags="-s -w" -o ../otelcol .
+
+.PHONY: test-otel
+test-otel: $(READY) $(OTELCOL)  ## the spans of the proxy at a real collector, which Go compiles in some minutes
+	HARMONY_OTELCOL=$(CURDIR)/$(OTELCOL) $(BIN)/python -m pytest -q proxy/tests/judging/test_telemetry.py
+
 golden: $(READY)  ## every golden vector against every implementation
 	$(BIN)/harmony-conformance golden check
 
@@ -135,7 +147,7 @@ selftest-sample: $(READY)  ## each eighth defect, which is what CI has time for
 	$(BIN)/harmony-conformance selftest --every 8
 
 # every extra except ray's, which is large, and mitmproxy's, which needs a newer Python and pins much of its environment
-EXTRAS := pytest http2 socks compat huggingface teleprompter proxy logs needles
+EXTRAS := pytest http2 socks compat huggingface teleprompter proxy otel logs needles
 
 LOCKED = uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --upgrade
 

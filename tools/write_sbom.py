@@ -28,6 +28,7 @@ EXTRAS = (
     "huggingface",
     "teleprompter",
     "proxy",
+    "otel",
     "logs",
     "needles",
     RAY,

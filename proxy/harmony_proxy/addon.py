@@ -20,7 +20,14 @@ except ModuleNotFoundError:
     sys.exit("mitmproxy is not installed: pip install 'harmony-conformance[mitmproxy]'")
 
 from harmony_conformance.errors import UsageError
-from harmony_proxy.configuration import InvalidSettingError, Rules, load_rules, parse_address, start_metrics
+from harmony_proxy.configuration import (
+    InvalidSettingError,
+    Rules,
+    load_rules,
+    parse_address,
+    parse_receiver,
+    start_metrics,
+)
 from harmony_proxy.judging.counters import summary_line
 from harmony_proxy.judging.judge_queue import JudgeQueue
 from harmony_proxy.judging.judge_settings import EXCERPT_MODES, NONE, JudgeSettings
@@ -61,6 +68,8 @@ class Configured:
             ("fallback", str, "observe", "Action on responses that cannot be repaired.", ["observe", "block"]),
             ("excerpts", str, NONE, "Traffic quoted in the log.", list(EXCERPT_MODES)),
             ("capture", str, NONE, "Samples of failing exchanges in the log.", list(EXCERPT_MODES)),
+            ("otel", str, "", "URL of an OTLP/HTTP receiver, for spans and metrics of OpenTelemetry.", None),
+            ("otel_content", str, NONE, "Messages in spans.", list(EXCERPT_MODES)),
             ("engine", str, "openai", "The engine of the server, as in --upstream.", None),
         ):
             loader.add_option(f"harmony_{name}", kind, default, description, choices)
@@ -141,14 +150,20 @@ def _settings() -> JudgeSettings:
     log = Path(ctx.options.harmony_log).expanduser() if ctx.options.harmony_log else None
     if problem := append_error(log):
         raise _invalid(f"harmony_log: {log}: {problem}")
-    for name in ("harmony_excerpts", "harmony_capture"):
+    for name in ("harmony_excerpts", "harmony_capture", "harmony_otel_content"):
         if (value := getattr(ctx.options, name)) not in EXCERPT_MODES:
             raise _invalid(f"invalid {name}: expected one of {', '.join(EXCERPT_MODES)}, got {value!r}")
+    try:
+        otel = parse_receiver(ctx.options.harmony_otel)
+    except InvalidSettingError as problem:
+        raise _invalid(f"harmony_otel: {problem}") from None
     return JudgeSettings(
         log=log,
         excerpts=ctx.options.harmony_excerpts,
         capture=ctx.options.harmony_capture,
         engine=ctx.options.harmony_engine,
+        otel=otel,
+        otel_content=ctx.options.harmony_otel_content,
     )
 
 

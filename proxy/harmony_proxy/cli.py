@@ -18,6 +18,7 @@ from harmony_proxy.configuration import (
     create_listening_socket,
     load_rules,
     parse_address,
+    parse_receiver,
 )
 from harmony_proxy.judging.judge_settings import EXCERPT_MODES, LOW, NONE, JudgeSettings
 from harmony_proxy.judging.log_file import append_error
@@ -52,6 +53,10 @@ def configure(parser: ArgumentParser) -> None:
     memory = "memory of all exchanges in flight (default: 256M); further ones pass unexamined, or are refused with --fail closed"
     option("--memory-limit", metavar="SIZE", help=memory)
     option("--metrics", metavar="HOST:PORT", help="serve Prometheus metrics at this address")
+    otel = "send a GenAI span for each answer, and metrics, to this OTLP/HTTP receiver: http://127.0.0.1:4318"
+    option("--otel", metavar="URL", default="", help=otel)
+    messages = "messages in the spans (default: none)"
+    option("--otel-content", choices=EXCERPT_MODES, default=NONE, help=messages)
     drain = f"time limit for open requests at shutdown (default: {_DRAIN:.0f})"
     option("--drain", metavar="SECONDS", type=_seconds, default=_DRAIN, help=drain)
     option("--mitmproxy", action="store_true", help="run within mitmproxy, for interception and debugging")
@@ -111,6 +116,7 @@ _DEPENDENT_FLAGS = (
     ("--fail closed", "fail", FailMode.OPEN.value, ("repair", "block")),
     ("--fallback block", "fallback", Action.OBSERVE.value, ("repair",)),
     ("--reasoning-field", "reasoning_field", None, ("repair", "block")),
+    ("--otel-content", "otel_content", NONE, ("otel",)),
 )
 """Flags that only modify other flags: the flag, its attribute, its default, and the other flags' attributes."""
 
@@ -119,7 +125,8 @@ def _rules(arguments: Namespace) -> Rules:
     values = vars(arguments)
     for flag, name, default, required in _DEPENDENT_FLAGS:
         if values[name] != default and not any(values[one] for one in required):
-            hint = "; with --policy, set it in the policy file" if arguments.policy is not None else ""
+            is_policy = arguments.policy is not None and "otel" not in required
+            hint = "; with --policy, set it in the policy file" if is_policy else ""
             raise UsageError(f"{flag} requires {' or '.join(f'--{one}' for one in required)}{hint}")
     try:
         return load_rules(
@@ -138,12 +145,18 @@ def _rules(arguments: Namespace) -> Rules:
 def _settings(arguments: Namespace, engine: str) -> JudgeSettings:
     if problem := append_error(arguments.log):
         raise UsageError(f"--log {arguments.log}: {problem}")
+    try:
+        otel = parse_receiver(arguments.otel)
+    except InvalidSettingError as problem:
+        raise UsageError(f"--otel: {problem}") from None
     return JudgeSettings(
         log=arguments.log,
         excerpts=arguments.excerpts,
         capture=arguments.capture,
         engine=engine,
         priority=os.environ.get(f"{PREFIX}PRIORITY", LOW),
+        otel=otel,
+        otel_content=arguments.otel_content,
     )
 
 

@@ -10,6 +10,8 @@
 | HARMONY_GUARD_EXCERPTS | none (default), redacted, full: traffic that the findings quote           |
 | HARMONY_GUARD_CAPTURE  | none (default), redacted, full: samples of failing exchanges              |
 | HARMONY_GUARD_METRICS  | HOST:PORT, for Prometheus                                                 |
+| HARMONY_GUARD_OTEL     | URL of an OTLP/HTTP receiver, for spans and metrics of OpenTelemetry      |
+| HARMONY_GUARD_OTEL_CONTENT | none (default), redacted, full: messages in spans                     |
 | HARMONY_GUARD_ENGINE   | the engine's name, as in `harmony-conformance engines`                    |
 | HARMONY_GUARD_PRIORITY | CPU priority of the judge process: low (default), normal                  |
 | HARMONY_GUARD_MEMORY_LIMIT | memory of all exchanges in flight, such as 256M (default)         |
@@ -18,13 +20,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import socket
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange
@@ -147,6 +152,8 @@ def from_environment(environment: Mapping[str, str]) -> Configuration:
         capture=one_of(EXCERPT_MODES, "CAPTURE", value("CAPTURE") or NONE),
         engine=value("ENGINE", "openai"),
         priority=priority,
+        otel=parse_receiver(value("OTEL")),
+        otel_content=one_of(EXCERPT_MODES, "OTEL_CONTENT", value("OTEL_CONTENT") or NONE),
     )
     return Configuration(rules=rules, judging=judging, metrics=parse_address(metrics) if metrics else None)
 
@@ -178,6 +185,39 @@ def parse_address(value: str) -> tuple[str, int]:
     if not colon or not host or not port.isdecimal() or int(port) > _LARGEST_PORT:
         raise InvalidSettingError(f"invalid address: expected HOST:PORT such as 127.0.0.1:8090, got {value!r}")
     return host, int(port)
+
+
+def parse_receiver(url: str) -> str:
+    """Check the URL of an OTLP/HTTP receiver, and that its extra is installed. Empty stays empty.
+
+    Raises:
+        InvalidSettingError: the value is no such URL, has credentials, or the extra is missing.
+    """
+    if not url:
+        return ""
+    try:
+        split = urlsplit(url)
+        is_valid = split.scheme in ("http", "https") and bool(split.hostname) and split.port != 0
+    except ValueError:  # of the port, or of an IPv6 address
+        is_valid, split = False, urlsplit("")
+    if not is_valid or split.query or split.fragment:
+        shown = url.rpartition("@")[2].partition("?")[0]  # without credentials
+        expected = "expected the URL of an OTLP/HTTP receiver such as http://127.0.0.1:4318"
+        raise InvalidSettingError(f"invalid receiver: {expected}, got {shown!r}")
+    if "@" in split.netloc:
+        raise InvalidSettingError(
+            "invalid receiver: expected no user and password (use OTEL_EXPORTER_OTLP_HEADERS), got both"
+        )
+    if _find_module("opentelemetry.exporter.otlp.proto.http") is None:
+        raise InvalidSettingError("OpenTelemetry is not installed: pip install 'harmony-conformance[otel]'")
+    return url
+
+
+def _find_module(name: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(name)
+    except ModuleNotFoundError:  # of a package around it
+        return None
 
 
 def create_listening_socket(host: str, port: int) -> socket.socket:

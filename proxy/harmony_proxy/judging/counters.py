@@ -51,7 +51,8 @@ BUCKETS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0
 TTFT, ANSWER_TTFT, GAP, ADDED_LATENCY = "ttft", "answer_ttft", "gap", "added"
 HISTOGRAMS = (TTFT, ANSWER_TTFT, GAP, ADDED_LATENCY)
 _MICROSECONDS = 1_000_000
-_SERVER_FAULTS = frozenset({End.NO_CONNECTION, End.TIMEOUT, End.RESET, End.CUT})
+SERVER_FAULTS = frozenset({End.NO_CONNECTION, End.TIMEOUT, End.RESET, End.CUT})
+"""Ends for which the server, or the way to it, is responsible."""
 _FIRST_ERROR, _FIRST_SERVER_ERROR = 400, 500
 _BUCKET_NAMES = tuple(str(index) for index in range(len(BUCKETS) + 1))
 
@@ -78,13 +79,12 @@ def count_exchange(
     if len(others) < len(applied):
         counts["outcomes", Outcome.PASS] += len(applied) - len(others)
     counts.update([("outcomes", result.outcome) for result in others])
-    is_failing = any(result.outcome is Outcome.FAIL and result.severity is Severity.MUST for result in others)
-    if is_failing:
+    if is_failing(others):
         counts["failing",] += 1
     if route := route_of(record.path):
         model = models.label(built.model, is_served=record.status is not None and record.status < _FIRST_ERROR)
         kind = "stream" if built.is_stream else "whole"
-        counts["answers", route, model, kind, _verdict(built, is_failing=is_failing)] += 1
+        counts["answers", route, model, kind, answer_verdict(built, others)] += 1
     for check, times in record.repair_counts.items():
         counts["acted", check, "repaired"] += times
     for action, checks in (("blocked", record.blocked_checks), ("left", record.unrepaired_reasons)):
@@ -92,14 +92,19 @@ def count_exchange(
             counts["acted", check, action] += 1
 
 
-def _verdict(built: BuiltExchange, *, is_failing: bool) -> str:
+def is_failing(results: Sequence[Result]) -> bool:
+    """Return True if a MUST check failed."""
+    return any(result.outcome is Outcome.FAIL and result.severity is Severity.MUST for result in results)
+
+
+def answer_verdict(built: BuiltExchange, results: Sequence[Result]) -> str:
     """Return the one verdict of an answer: the first that applies."""
     record, status = built.record, built.record.status or 0
     verdicts = (
         ("blocked", bool(record.blocked_checks)),
         ("repaired", bool(record.repair_counts)),
-        ("error", status >= _FIRST_SERVER_ERROR or built.end in _SERVER_FAULTS),
-        ("failed", is_failing),
+        ("error", status >= _FIRST_SERVER_ERROR or built.end in SERVER_FAULTS),
+        ("failed", is_failing(results)),
         ("rejected", status >= _FIRST_ERROR),
         ("passed", built.exchange is not None),
     )

@@ -16,10 +16,11 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import Protocol
 
 from harmony_conformance.audit.redaction import Excerpts
 from harmony_conformance.checks import CHECKS
@@ -36,7 +37,7 @@ from harmony_proxy.judging.cpu_throttle import cpu_throttle
 from harmony_proxy.judging.judge_settings import LENGTH_BYTES, LOW, TOTALS, JudgeSettings, read_settings
 from harmony_proxy.judging.log_file import LogFile
 from harmony_proxy.judging.model_names import ModelNames
-from harmony_proxy.judging.outcome_log import Samples, error_line, log_line
+from harmony_proxy.judging.outcome_log import Samples, error_line, log_line, without_exchange
 from harmony_proxy.judging.queue_codec import decode_frame
 from harmony_ref import encode
 
@@ -47,18 +48,29 @@ _REPORT_SECONDS = 0.2
 _NICE = 10
 
 
+Emit = Callable[[BuiltExchange, Sequence[Result], int], None]
+
+
 class _TimeLimitError(BaseException):
     """Judging an exchange took too long. Not an `Exception`, so that no check catches it."""
 
 
 class ExchangeJudge:
-    """Judges exchanges one by one, and passes the line of each to `write`. State: the samples, names of models, the start time."""
+    """Judges exchanges one by one, and passes the line of each to `write`. State: the samples, names of models, the start time.
+
+    `emit` gets each exchange with the results of the checks that applied, and how many did not apply.
+    """
 
     def __init__(
-        self, settings: JudgeSettings, write: Callable[[JsonObject], None], checks: Iterable[Check | Comparison]
+        self,
+        settings: JudgeSettings,
+        write: Callable[[JsonObject], None],
+        checks: Iterable[Check | Comparison],
+        emit: Emit | None = None,
     ) -> None:
         self._settings = settings
         self._write = write
+        self._emit = emit
         self._checks = build_index(tuple(checks))
         self._excerpts = Excerpts(settings.excerpts)
         self._samples = Samples(Excerpts(settings.capture))
@@ -76,12 +88,14 @@ class ExchangeJudge:
             built, applied, not_applicable = self._judge(record)
             count_exchange(counts, built, applied, not_applicable, self._models)
             line = self._log_line(built, started, applied, not_applicable, counts)
+            self._emit_span(built, applied, not_applicable, counts)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001 - an internal error on one exchange must not end the judging of others
             counts["problems",] += 1
             counts["exchanges", "", record.end] += 1
             line = error_line(record, started, error_place(error))
+            self._emit_span(without_exchange(record, error_place(error)), (), 0, counts)
         finally:
             self._since = None
         try:
@@ -104,6 +118,15 @@ class ExchangeJudge:
             return built, [], 0
         closed, applied = judge_split(built.exchange, self._checks)
         return built, applied, len(closed)
+
+    def _emit_span(self, built: BuiltExchange, applied: Sequence[Result], not_applicable: int, counts: Tally) -> None:
+        """Emit a span. An error leaves it out, and neither the line nor the counts."""
+        if self._emit is None:
+            return
+        try:
+            self._emit(built, applied, not_applicable)
+        except Exception:  # noqa: BLE001 - as above
+            counts["problems",] += 1
 
     def _log_line(
         self, built: BuiltExchange, started: str, applied: list[Result], not_applicable: int, counts: Tally
@@ -198,7 +221,8 @@ def main(argument: str) -> int:
         except (OSError, AttributeError):  # not Linux
             with suppress(OSError):
                 os.nice(_NICE)
-    judge = ExchangeJudge(settings, write, CHECKS)
+    emitter = _create_emitter(settings)
+    judge = ExchangeJudge(settings, write, CHECKS, None if emitter is None else emitter.emit)
     encode(" ")  # loads the vocabulary now, not within the first exchange
     signal.signal(signal.SIGALRM, judge.check_time_limit)
     signal.setitimer(signal.ITIMER_REAL, _POLL_SECONDS, _POLL_SECONDS)
@@ -211,9 +235,25 @@ def main(argument: str) -> int:
             totals.count_one()
             if throttle is not None and not frames.is_stopping and (seconds := throttle.pause_seconds()):
                 time.sleep(seconds)
+    if emitter is not None:
+        emitter.close()
     totals.report()
     signal.setitimer(signal.ITIMER_REAL, 0)  # a signal while the interpreter ends would kill it
     return 0
+
+
+class _Emitter(Protocol):
+    def emit(self, built: BuiltExchange, applied: Sequence[Result], not_applicable: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def _create_emitter(settings: JudgeSettings) -> _Emitter | None:
+    if not settings.otel:
+        return None
+    from harmony_proxy.judging.telemetry.emitter import OtlpEmitter  # noqa: PLC0415 - needs an extra
+
+    return OtlpEmitter(settings)
 
 
 class _Totals:

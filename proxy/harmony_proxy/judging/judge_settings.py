@@ -28,6 +28,8 @@ class JudgeSettings:
     capture: str = NONE  # of `EXCERPT_MODES`, for samples
     engine: str = "openai"
     priority: str = LOW
+    otel: str = ""  # URL of an OTLP/HTTP receiver, to which spans and metrics are sent; empty: none
+    otel_content: str = NONE  # of `EXCERPT_MODES`, for the messages in spans
 
     def argument(self) -> str:
         """Return the settings as one command-line argument: JSON."""

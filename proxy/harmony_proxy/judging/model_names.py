@@ -11,6 +11,11 @@ OTHER = "other"
 _NAME = re.compile(r"[\w.:/@+-]{1,128}", re.ASCII)
 
 
+def is_plain_name(name: str) -> bool:
+    """Return True if a name is a plain word of at most 128 characters, such as the name of a model."""
+    return _NAME.fullmatch(name) is not None
+
+
 class ModelNames:
     """State: the first names of models that a server answered. They stay, so that no counter decreases."""
 
@@ -19,6 +24,6 @@ class ModelNames:
 
     def label(self, name: str, *, is_served: bool) -> str:
         """Return the value for a name: itself, or `other`. Only a name that is served is added; empty stays empty."""
-        if is_served and len(self._names) < MOST_MODELS and _NAME.fullmatch(name):
+        if is_served and len(self._names) < MOST_MODELS and is_plain_name(name):
             self._names.add(name)
         return name if not name or name in self._names else OTHER

@@ -78,11 +78,15 @@ def log_line(
     return line
 
 
+def without_exchange(record: RecordedExchange, place: str) -> BuiltExchange:
+    """Return an exchange on which judging failed. `place` is the type and place of the exception."""
+    reason = f"internal error: {place}"
+    return BuiltExchange(record=record, end=End(record.end), request_id="", exchange=None, unjudged_reason=reason)
+
+
 def error_line(record: RecordedExchange, started: str, place: str) -> JsonObject:
     """Return the line of an exchange on which judging or writing failed. `place` is the type and place of the exception."""
-    reason = f"internal error: {place}"
-    built = BuiltExchange(record=record, end=End(record.end), request_id="", exchange=None, unjudged_reason=reason)
-    return log_line(built, started, (), 0, Excerpts.NONE)
+    return log_line(without_exchange(record, place), started, (), 0, Excerpts.NONE)
 
 
 class Samples:
