@@ -200,9 +200,12 @@ bench-causes: $(READY)  ## 300 random pairs and triples of defects: are the name
 	$(BIN)/python -m benchmarks.causes.measure
 
 bench-audit: SIZE ?= 1GB
-bench-audit: $(READY) .benchmarks/orjson/.ready  ## audits of generated logs beside a JSON parser, and docs/audit-performance.md; SIZE=1GB, about ten minutes
+bench-audit: LARGEST ?= 10GB
+bench-audit: $(READY) .benchmarks/orjson/.ready .benchmarks/plot/.ready  ## audits of generated logs beside a JSON parser, and docs/audit-performance.md; SIZE=1GB, LARGEST=10GB, about ten minutes
 	$(BIN)/python benchmarks/audit/measure.py --size $(SIZE) --out benchmarks/results/audit.json
-	$(BIN)/python benchmarks/audit/page.py benchmarks/results/audit.json docs/audit-performance.md
+	$(BIN)/python benchmarks/audit/growth.py --largest $(LARGEST) --out benchmarks/results/audit_growth.json
+	$(BIN)/python benchmarks/audit/page.py benchmarks/results/audit.json benchmarks/results/audit_growth.json docs/audit-performance.md
+	.benchmarks/plot/bin/python benchmarks/audit/plot.py benchmarks/results/audit_growth.json docs/audit-performance.svg
 
 bench-hostile: $(READY)  ## attack every door, bounded and on loopback only, and docs/hostile.md; about half an hour
 	$(BIN)/python benchmarks/hostile/hostile.py --out benchmarks/results/hostile.json; code=$$?; \

@@ -1,9 +1,10 @@
-"""Write the page on the performance of audits: `page.py RESULTS PAGE`."""
+"""Write the page on the performance of audits: `page.py RESULTS GROWTH PAGE`."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 PAGE = """# Performance of audits
@@ -42,6 +43,25 @@ The plan `needles` found {found} of the {all_found} leaks of markers and channel
 
 A form that no check of markers and words finds has no marker and no channel word, see [leak-detection.md](leak-detection.md). The plan `structure` judges it.
 
+## Growth with the size
+
+Clean logs. Smaller logs are the first lines of one log, larger ones repeat it. The time includes the start of Python.
+
+| plan | log | workers | wall | CPU time | peak memory of a process |
+| --- | ---: | ---: | ---: | ---: | ---: |
+{growth}
+
+![CPU time against the size of the log, both axes logarithmic](audit-performance.svg)
+
+## Goals
+
+| goal | wanted | measured | reached |
+| --- | ---: | ---: | --- |
+{goals}
+
+The judgement of an exchange is Python: it decodes each event, and evaluates the conditions of all checks. This limits the plan `structure`.
+The needles have many forms, for escapes and for words that a stream cuts. This limits the search by a library.
+
 ## One petabyte
 
 The arithmetic of the measured rates, on machines with 96 cores, whose storage keeps up:
@@ -54,11 +74,11 @@ PETABYTE, CORES, MACHINES, USD = 1e15, 96, 100, 0.04
 
 
 def main() -> None:
-    results = json.loads(Path(sys.argv[1]).read_text("utf-8"))
-    Path(sys.argv[2]).write_text(page(results), "utf-8")
+    results, growth = (json.loads(Path(path).read_text("utf-8")) for path in sys.argv[1:3])
+    Path(sys.argv[3]).write_text(page(results, growth["rows"]), "utf-8")
 
 
-def page(results: dict) -> str:
+def page(results: dict, growth: list[dict]) -> str:
     logs, start = results["logs"], results["start"]["cpu"]
     audits = {tuple(name.split(", ")): one for name, one in results["audits"].items()}
     recall = results["recall"]
@@ -81,6 +101,8 @@ def page(results: dict) -> str:
             f"| {form} | {one['planted']} | {one['all checks']} | {one['needles']} |"
             for form, one in sorted(recall["forms"].items())
         ),
+        growth="\n".join(map(_growth_row, growth)),
+        goals="\n".join(_goal_rows(results, growth, rates, start)),
         petabyte="\n".join(
             _petabyte_row(plan, rates[plan, log, "1"]) for plan, log in (("needles", "clean"), ("structure", "small"))
         ),
@@ -103,6 +125,30 @@ def _needle_row(name: str, results: dict) -> str:
 def _audit_row(key: tuple[str, ...], one: dict, rate: float, start: float) -> str:
     judged = one["judged"] / max(one["cpu"] - start, 1e-3)
     return f"| {' | '.join(key)} | {one['wall']:.1f} s | {rate / 1e6:,.1f} | {one['judged']:,} | {judged:,.0f} | {one['peak_mib']:,.0f} MiB |"
+
+
+def _growth_row(row: dict) -> str:
+    return f"| {row['plan']} | {_size(row['bytes'])} | {row['workers']} | {row['wall']:.1f} s | {row['cpu']:.1f} s | {row['peak_mib']:,.0f} MiB |"
+
+
+def _goal_rows(results: dict, growth: list[dict], rates: dict, start: float) -> Iterator[str]:
+    """Yield a row for each goal: what was wanted, what was measured, and whether it is reached."""
+    orjson, judged = results["seconds"]["orjson"]["median"], results["audits"]["structure, small, 1"]
+    largest = {row["workers"]: row for row in growth if row["plan"] == "needles"}  # sizes ascend
+    peaks = [row["peak_mib"] for row in growth if row["plan"] == "needles" and row["workers"] == 1]
+    recall = results["recall"]
+    found = recall["found_by_all_checks"] - recall["missed_by_needles"]
+    rows = (
+        ("needles by hyperscan against orjson", 10, orjson / results["seconds"]["hyperscan"]["median"], "×"),
+        ("needles by RE2 against orjson", 4, orjson / results["seconds"]["google-re2"]["median"], "×"),
+        ("exchanges that all checks judge, a second and core", 8000, judged["judged"] / (judged["cpu"] - start), ""),
+        (f"two workers against one, {_size(largest[1]['bytes'])}", 1.7, largest[1]["wall"] / largest[2]["wall"], "×"),
+        ("leaks of markers and words found by needles", 100, 100 * found / recall["found_by_all_checks"], "%"),
+    )
+    for goal, wanted, measured, unit in rows:
+        yield f"| {goal} | {wanted:,} {unit} | {measured:,.{0 if measured >= 100 else 1}f} {unit} | {'yes' if measured >= wanted else '**no**'} |"
+    flat = max(peaks) / min(peaks)
+    yield f"| peak memory, largest log against smallest | 1.1 × | {flat:.2f} × | {'yes' if flat <= 1.1 else '**no**'} |"
 
 
 def _petabyte_row(plan: str, rate: float) -> str:
