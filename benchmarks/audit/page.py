@@ -11,7 +11,7 @@ PAGE = """# Performance of audits
 
 <!-- Made by `make bench-audit` (benchmarks/audit/) from benchmarks/results/audit.json. -->
 
-Generated logs of {size}: requests with a history, and answers as bodies, as events, or as the text of a stream with one token an event. The clean log
+Generated logs of {size}: requests with a history, and answers. An answer is a body, the events of a stream, or its text with one token an event. The clean log
 has natural texts alone. The other one also has {leaks} planted leaks and {mentions:.0%} of answers that mention the format or its words.
 Python {python}, {cores} cores. CPU time, the median of {rounds} rounds (lowest to highest).
 
