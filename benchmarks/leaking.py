@@ -299,7 +299,7 @@ WAYS = (
         expects=HIDDEN,
     ),
     Way(
-        name="goes on as the user",
+        name="continues as the user",
         catalogue="M04",
         leak=_content(lambda case: f"{case.content}\n\nUser: {_QUESTION}", with_reasoning=True, ids=_run_on),
         expects=SUSPECT,
