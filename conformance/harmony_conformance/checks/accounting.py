@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from harmony_conformance.checks.helpers.counted_pairs import is_invalid_there
 from harmony_conformance.evidence.exchange import Series
 from harmony_conformance.evidence.series_pairs import find_pair, prompt_count
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, mismatch, variant
 from harmony_conformance.judge.condition import condition, evidence, series_only
+from harmony_conformance.judge.history_conditions import has_allowed_order
 from harmony_conformance.prompts.known_mistakes import Mistake
 from harmony_conformance.prompts.token_accounting import CountExplanation, RequestSet, explain_counts, nearest_form
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote
@@ -127,6 +127,6 @@ def counted_requests(series: Series) -> tuple[RequestSet, Sequence[int]]:
 
 def _counts(series: Series) -> dict[str, int]:
     """Return the prompt count of each step, without the repetition."""
-    answered = ((step, x) for step, x in series.exchanges.items() if x.turn is not None and not is_invalid_there(x))
+    answered = ((step, x) for step, x in series.exchanges.items() if x.turn is not None and has_allowed_order.holds(x))
     counts = ((step, prompt_count(x)) for step, x in answered if step != REPEATED_BASE_STEP)
     return {step: count for step, count in counts if count}

@@ -14,6 +14,7 @@ from harmony_conformance.json_value import Json, canonical_json, parse_object, v
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, mismatch, variant
 from harmony_conformance.judge.condition import condition, evidence, series_only
+from harmony_conformance.judge.history_conditions import has_allowed_order
 from harmony_conformance.prompts.conversation import ConversationOptions, conversation_of
 from harmony_conformance.prompts.request_members import REASONING_FIELDS
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote
@@ -192,7 +193,12 @@ def same_prompt(series: Series) -> Iterator[Finding]:
 
 
 def _has_a_part_of_its_own(x: Exchange) -> bool:
-    """Return True for variables of a chat template, and for reasoning under another name than in the answers: a server may ignore both."""
+    """Return True for what a server may ignore or refuse over this API.
+
+    It may ignore variables of a chat template, and reasoning under another name than in the answers. It may refuse an order that the API does not allow.
+    """
+    if not has_allowed_order.holds(x):
+        return True
     own = x.turn.reasoning_field if x.turn is not None and x.turn.reasoning else None
     names = {name for message in x.messages for name in REASONING_FIELDS if value_at(message, name)}
     return value_at(x.chat_request, "chat_template_kwargs") is not None or (own is not None and names - {own} != set())

@@ -11,7 +11,7 @@ from harmony_conformance.json_value import canonical_json, dumps, find_objects, 
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, mismatch, variant
 from harmony_conformance.judge.condition import condition
-from harmony_conformance.judge.history_conditions import gives_instructions
+from harmony_conformance.judge.history_conditions import gives_instructions, has_allowed_order
 from harmony_conformance.prompts.declarations_in_prompt import declares_functions, official_tools_text
 from harmony_conformance.prompts.expected_parts import INSTRUCTIONS_HEADING, PartKind, PromptMessage, PromptPart
 from harmony_conformance.prompts.request_members import other_tool_names
@@ -20,7 +20,9 @@ from harmony_conformance.redactable_text import RedactableText, ReportText, shor
 _IDENTITY = "You are ChatGPT, a large language model trained by OpenAI."
 
 
-@check(MUST, spec="harmony#developer", when=(on.is_conversation, on.prompt_is_known, gives_instructions))
+@check(
+    MUST, spec="harmony#developer", when=(on.is_conversation, on.prompt_is_known, gives_instructions, has_allowed_order)
+)
 def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
     """Every system and developer message of the request is in the prompt, under `# Instructions` of a developer message, in order.
 

@@ -49,11 +49,10 @@ def _messages(x: Exchange, role: str, channel: str | None = None) -> list[Prompt
     return [m for m in x.prompt_messages if m.role == role and (channel is None or m.channel == channel)]
 
 
-@check(
-    MUST,
-    spec="harmony#roles",
-    when=(on.is_conversation, on.prompt_is_known, history.has_user_message, history.has_full_history),
-)
+_SHOWN_IN_ORDER = (on.is_conversation, on.prompt_is_known, history.has_allowed_order)
+
+
+@check(MUST, spec="harmony#roles", when=(*_SHOWN_IN_ORDER, history.has_user_message, history.has_full_history))
 def user_text_is_whole(x: Exchange) -> Iterator[Finding]:
     """Each user message is in the prompt once, in order, under the role user, character for character; parts of a content are joined.
 
@@ -329,7 +328,7 @@ def has_known_parts_only(x: Exchange) -> bool:
     return has_predictable_prompt(x.chat_request)
 
 
-@check(SHOULD, spec="harmony#message-format", when=(on.is_conversation, on.prompt_is_known, has_known_parts_only))
+@check(SHOULD, spec="harmony#message-format", when=(*_SHOWN_IN_ORDER, has_known_parts_only))
 def is_an_accepted_rendering(x: Exchange) -> Iterator[Finding]:
     """The prompt is an accepted rendering of the request's conversation: in a known style, with no part lost, changed, added or moved.
 

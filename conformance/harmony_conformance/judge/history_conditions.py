@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from harmony_conformance.apis.registry import MESSAGES
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.judge.condition import Condition, UnmetReason, condition
 from harmony_conformance.prompts.expected_parts import PartKind, PromptPart, Retention, has_whole_conversation
+from harmony_conformance.prompts.request_members import has_instructions_after_answer
 from harmony_conformance.runtime.caching import cached_view
 
 
@@ -31,6 +33,12 @@ has_preamble_history = _has(PartKind.PREAMBLE, "requests with content next to a 
 def has_full_history(x: Exchange) -> bool:
     """requests that contain the whole conversation"""
     return has_whole_conversation(x.chat_request)
+
+
+@condition
+def has_allowed_order(x: Exchange) -> bool:
+    """requests whose order of messages the API allows: Anthropic's API refuses instructions directly after an answer"""
+    return x.api != MESSAGES.name or not has_instructions_after_answer(x.messages)
 
 
 @condition

@@ -191,6 +191,10 @@ SHOWN = {
         ),
         False,
     ),
+    "responses-streams-unasked": (
+        lambda s: s.responses(harmony_script=FINAL).headers["content-type"].partition(";")[0],
+        "text/event-stream",
+    ),
     "responses-built-in-left-out": (lambda s: items(s.responses(tools=[PYTHON], harmony_script=CODE)), []),
     "ollama-header-as-name": (
         lambda s: s.ollama(tools=[NESTED], harmony_script=CALL).json()["message"]["tool_calls"][0]["function"]["name"],

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from harmony_conformance.apis.registry import MESSAGES
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.series_pairs import find_pair, prompt_count
 from harmony_conformance.json_value import dumps, strings
+from harmony_conformance.judge.history_conditions import has_allowed_order
 from harmony_conformance.prompts.expected_parts import PartKind
-from harmony_conformance.prompts.request_members import has_instructions_after_answer
 from harmony_conformance.redactable_text import RedactableText
 from harmony_ref import encode
 
@@ -79,7 +78,7 @@ def counted_pair(series: Series, first: str, second: str) -> CountedPair | None:
         return None
     less, more = steps
     fewer, grown = prompt_count(less), prompt_count(more)
-    if fewer is None or grown is None or is_invalid_there(less) or is_invalid_there(more):
+    if fewer is None or grown is None or not has_allowed_order.holds(less) or not has_allowed_order.holds(more):
         return None
     growth = _text_tokens(more) - _text_tokens(less)
     quoted = growth + _quotes(more) - _quotes(less)
@@ -91,11 +90,6 @@ def counted_pair(series: Series, first: str, second: str) -> CountedPair | None:
         quoted_growth=quoted,
         escaped_growth=growth + _escapes(more) - _escapes(less),
     )
-
-
-def is_invalid_there(x: Exchange) -> bool:
-    """Return True for instructions after an answer over Messages: that API refuses them, so their prompt has no right length."""
-    return x.api == MESSAGES.name and has_instructions_after_answer(x.messages)
 
 
 def _text_tokens(x: Exchange) -> int:

@@ -154,6 +154,10 @@ def _first_lost(part: JsonObject) -> JsonObject:
     return {**part, "logprobs": items(part["logprobs"])[1:]} if items(part.get("logprobs")) else part
 
 
+def _streamed_by_default(body: JsonObject) -> JsonObject:
+    return {"stream": True, **body} if "input" in body and not body.get("background") else body
+
+
 _json = partial(on_json, ApiFamily.RESPONSES)
 _request = partial(on_request, ApiFamily.RESPONSES)
 
@@ -280,6 +284,11 @@ DEFECTS = (
         "responses-previous-unread",
         "`previous_response_id` is ignored: the model sees the new input only.",
         drop_members("previous_response_id"),
+    ),
+    _request(
+        "responses-streams-unasked",
+        "A request without `stream` is answered by an event stream.",
+        _streamed_by_default,
     ),
     _json(
         "responses-built-in-left-out",
