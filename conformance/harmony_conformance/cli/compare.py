@@ -19,6 +19,7 @@ from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import dumps
 from harmony_conformance.report.comparison import Change, Comparison, compare
 from harmony_conformance.report.html import comparison_html
+from harmony_conformance.report.latency_comparison import is_any_slower_by
 from harmony_conformance.report.model import Report
 from harmony_conformance.report.terminal import cut_words, visible
 from harmony_conformance.runner.options import FAIL_ON
@@ -80,7 +81,7 @@ def execute(arguments: Namespace) -> int:
     print("\n".join(_FORMATS[arguments.format](compared)))
     if compared.with_change(Change.ERROR):
         return Exit.INTERNAL_ERROR
-    if arguments.slower_by is not None and any(one.is_slower_by(arguments.slower_by) for one in compared.latency):
+    if arguments.slower_by is not None and is_any_slower_by(arguments.slower_by, compared.latency):
         return Exit.DIVERGES
     return Exit.DIVERGES if compared.has_regressed(FAIL_ON[arguments.fail_on]) else Exit.CONFORMS
 

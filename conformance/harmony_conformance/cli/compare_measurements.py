@@ -8,7 +8,7 @@ from pathlib import Path
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import dumps
 from harmony_conformance.load.load_file import LOAD, InvalidLoadError, read_loads
-from harmony_conformance.report.latency_comparison import LatencyChange, compare_latency, load_figures
+from harmony_conformance.report.latency_comparison import LatencyChange, compare_latency, is_any_slower_by, load_figures
 from harmony_conformance.report.terminal import visible
 from harmony_conformance.sampling.rates_file import RATES, InvalidRatesError, SampledRates, read_rates
 from harmony_conformance.sampling.report import compare_rates, difference_lines
@@ -75,10 +75,12 @@ def _compare_loads(before: Path, after: Path, form: str, slowdown: float) -> int
         print(dumps({"$schema": "comparison.schema.json", "latency": [one.to_json() for one in changes]}))
     else:
         print("\n".join(latency_lines(changes)))
-    return Exit.DIVERGES if any(one.is_slower_by(slowdown) for one in changes) else Exit.CONFORMS
+    return Exit.DIVERGES if is_any_slower_by(slowdown, changes) else Exit.CONFORMS
 
 
 def latency_lines(changes: tuple[LatencyChange, ...]) -> Iterator[str]:
     """Yield each change in milliseconds."""
-    yield "latency in ms, with 95 % intervals of the difference:"
+    count = len(changes)
+    tests = "1 percentile" if count == 1 else f"{count} percentiles"
+    yield f"latency in ms, with 95 % intervals of each difference; p adjusted by Holm for {tests}:"
     yield from (f"  {one}" for one in changes)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from math import sqrt
 from types import MappingProxyType
 
 from harmony_conformance.load.load import LoadedRequest, timings
 from harmony_conformance.runner.latency import Timing, UnmeasuredResponse
-from harmony_conformance.runner.statistics import Percentile, percentile_interval
+from harmony_conformance.runner.statistics import Percentile, grouped_interval
 
 _OBJECTIVE = re.compile(r"([a-z0-9]+)_p(\d{1,2})=(\d+(?:\.\d+)?)(ms|s)")
 _SECONDS = {"ms": 0.001, "s": 1.0}
@@ -64,10 +66,28 @@ def read_objectives(words: str) -> tuple[Objective, ...]:
     return tuple(objectives)
 
 
+def blocks_of(requests: Sequence[LoadedRequest], metric: str, failed: tuple[float, ...] = ()) -> list[list[float]]:
+    """Return the values of a metric in blocks of consecutive requests. Their number is the root of that of the requests.
+
+    The gaps of one request depend on each other, and so do requests that wait in one queue or meet one pause of the server.
+    Blocks are long enough to be independent (batch means). `failed`: the values of a request that has no times.
+    """
+    _, read = METRICS[metric]
+    values = [
+        failed
+        if isinstance(one.timing, UnmeasuredResponse)
+        else tuple(value for value in read(one.timing) if value is not None)
+        for one in requests
+    ]
+    count = round(sqrt(len(values)))
+    ends = [number * len(values) // count for number in range(count + 1)] if count else []
+    blocks = ([value for some in values[start:end] for value in some] for start, end in pairwise(ends))
+    return [block for block in blocks if block]
+
+
 def values_of(requests: Sequence[LoadedRequest], metric: str) -> list[float]:
     """Return the values of a metric in ascending order."""
-    _, read = METRICS[metric]
-    return sorted(value for timing in timings(requests) for value in read(timing) if value is not None)
+    return sorted(value for block in blocks_of(requests, metric) for value in block)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,11 +110,9 @@ class Judged:
 
 def judge_objectives(requests: Sequence[LoadedRequest], objectives: Sequence[Objective]) -> tuple[Judged, ...]:
     """Return each objective with its percentile. A request that failed was never answered: its time is infinite."""
-    failed = [float("inf")] * sum(isinstance(one.timing, UnmeasuredResponse) for one in requests)
-    found = ((one, values_of(requests, one.metric) + failed) for one in objectives)
+    found = ((one, blocks_of(requests, one.metric, (float("inf"),))) for one in objectives)
     return tuple(
-        Judged(objective=one, found=percentile_interval(values, one.percent) if values else None)
-        for one, values in found
+        Judged(objective=one, found=grouped_interval(blocks, one.percent) if blocks else None) for one, blocks in found
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 
 from rich.table import Table
 
@@ -13,12 +14,12 @@ from harmony_conformance.load.objectives import (
     METRICS,
     Judged,
     Objective,
+    blocks_of,
     good_requests,
     judge_objectives,
-    values_of,
 )
 from harmony_conformance.runner.latency import UnmeasuredResponse
-from harmony_conformance.runner.statistics import ENOUGH_FOR_P95, ENOUGH_FOR_P99, percentile, percentile_interval
+from harmony_conformance.runner.statistics import ENOUGH_FOR_P95, ENOUGH_FOR_P99, grouped_interval, percentile
 
 _PERCENTS = (50, 95, 99)
 _ENOUGH = {50: 1, 95: ENOUGH_FOR_P95, 99: ENOUGH_FOR_P99}
@@ -34,9 +35,10 @@ def load_json(load: OfferedLoad, requests: Sequence[LoadedRequest], objectives: 
     late = sorted(one.late for one in requests)
     metrics: JsonObject = {}
     for name, (about, _) in METRICS.items():
-        if values := values_of(requests, name):
+        if blocks := blocks_of(requests, name):
+            values = sorted(chain.from_iterable(blocks))
             quantiles: list[Json] = [percentile(values, percent) for percent in range(101)]
-            metrics[name] = {"about": about, "n": len(values), **_percentiles(values), "quantiles": quantiles}
+            metrics[name] = {"about": about, "n": len(values), **_percentiles(blocks), "quantiles": quantiles}
     return {
         "load": load.name,
         "requests": len(requests),
@@ -55,9 +57,13 @@ def load_json(load: OfferedLoad, requests: Sequence[LoadedRequest], objectives: 
     }
 
 
-def _percentiles(values: Sequence[float]) -> JsonObject:
-    found = {percent: percentile_interval(values, percent) for percent in _PERCENTS if len(values) >= _ENOUGH[percent]}
+def _percentiles(blocks: Sequence[Sequence[float]]) -> JsonObject:
+    found = {percent: grouped_interval(blocks, percent) for percent in _PERCENTS if _is_enough(blocks, percent)}
     return {f"p{percent}": [one.value, _finite(one.low), _finite(one.high)] for percent, one in found.items()}
+
+
+def _is_enough(blocks: Sequence[Sequence[float]], percent: int) -> bool:
+    return sum(map(len, blocks)) >= _ENOUGH[percent]
 
 
 def _finite(value: float) -> float | None:
@@ -78,15 +84,15 @@ def metric_table(requests: Sequence[LoadedRequest]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True, min_width=6 if heading == "n" else 24)
     table.add_column("of", overflow="fold")
     for name, (about, _) in METRICS.items():
-        values = values_of(requests, name)
-        if not values:
+        blocks = blocks_of(requests, name)
+        if not blocks:
             continue
-        cells = [_cell(values, percent) if len(values) >= _ENOUGH[percent] else "-" for percent in _PERCENTS]
-        table.add_row(name, str(len(values)), *cells, about)
+        cells = [_cell(blocks, percent) if _is_enough(blocks, percent) else "-" for percent in _PERCENTS]
+        table.add_row(name, str(sum(map(len, blocks))), *cells, about)
     return table
 
 
-def _cell(values: Sequence[float], percent: int) -> str:
-    found = percentile_interval(values, percent)
+def _cell(blocks: Sequence[Sequence[float]], percent: int) -> str:
+    found = grouped_interval(blocks, percent)
     low, high = ("?" if _finite(end) is None else f"{_MILLI * end:.3g}" for end in (found.low, found.high))
     return f"{_MILLI * found.value:.4g} ({low} to {high})"

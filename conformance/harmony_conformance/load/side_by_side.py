@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from harmony_conformance.json_value import Json, JsonObject, items, text, value_at
 from harmony_conformance.report.latency_comparison import (
     FigureName,
-    LatencyChange,
     LatencyFigure,
+    are_slower_by,
     load_figures,
 )
 from harmony_conformance.report.matrix import MatrixRow
@@ -26,9 +26,10 @@ def load_rows(loads: Sequence[Sequence[JsonObject]]) -> Iterator[MatrixRow]:
         missed = tuple(place for place, cell in enumerate(cells) if cell == "missed")
         yield MatrixRow(name=objective[1], meaning=f"{objective[0]}.", cells=cells, worse=missed)
     columns = [load_figures(one) for one in loads]
+    slower = _slower(columns)
     for name in dict.fromkeys(name for column in columns for name in column):
         load, metric, percentile = name
-        worse = _slower(columns, name)
+        worse = tuple(place for place in range(len(columns)) if (name, place) in slower)
         cells = tuple(
             _cell(column.get(name), is_slower=place in worse) if loads[place] else ""
             for place, column in enumerate(columns)
@@ -36,14 +37,16 @@ def load_rows(loads: Sequence[Sequence[JsonObject]]) -> Iterator[MatrixRow]:
         yield MatrixRow(name=f"{metric} {percentile}", meaning=f"{load}.", cells=cells, worse=worse)
 
 
-def _slower(columns: Sequence[Mapping[FigureName, LatencyFigure]], name: FigureName) -> tuple[int, ...]:
-    fastest = min((column[name] for column in columns if name in column), key=lambda figure: figure.value)
-    changes = [
-        (place, LatencyChange(load=name[0], metric=name[1], percentile=name[2], before=fastest, after=column[name]))
-        for place, column in enumerate(columns)
-        if name in column and column[name] is not fastest
-    ]
-    return tuple(place for place, change in changes if change.is_slower_by(_SHARE))
+def _slower(columns: Sequence[Mapping[FigureName, LatencyFigure]]) -> frozenset[tuple[FigureName, int]]:
+    """Return the figures that are certainly slower than the fastest of their row, each with its column. Every figure is one of the tests."""
+    pairs: dict[tuple[FigureName, int], tuple[LatencyFigure, LatencyFigure]] = {}
+    for name in {name for column in columns for name in column}:
+        fastest = min((column[name] for column in columns if name in column), key=lambda figure: figure.value)
+        for place, column in enumerate(columns):
+            if name in column and column[name] is not fastest:
+                pairs[name, place] = fastest, column[name]
+    found = are_slower_by(_SHARE, [*pairs.values()])
+    return frozenset(key for key, is_slower in zip(pairs, found, strict=True) if is_slower)
 
 
 def _cell(figure: LatencyFigure | None, *, is_slower: bool) -> str:

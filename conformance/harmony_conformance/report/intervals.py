@@ -12,6 +12,8 @@ from statistics import NormalDist
 
 _Z = NormalDist().inv_cdf(0.975)
 _EXACT = 2000
+SIGNIFICANCE = 0.05
+"""A p value, adjusted for the number of tests, that is below it is a certain difference."""
 
 
 def wilson(count: int, of: int) -> tuple[float, float]:

@@ -1,6 +1,7 @@
 """Latencies of two runs or two loads compared: each percentile with the 95 % interval of its difference.
 
 The interval is made of those of the two percentiles (Zou and Donner 2008, the method of variance estimates recovery), so it assumes no distribution.
+Its variance also gives the p value of equal percentiles. One comparison tests many percentiles, so Holm's method adjusts their p values (`intervals.holm`).
 """
 
 from __future__ import annotations
@@ -8,9 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import hypot, inf
+from statistics import NormalDist
 
 from harmony_conformance.json_value import Json, JsonObject, items, members, number, text, value_at
+from harmony_conformance.report.intervals import SIGNIFICANCE, holm
 
+_NORMAL = NormalDist()
+_Z = _NORMAL.inv_cdf(0.975)
 _MILLI = 1000
 
 
@@ -29,13 +34,18 @@ FigureName = tuple[str, str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class LatencyChange:
-    """A percentile before and after."""
+    """A percentile before and after.
+
+    Attributes:
+        p: The p value of equal percentiles, adjusted for the number of percentiles that are compared.
+    """
 
     load: str
     metric: str
     percentile: str
     before: LatencyFigure
     after: LatencyFigure
+    p: float
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -49,18 +59,15 @@ class LatencyChange:
     @property
     def word(self) -> str:
         """The certain direction: slower, faster, or `no certain difference`."""
-        low, high = self.interval
-        return "slower" if low > 0 else "faster" if high < 0 else "no certain difference"
-
-    def is_slower_by(self, share: float) -> bool:
-        """True if it is certainly slower by more than a share of the earlier value."""
-        return self.interval[0] > share * self.before.value
+        if self.p >= SIGNIFICANCE:
+            return "no certain difference"
+        return "slower" if self.after.value > self.before.value else "faster"
 
     def __str__(self) -> str:
         """Return the change in words."""
         low, high = (_milliseconds(end) for end in self.interval)
         values = f"{_milliseconds(self.before.value)} before, {_milliseconds(self.after.value)} after"
-        return f"{self.metric} {self.percentile}, {self.load}: {values}; difference {low} to {high} ms: {self.word}"
+        return f"{self.metric} {self.percentile}, {self.load}: {values}; difference {low} to {high} ms, p {self.p:.2g}: {self.word}"
 
     def to_json(self) -> JsonObject:
         """Return the JSON form. An infinite end of an interval is null."""
@@ -72,6 +79,7 @@ class LatencyChange:
             "before": self.before.value,
             "after": self.after.value,
             "interval": ends,
+            "p": self.p,
             "change": self.word,
         }
 
@@ -84,11 +92,42 @@ def compare_latency(
     before: Mapping[FigureName, LatencyFigure], after: Mapping[FigureName, LatencyFigure]
 ) -> tuple[LatencyChange, ...]:
     """Return the changes of the figures that both have, in the order of the later ones."""
+    both = [name for name in after if name in before]
+    values = holm([p_value(before[name], after[name]) for name in both])
     return tuple(
-        LatencyChange(load=name[0], metric=name[1], percentile=name[2], before=before[name], after=figure)
-        for name, figure in after.items()
-        if name in before
+        LatencyChange(load=name[0], metric=name[1], percentile=name[2], before=before[name], after=after[name], p=p)
+        for name, p in zip(both, values, strict=True)
     )
+
+
+def p_value(before: LatencyFigure, after: LatencyFigure, share: float = 0.0) -> float:
+    """Return the two-sided p value of a later percentile that exceeds the earlier one by a share of it.
+
+    It is below 0.05 if the 95 % interval of the difference excludes 0.
+    """
+    factor = 1 + share
+    change = after.value - factor * before.value
+    if change > 0:
+        width = hypot(after.value - after.low, factor * (before.high - before.value))
+    else:
+        width = hypot(after.high - after.value, factor * (before.value - before.low))
+    if not change:
+        return 1.0
+    return 2 * _NORMAL.cdf(-_Z * abs(change) / width) if width else 0.0
+
+
+def are_slower_by(share: float, pairs: Sequence[tuple[LatencyFigure, LatencyFigure]]) -> tuple[bool, ...]:
+    """Return which later percentiles are certainly slower by more than a share of the earlier ones, adjusted for their number."""
+    values = holm([p_value(before, after, share) for before, after in pairs])
+    return tuple(
+        p < SIGNIFICANCE and after.value > (1 + share) * before.value
+        for p, (before, after) in zip(values, pairs, strict=True)
+    )
+
+
+def is_any_slower_by(share: float, changes: Iterable[LatencyChange]) -> bool:
+    """Return True if a percentile is certainly slower by more than a share of the earlier one."""
+    return any(are_slower_by(share, [(one.before, one.after) for one in changes]))
 
 
 def probe_figures(latency: Iterable[JsonObject]) -> dict[FigureName, LatencyFigure]:

@@ -26,7 +26,7 @@ from harmony_conformance.golden.scenario import SendMode, Step
 from harmony_conformance.json_value import Json, JsonObject, integer, items, text, value_at
 from harmony_conformance.prompts.request_members import REASONING_FIELDS, content_text
 from harmony_conformance.runner.request_builder import RequestProfile, build_request
-from harmony_conformance.runner.statistics import Sample
+from harmony_conformance.runner.statistics import Sample, grouped_interval
 from harmony_conformance.transport.client import SendRequest
 from harmony_conformance.transport.messages import Request
 from harmony_conformance.transport.sse import Event
@@ -288,22 +288,26 @@ def _line(load: str, counted: list[Exchange], warm: list[Exchange]) -> JsonObjec
 def _metrics(timings: Sequence[Timing]) -> JsonObject:
     has_token_gaps = timings and all(timing.token_gaps is not None for timing in timings)
     return {
-        "ttft": _metric("s", (timing.first_token for timing in timings)),
-        "time_to_first_answer": _metric("s", (timing.first_answer for timing in timings)),
-        "inter_event_gap": _metric("s", (gap for timing in timings for gap in timing.gaps)),
-        "itl": _metric("s", (gap for timing in timings for gap in timing.token_gaps or ())) if has_token_gaps else None,
-        "tpot": _metric("s", (timing.time_per_output_token for timing in timings)),
-        "end_to_end": _metric("s", (timing.end for timing in timings)),
-        "output_tokens": _metric("tokens", (timing.tokens for timing in timings)),
+        "ttft": _metric("s", ([timing.first_token] for timing in timings)),
+        "time_to_first_answer": _metric("s", ([timing.first_answer] for timing in timings)),
+        "inter_event_gap": _metric("s", (timing.gaps for timing in timings)),
+        "itl": _metric("s", (timing.token_gaps or () for timing in timings)) if has_token_gaps else None,
+        "tpot": _metric("s", ([timing.time_per_output_token] for timing in timings)),
+        "end_to_end": _metric("s", ([timing.end] for timing in timings)),
+        "output_tokens": _metric("tokens", ([timing.tokens] for timing in timings)),
     }
 
 
-def _metric(unit: str, values: Iterable[float | None]) -> Json:
-    summary = Sample.of(value for value in values if value is not None).summary()
+def _metric(unit: str, values: Iterable[Sequence[float | None]]) -> Json:
+    """Return the figures of a metric, given its values in each request."""
+    groups = [group for some in values if (group := [value for value in some if value is not None])]
+    summary = Sample.of(value for group in groups for value in group).summary()
     if summary is None:
         return None
     figures = ((name, getattr(summary, name)) for name in ("n", "median", "min", "max", "p95", "p99"))
-    interval: list[Json] = [None if end is None else round(end, _DIGITS) for end in summary.median_interval]
+    interval: list[Json] = [
+        None if end is None else round(end, _DIGITS) for end in grouped_interval(groups, 50).finite_ends
+    ]
     rounded = {name: None if value is None else round(value, _DIGITS) for name, value in figures}
     return {"unit": unit, **rounded, "median_interval": interval}
 

@@ -1,7 +1,8 @@
 """Statistics of samples: the median and the range, and tail percentiles of samples that are large enough.
 
 Percentiles are interpolated linearly between the two nearest values: type 7 of Hyndman and Fan 1996. NumPy, R and `vllm bench` have the same default,
-so their figures are comparable. Intervals are those of order statistics: no distribution is assumed.
+so their figures are comparable. Intervals are those of order statistics: no distribution is assumed. Values of one request, such as its gaps,
+are not independent. For them, the design effect divides the size of the sample (Korn and Graubard 1998, after Woodruff 1952).
 """
 
 from __future__ import annotations
@@ -28,8 +29,6 @@ class Summary:
     max: float
     p95: float | None
     p99: float | None
-    median_interval: tuple[float | None, float | None]
-    """95 % interval of the median. An end is None where the sample is too small for it."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,6 @@ class Sample:
             max=self.values[-1],
             p95=percentile(self.values, 95) if n >= ENOUGH_FOR_P95 else None,
             p99=percentile(self.values, 99) if n >= ENOUGH_FOR_P99 else None,
-            median_interval=percentile_interval(self.values, 50).finite_ends,
         )
 
 
@@ -97,10 +95,17 @@ class Percentile:
         return (self.low if math.isfinite(self.low) else None), (self.high if math.isfinite(self.high) else None)
 
 
-def percentile_interval(ascending: Sequence[float], percent: int) -> Percentile:
-    """Return a percentile of an ascending sample, with an interval of order statistics that assumes no distribution."""
-    n, share = len(ascending), percent / 100
-    value = ascending[ceil(share * (n - 1))] if ascending[-1] == float("inf") else percentile(ascending, percent)
+def percentile_interval(ascending: Sequence[float], percent: int, independent: int | None = None) -> Percentile:
+    """Return a percentile of an ascending sample, with an interval of order statistics that assumes no distribution.
+
+    Args:
+        ascending: The sample, not empty.
+        percent: The percentile.
+        independent: The number of independent values that know as much as the sample (default: its size).
+    """
+    share = percent / 100
+    n = independent or len(ascending)
+    value = _value(ascending, percent)
     logs = (
         lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1) + k * log(share) + (n - k) * log(1 - share)
         for k in range(n + 1)
@@ -117,6 +122,31 @@ def percentile_interval(ascending: Sequence[float], percent: int) -> Percentile:
         total += chances[high]
     return Percentile(
         value=value,
-        low=ascending[low - 1] if low > 0 else float("-inf"),
-        high=ascending[high] if high < n else float("inf"),
+        low=ascending[max(low * len(ascending) // n - 1, 0)] if low > 0 else float("-inf"),
+        high=ascending[ceil((high + 1) * len(ascending) / n) - 1] if high < n else float("inf"),
     )
+
+
+def _value(ascending: Sequence[float], percent: int) -> float:
+    if ascending[-1] == float("inf"):
+        return ascending[ceil(percent * (len(ascending) - 1) / 100)]
+    return percentile(ascending, percent)
+
+
+def grouped_interval(groups: Sequence[Sequence[float]], percent: int) -> Percentile:
+    """Return a percentile of all values, with an interval for groups whose values depend on each other, such as the gaps of a request."""
+    ascending = sorted(value for group in groups for value in group)
+    return percentile_interval(ascending, percent, _independent(groups, _value(ascending, percent)))
+
+
+def _independent(groups: Sequence[Sequence[float]], value: float) -> int:
+    """Return the size of an independent sample in which the share of values up to `value` would vary as much."""
+    counts = [(sum(one <= value for one in group), len(group)) for group in groups if group]
+    size, below = sum(of for _, of in counts), sum(count for count, _ in counts)
+    if len(counts) in (1, size):  # a single group has no variance, and groups of one value each are independent
+        return len(counts)
+    share = below / size
+    spread = sum((count - share * of) ** 2 for count, of in counts) * len(counts) / (len(counts) - 1)
+    if not spread or share in (0, 1):
+        return len(counts)
+    return max(1, min(size, round(share * (1 - share) * size * size / spread)))

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harmony_conformance.json_value import JsonObject, dumps, members
-from harmony_conformance.report.intervals import difference, fisher, holm
+from harmony_conformance.report.intervals import SIGNIFICANCE, difference, fisher, holm
 from harmony_conformance.report.terminal import visible
 from harmony_conformance.sampling.graders import Grade
 from harmony_conformance.sampling.legacy import legacy_figures
@@ -18,7 +18,6 @@ from harmony_conformance.sampling.rates import Rate, all_rates, pass_rates
 from harmony_conformance.sampling.run import Sampled
 from harmony_conformance.sampling.sampler import TaskTry
 
-SIGNIFICANCE = 0.05
 """Largest adjusted p value of a difference between two endpoints that counts."""
 _TASKS_SHOWN = 10
 _LONGEST_ANSWER = 90

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from harmony_conformance.report.intervals import fisher, holm
+from harmony_conformance.report.intervals import SIGNIFICANCE, fisher, holm
 from harmony_conformance.report.matrix import MatrixRow
 from harmony_conformance.sampling.rates import Rate
 from harmony_conformance.sampling.rates_file import SampledRates
-from harmony_conformance.sampling.report import SIGNIFICANCE
 
 
 def rate_rows(sampled: Sequence[SampledRates | None]) -> Iterator[MatrixRow]:

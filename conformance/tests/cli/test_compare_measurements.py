@@ -1,11 +1,20 @@
 """`compare` and `matrix` of folders of rates and of loads, on files written by hand; the statistics equal those of scipy."""
 
 import json
+from math import erfc, sqrt
+from random import Random
 
 import pytest
 
 from harmony_conformance.cli.main import main
-from harmony_conformance.report.latency_comparison import LatencyChange, LatencyFigure
+from harmony_conformance.report.latency_comparison import (
+    LatencyChange,
+    LatencyFigure,
+    are_slower_by,
+    compare_latency,
+    p_value,
+)
+from harmony_conformance.runner.statistics import percentile_interval
 
 
 def rates_folder(folder, **counts):
@@ -50,7 +59,7 @@ def test_slower_answers_are_gated_by_the_interval_of_the_difference(tmp_path, ca
     assert main(["compare", before, near]) == 0
     assert "ttft p50, 4 requests/s, 128 to 128 tokens: 100 before, 106 after; difference" in capsys.readouterr().out
     assert main(["compare", before, near, "--slower-by", "0"]) == 1
-    assert "ms: slower" in capsys.readouterr().out
+    assert " ms, p 0.0022: slower" in capsys.readouterr().out  # twice 0.0011
     assert main(["compare", before, slow, "--format", "json"]) == 1
     known, unknown = json.loads(capsys.readouterr().out)["latency"]
     assert known["change"] == "slower"
@@ -62,22 +71,80 @@ def test_slower_answers_are_gated_by_the_interval_of_the_difference(tmp_path, ca
     )
 
 
+def percentile_figure(found):
+    return LatencyFigure(value=found.value, low=found.low, high=found.high)
+
+
+def test_the_p_value_belongs_to_the_interval():
+    before = LatencyFigure(value=0.100, low=0.098, high=0.103)
+    for after, width in ((0.150, (0.01**2 + 0.003**2) ** 0.5), (0.060, (0.01**2 + 0.002**2) ** 0.5)):
+        # a hand-made row: the half width is 1.96 standard errors, and 1.96 is 0.975 of the normal law
+        error = width / 1.959964
+        figure = LatencyFigure(value=after, low=after - 0.01, high=after + 0.01)
+        assert p_value(before, figure) == pytest.approx(erfc(abs(after - 0.1) / error / sqrt(2)), rel=1e-4)
+    assert p_value(before, before) == 1
+    unknown = LatencyFigure(value=9.0, low=float("-inf"), high=float("inf"))
+    assert p_value(before, unknown) == p_value(unknown, before) == 1
+    assert p_value(LatencyFigure(value=1, low=1, high=1), LatencyFigure(value=2, low=2, high=2)) == 0
+
+
+def two_loads_of_eleven_percentiles(folder, slowed):
+    """Two loads, of which the second differs in the first of eleven metrics."""
+    for name, first in (("before", 0.1), ("after", slowed)):
+        values = {f"metric{place}": first if place == 0 else 0.1 for place in range(11)}
+        metrics = {metric: {"p50": [value, value - 0.005, value + 0.005]} for metric, value in values.items()}
+        (folder / name).mkdir()
+        (folder / name / "load.json").write_text(json.dumps({"loads": [{"load": "2 clients", "metrics": metrics}]}))
+
+
+@pytest.mark.parametrize(("slowed", "marked"), [(0.1, []), (0.1187, []), (0.135, [1])])
+def test_one_of_eleven_percentiles_is_not_marked_in_a_matrix_by_chance(slowed, marked, tmp_path, capsys):
+    """0.1187 s against 0.1 s is slower by more than 10 % with p 0.02 alone."""
+    two_loads_of_eleven_percentiles(tmp_path, slowed)
+    assert main(["matrix", str(tmp_path / "before"), str(tmp_path / "after"), "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["load"]
+    assert [row["worse"] for row in rows] == [marked, *[[]] * 10]
+
+
+@pytest.mark.parametrize(("slowed", "code"), [(0.1, 0), (0.1136, 0), (0.125, 1)])
+def test_one_of_eleven_percentiles_that_is_slower_by_chance_is_not_gated(slowed, code, tmp_path, capsys):
+    """0.1136 s against 0.1 s is slower by more than 5 % with p 0.02 alone, and with p 0.22 as one of eleven."""
+    two_loads_of_eleven_percentiles(tmp_path, slowed)
+    assert main(["compare", str(tmp_path / "before"), str(tmp_path / "after"), "--slower-by", "0.05"]) == code
+    assert "p adjusted by Holm for 11 percentiles" in capsys.readouterr().out
+
+
+def test_eleven_equal_percentiles_of_two_samples_are_rarely_one_difference():
+    """Loads of 100 requests of one unchanged server: without an adjustment, one in three has a difference."""
+    chance, alone, adjusted = Random(5), 0, 0
+    for _ in range(200):
+        before, after = (
+            {
+                ("load", f"metric{place}", "p50"): percentile_figure(
+                    percentile_interval(sorted(chance.lognormvariate(0, 1) for _ in range(100)), 50)
+                )
+                for place in range(11)
+            }
+            for _ in range(2)
+        )
+        changes = compare_latency(before, after)
+        alone += any(low > 0 or high < 0 for low, high in (one.interval for one in changes))
+        adjusted += any(one.word != "no certain difference" for one in changes)
+    assert alone > 20
+    assert adjusted <= 10  # 5 % of 200
+
+
 def test_the_interval_covers_the_difference_of_two_medians():
     """Two exponential samples of 100, of which the second has a median that is greater by a half."""
-    from random import Random
-
-    from harmony_conformance.runner.statistics import percentile_interval
-
     chance, covered, gated = Random(3), 0, 0
     for _ in range(400):
         figures = []
         for mean in (1.0, 1.5):
             found = percentile_interval(sorted(chance.expovariate(1 / mean) for _ in range(100)), 50)
-            figures.append(LatencyFigure(value=found.value, low=found.low, high=found.high))
-        change = LatencyChange(load="", metric="", percentile="", before=figures[0], after=figures[1])
+            figures.append(percentile_figure(found))
+        change = LatencyChange(load="", metric="", percentile="", before=figures[0], after=figures[1], p=1.0)
         covered += change.interval[0] <= 0.5 * 0.6931 <= change.interval[1]
-        same = LatencyChange(load="", metric="", percentile="", before=figures[0], after=figures[0])
-        gated += same.is_slower_by(0)
+        gated += any(are_slower_by(0, [(figures[0], figures[0])]))
     assert 0.93 < covered / 400 <= 0.99
     assert gated == 0
 

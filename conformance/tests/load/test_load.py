@@ -3,7 +3,9 @@
 import asyncio
 import json
 from itertools import count, pairwise
-from statistics import fmean
+from math import exp, hypot
+from random import Random
+from statistics import NormalDist, fmean
 
 import pytest
 
@@ -14,13 +16,14 @@ from harmony_conformance.load.arrivals import Arrivals, arrival_times, make_prom
 from harmony_conformance.load.load import LoadedRequest, LoadSender, OfferedLoad
 from harmony_conformance.load.objectives import (
     InvalidObjectiveError,
+    blocks_of,
     good_requests,
     judge_objectives,
-    percentile_interval,
     read_objectives,
     values_of,
 )
 from harmony_conformance.runner.latency import Timing, UnmeasuredResponse
+from harmony_conformance.runner.statistics import grouped_interval, percentile_interval
 from harmony_conformance.transport.client import SendResult
 from harmony_conformance.transport.messages import Chunk, Response
 from harmony_ref import encode
@@ -59,12 +62,15 @@ def loaded(*times):
 
 
 def test_objectives():
-    requests = loaded(*[timing(first=0.1 + 0.001 * number) for number in range(100)])
+    requests = loaded(*[timing(first=0.1 + 0.001 * (37 * number % 100)) for number in range(100)])
     met, missed, unsure = judge_objectives(requests, read_objectives("ttft_p95=500ms,ttft_p50=0.1s,ttft_p95=195ms"))
     assert (met.is_met, met.is_missed) == (True, False)
     assert (missed.is_met, missed.is_missed) == (False, True)
     assert (unsure.is_met, unsure.is_missed) == (False, False)
     assert judge_objectives([], read_objectives("e2e_p50=1s"))[0].is_missed
+    rising = loaded(*[timing(first=0.1 + 0.2 * number) for number in range(100)])  # more than the server can answer
+    (judged,) = judge_objectives(rising, read_objectives("ttft_p95=500ms"))
+    assert judged.is_missed
 
 
 def test_failed_requests_are_infinitely_late():
@@ -121,6 +127,64 @@ def test_interval_of_a_large_sample():
     found = percentile_interval([number / 200_000 for number in range(200_000)], 99)
     assert found.low < 0.99 < found.high
     assert found.high - found.low < 0.001
+
+
+def test_the_interval_covers_percentiles_of_requests_that_depend_on_each_other():
+    """Requests in a queue, each 0.8 like the one before: intervals as of independent ones cover 58 % of the time."""
+    chance, covered, covered_alone = Random(1), 0, 0
+    for _ in range(300):
+        level, requests = chance.gauss(0, 1), []
+        for _ in range(400):
+            level = 0.8 * level + 0.6 * chance.gauss(0, 1)
+            requests.append(timing(first=exp(level)))
+        found = grouped_interval(blocks_of(loaded(*requests), "ttft"), 50)
+        alone = percentile_interval(values_of(loaded(*requests), "ttft"), 50)
+        covered += found.low <= 1 <= found.high
+        covered_alone += alone.low <= 1 <= alone.high
+    assert covered / 300 > 0.9
+    assert covered_alone / 300 < 0.65
+
+
+def test_blocks_keep_every_value_and_failures_in_their_places():
+    died = UnmeasuredResponse(reason="no_connection")
+    requests = loaded(*[timing(first=float(number)) for number in range(8)], died)
+    assert blocks_of(requests, "ttft") == [[0, 1, 2], [3, 4, 5], [6, 7]]
+    assert blocks_of(requests, "ttft", (9.0,)) == [[0, 1, 2], [3, 4, 5], [6, 7, 9]]
+    assert blocks_of(requests, "itl")[2] == [0.01, 0.03] * 2
+    assert blocks_of([], "ttft") == blocks_of(loaded(died), "ttft") == []
+
+
+def paced(chance, requests, spread):
+    """Gaps of requests that each have a pace: the gaps of one request are alike."""
+    paces = (chance.lognormvariate(0, spread) for _ in range(requests))
+    return [[pace * chance.lognormvariate(0, 0.2) for _ in range(16)] for pace in paces]
+
+
+@pytest.mark.parametrize("percent", [50, 95])
+def test_the_interval_of_gaps_covers_the_percentile_of_all_gaps(percent):
+    """The gaps of one request are not independent: an interval as of 1600 independent gaps covers a half of the time."""
+    chance, covered, covered_alone = Random(2), 0, 0
+    true = exp(hypot(0.4, 0.2) * NormalDist().inv_cdf(percent / 100))
+    for _ in range(300):
+        groups = paced(chance, 100, 0.4)
+        found = grouped_interval(groups, percent)
+        alone = percentile_interval(sorted(gap for group in groups for gap in group), percent)
+        assert found.value == alone.value
+        covered += found.low <= true <= found.high
+        covered_alone += alone.low <= true <= alone.high
+    assert covered / 300 > 0.91
+    assert covered_alone / 300 < 0.7
+
+
+def test_groups_of_one_value_and_independent_gaps():
+    chance = Random(4)
+    values = [chance.random() for _ in range(200)]
+    for percent in (50, 95):
+        assert grouped_interval([[value] for value in values], percent) == percentile_interval(sorted(values), percent)
+    assert grouped_interval([[0.02] * 50] * 3, 50) == percentile_interval([0.02] * 3, 50)  # what three requests show
+    gaps = [[chance.random() for _ in range(20)] for _ in range(50)]
+    found, alone = grouped_interval(gaps, 50), percentile_interval(sorted(gap for group in gaps for gap in group), 50)
+    assert found.high - found.low == pytest.approx(alone.high - alone.low, rel=0.35)
 
 
 def answer(seconds):

@@ -10,10 +10,8 @@ from harmony_conformance.audit.rates.rate import percent
 from harmony_conformance.audit.results.stored_audit import AuditPart
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.judge.check import Severity
-from harmony_conformance.report.intervals import difference, holm, shares_differ
+from harmony_conformance.report.intervals import SIGNIFICANCE, difference, holm, shares_differ
 from harmony_conformance.report.summary import number_of
-
-SIGNIFICANCE = 0.05
 
 
 class RateChange(StrEnum):
