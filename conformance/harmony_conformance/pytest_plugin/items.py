@@ -30,6 +30,7 @@ class ItemResult:
 
 
 JudgeCallback = Callable[[Check | Comparison, Scenario], ItemResult]
+ItemsCallback = Callable[[pytest.Collector], Iterator[pytest.Item]]
 
 
 class ConformanceModule(pytest.File):
@@ -37,16 +38,19 @@ class ConformanceModule(pytest.File):
 
     plan: Plan
     judge: JudgeCallback
+    add_items: ItemsCallback
 
     @classmethod
-    def create(cls, parent: pytest.Collector, path: Path, plan: Plan, judge: JudgeCallback) -> ConformanceModule:
-        """Return the collector of a plan; `judge` is called when an item runs."""
+    def create(
+        cls, parent: pytest.Collector, path: Path, plan: Plan, judge: JudgeCallback, add_items: ItemsCallback
+    ) -> ConformanceModule:
+        """Return the collector of a plan; `judge` is called when an item runs. `add_items` yields more items."""
         module: ConformanceModule = cls.from_parent(parent, path=path, nodeid=MODULE)  # pyright: ignore[reportUnknownMemberType]
-        module.plan, module.judge = plan, judge
+        module.plan, module.judge, module.add_items = plan, judge, add_items
         return module
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Yield an item per check and scenario."""
+        """Yield an item per check and scenario, then the others."""
         for rule in self.plan.checks:
             for scenario in self.plan.scenarios:
                 if can_apply_to_api(rule, scenario.api) and rule in self.plan.checks_of(scenario.name):
@@ -55,6 +59,7 @@ class ConformanceModule(pytest.File):
                 for scenario in _multi_api_scenarios(self.plan):
                     if rule in self.plan.checks_of(scenario.name):
                         yield ConformanceItem.create(self, rule, scenario, self.judge)
+        yield from self.add_items(self)
 
 
 def _multi_api_scenarios(plan: Plan) -> Iterator[Scenario]:
@@ -106,6 +111,10 @@ class ConformanceItem(pytest.Item):
                 pytest.skip(self.item_result.text)
             case _:
                 pass
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Return a place with a line, which pytest needs for an item that a marker skips."""
+        return self.path, 0, self.location[2]
 
     @cached_property
     def location(self) -> tuple[str, int | None, str]:

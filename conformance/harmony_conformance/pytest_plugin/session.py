@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pickle
 from argparse import ArgumentParser
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn, Protocol
 
@@ -15,14 +15,16 @@ import pytest
 from harmony_conformance.engines.diagnosis import EndpointUnusableError, KeyRefusedError
 from harmony_conformance.engines.target import Target
 from harmony_conformance.errors import UsageError
-from harmony_conformance.evidence.exchange import ALL_APIS, Series
+from harmony_conformance.evidence.exchange import ALL_APIS, Exchange, Series
 from harmony_conformance.golden.scenario import Scenario
 from harmony_conformance.judge.check import Check, Comparison, Outcome
 from harmony_conformance.judge.judge import ScenarioSeries
 from harmony_conformance.pytest_plugin import outcomes
 from harmony_conformance.pytest_plugin.items import MODULE, ConformanceItem, ConformanceModule, ItemResult
+from harmony_conformance.pytest_plugin.latency_items import PLUGIN, LatencyItem, latency_items, measures
 from harmony_conformance.runner.access_loss import INCOMPLETE_RUN_KINDS, early_stop_reason
 from harmony_conformance.runner.judge_run import Plan, explain_incomplete_probes, join_apis, judge_pair
+from harmony_conformance.runner.latency import concurrency_levels, load_name, measured_load
 from harmony_conformance.runner.options import (
     FLAGS,
     add_options,
@@ -31,10 +33,11 @@ from harmony_conformance.runner.options import (
     read_options,
     read_plan,
     reproduction_arguments,
+    whole_number,
 )
 from harmony_conformance.runner.reproduce import reproduce_result
 from harmony_conformance.runner.run import Options
-from harmony_conformance.runner.shared_run import SharedRun, open_run, recorded_series
+from harmony_conformance.runner.shared_run import SharedRun, open_run, recorded_latency, recorded_series
 from harmony_conformance.transport.redaction import Mask
 
 _MODULE = Path(__file__).parents[1] / "conformance_test.py"
@@ -68,11 +71,17 @@ def read_pytest_options(endpoint: str, options: Sequence[str]) -> PytestOptions:
     parser = _Parser(prog="pytest", add_help=False, allow_abbrev=False)
     add_options(parser)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--latency", type=whole_number(0), default=0)
     for option in options:
         if "=" not in option and option not in FLAGS:
             raise UsageError(f"invalid --harmony: expected OPTION=VALUE, for example model=gpt-oss-20b, got {option!r}")
     arguments = parser.parse_args([*(f"--{option}" for option in options), "--", endpoint])
     target, run_options = read_options(arguments)
+    run_options = replace(run_options, latency_requests=arguments.latency)
+    if arguments.latency and target.replay is not None:
+        raise UsageError("invalid --harmony latency: expected an endpoint, got a recording")
+    if arguments.latency and run_options.max_requests is not None:
+        raise UsageError("invalid --harmony: expected latency without max-requests, got both")
     return PytestOptions(
         target=target,
         options=run_options,
@@ -95,6 +104,8 @@ def register(config: pytest.Config) -> None:
         options = read_pytest_options(endpoint, values)
     except UsageError as problem:
         raise pytest.UsageError(str(problem)) from None
+    if options.options.latency_requests and not config.pluginmanager.hasplugin(PLUGIN):
+        raise pytest.UsageError("invalid --harmony latency: expected pytest-benchmark, got a session without it")
     config.pluginmanager.register(HarmonySession(config, options), "harmony_conformance_session")
 
 
@@ -114,6 +125,7 @@ class HarmonySession:
         self._exit_stack = ExitStack()
         self._shared: SharedRun | None = None
         self._series: dict[tuple[str, str], list[Series]] = {}
+        self._latency: tuple[Exchange, ...] = ()
         self._items = 0
         self._applied_must = 0
         self._refused = ""
@@ -139,12 +151,20 @@ class HarmonySession:
         """Collect the items in place of the module `conformance_test`."""
         if module_path != _MODULE:
             return None
-        return ConformanceModule.create(parent, module_path, self.pytest_options.plan, self._judge)
+        return ConformanceModule.create(parent, module_path, self.pytest_options.plan, self._judge, self._latency_items)
+
+    def _latency_items(self, parent: pytest.Collector) -> Iterator[pytest.Item]:
+        options, target = self.pytest_options.options, self.pytest_options.target
+        if options.latency_requests:
+            levels = concurrency_levels(options.latency_requests, options.max_concurrency(target))
+            loads = tuple(map(load_name, levels))
+            yield from latency_items(parent, loads, lambda load: measured_load(self._latency, load))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """Send the scenarios of the collected items before the first item runs, outside of any item's timeout."""
-        items = [item for item in session.items if isinstance(item, ConformanceItem)]
+        wanted = [item for item in session.items if item.get_closest_marker("skip") is None]
+        items = [item for item in wanted if isinstance(item, ConformanceItem)]
         option = self.config.option
         is_cancelled = option.collectonly or (session.testsfailed and not option.continue_on_collection_errors)
         if items and not is_cancelled:
@@ -153,6 +173,8 @@ class HarmonySession:
             scenarios = [one for one in self.pytest_options.plan.scenarios if one.key in keys or one.name in compared]
             for one in recorded_series(self._run(), self.pytest_options.options, scenarios):
                 self._series.setdefault((one.name, one.api), []).append(one)
+        if not is_cancelled and any(isinstance(item, LatencyItem) for item in wanted) and measures(self.config):
+            self._latency = recorded_latency(self._run(), self.pytest_options.options)
         return (yield)
 
     def _series_of(self, scenario: Scenario) -> list[Series]:
@@ -213,8 +235,8 @@ class HarmonySession:
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Attribute a skip to the module `conformance_test` instead of a line of this package."""
         report = yield
-        if isinstance(item, ConformanceItem) and isinstance(report.longrepr, tuple):
-            report.longrepr = (MODULE, 1, item.item_result.text)
+        if isinstance(item, ConformanceItem | LatencyItem) and isinstance(report.longrepr, tuple):
+            report.longrepr = (MODULE, 1, report.longrepr[2].removeprefix("Skipped: "))
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

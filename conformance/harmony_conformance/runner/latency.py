@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 
 from harmony_conformance.engines.profiles import Engine, ScriptMethod
 from harmony_conformance.engines.render_derender import with_response
@@ -285,22 +286,56 @@ def _line(load: str, counted: list[Exchange], warm: list[Exchange]) -> JsonObjec
     }
 
 
-def _metrics(timings: Sequence[Timing]) -> JsonObject:
-    has_token_gaps = timings and all(timing.token_gaps is not None for timing in timings)
-    return {
-        "ttft": _metric("s", ([timing.first_token] for timing in timings)),
-        "time_to_first_answer": _metric("s", ([timing.first_answer] for timing in timings)),
-        "inter_event_gap": _metric("s", (timing.gaps for timing in timings)),
-        "itl": _metric("s", (timing.token_gaps or () for timing in timings)) if has_token_gaps else None,
-        "tpot": _metric("s", ([timing.time_per_output_token] for timing in timings)),
-        "end_to_end": _metric("s", ([timing.end] for timing in timings)),
-        "output_tokens": _metric("tokens", ([timing.tokens] for timing in timings)),
+TIMES: Mapping[str, Callable[[Timing], Sequence[float | None]]] = MappingProxyType(
+    {
+        "ttft": lambda timing: [timing.first_token],
+        "time_to_first_answer": lambda timing: [timing.first_answer],
+        "inter_event_gap": lambda timing: timing.gaps,
+        "itl": lambda timing: timing.token_gaps or (),
+        "tpot": lambda timing: [timing.time_per_output_token],
+        "end_to_end": lambda timing: [timing.end],
     }
+)
+"""Reads the values of each time in one response, in seconds."""
 
 
-def _metric(unit: str, values: Iterable[Sequence[float | None]]) -> Json:
+@dataclass(frozen=True, kw_only=True)
+class MeasuredLoad:
+    """The values of each time in a load, and the reasons of failed requests with their numbers."""
+
+    requests: int
+    failures: Mapping[str, int]
+    values: Mapping[str, Sequence[float]]
+
+
+def measured_load(exchanges: Iterable[Exchange], load: str) -> MeasuredLoad:
+    """Return the values of a load of the probe. If every warm-up failed, their failures."""
+    loaded = [x for x in exchanges if x.step.removeprefix(_WARM_UP) == load]
+    measured = [measure(x) for x in [x for x in loaded if x.step == load] or loaded]
+    timings = [one for one in measured if isinstance(one, Timing)]
+    return MeasuredLoad(
+        requests=len(measured),
+        failures=Counter(one.reason for one in measured if isinstance(one, UnmeasuredResponse)),
+        values={name: [value for group in _groups(timings, name) for value in group] for name in TIMES},
+    )
+
+
+def _groups(timings: Sequence[Timing], name: str) -> list[list[float]]:
+    """Return the values of a time in each response that has some. ITL is known only if it is for every response."""
+    if name == "itl" and any(timing.token_gaps is None for timing in timings):
+        return []
+    groups = ([value for value in TIMES[name](timing) if value is not None] for timing in timings)
+    return [group for group in groups if group]
+
+
+def _metrics(timings: Sequence[Timing]) -> JsonObject:
+    times: JsonObject = {name: _metric("s", _groups(timings, name)) for name in TIMES}
+    counts = [[float(timing.tokens)] for timing in timings if timing.tokens is not None]
+    return {**times, "output_tokens": _metric("tokens", counts)}
+
+
+def _metric(unit: str, groups: Sequence[Sequence[float]]) -> Json:
     """Return the figures of a metric, given its values in each request."""
-    groups = [group for some in values if (group := [value for value in some if value is not None])]
     summary = Sample.of(value for group in groups for value in group).summary()
     if summary is None:
         return None

@@ -189,6 +189,17 @@ async def send_scenarios(
         return await _sender(client, target, options, found, keep, limits).send_all(scenarios, options.tries)
 
 
+async def send_latency_probe(
+    target: Target, options: Options, found: Capabilities, keep: ExchangeCallback
+) -> tuple[Exchange, ...]:
+    """Send the latency probe to an endpoint with known capabilities; return its exchanges."""
+    async with connect_client(target, options) as client:
+        send = rate_limited_send(
+            client, options.max_rps, RunLimits(options.max_time, options.timeout, options.max_tokens)
+        )
+        return await _probe(send, _chat_profile(found, options), target, options, mask_requests(options, keep))
+
+
 async def run(  # noqa: PLR0913, PLR0917 - the inputs of the command
     target: Target,
     options: Options,
@@ -361,8 +372,14 @@ async def _latency(
     send: SendRequest, profile: RequestProfile, target: Target, options: Options, keep: ExchangeCallback
 ) -> tuple[JsonObject, ...]:
     """Send the latency probe, after all checks and without concurrent requests; return the lines of the report."""
+    return summarise(await _probe(send, profile, target, options, keep))
+
+
+async def _probe(
+    send: SendRequest, profile: RequestProfile, target: Target, options: Options, keep: ExchangeCallback
+) -> tuple[Exchange, ...]:
     at_once = options.max_concurrency(target)
     exchanges = await probe(send, profile, target.engine, requests=options.latency_requests, concurrency=at_once)
     for x in exchanges:
         keep(x)
-    return summarise(exchanges)
+    return exchanges

@@ -26,7 +26,7 @@ from harmony_conformance.golden.scenario import Scenario
 from harmony_conformance.json_value import MAX_LINE_DEPTH, loads
 from harmony_conformance.reference_server.server.serving import running
 from harmony_conformance.runner.judge_run import sort_series
-from harmony_conformance.runner.run import Options, discover_target, mask_requests, send_scenarios
+from harmony_conformance.runner.run import Options, discover_target, mask_requests, send_latency_probe, send_scenarios
 from harmony_conformance.runtime.private_files import create_private_folder, private_opener, write_private
 from harmony_conformance.transport.client import run_async
 
@@ -82,6 +82,18 @@ def recorded_series(run: SharedRun, options: Options, scenarios: Sequence[Scenar
             _record(run, run.capabilities, options, scenarios)
             (run.folder / _SENT).touch()
     return sort_series(read_recorded(run.recording), scenarios)
+
+
+def recorded_latency(run: SharedRun, options: Options) -> tuple[Exchange, ...]:
+    """Send and record the latency probe, after every scenario; return its exchanges."""
+    recorded_series(run, options, ())
+    assert run.capabilities is not None, "an endpoint: a recording is refused before"
+    with open(run.recording, "ab", buffering=0, opener=private_opener) as file:
+
+        def record(x: Exchange) -> None:
+            append_atomically(file, exchange_line(x))
+
+        return run_async(send_latency_probe(run.target, options, run.capabilities, record))
 
 
 def _record(run: SharedRun, found: Capabilities, options: Options, scenarios: Sequence[Scenario]) -> None:
