@@ -230,7 +230,7 @@ _DELIVERY = frozenset({"stream", "stream_options"})
 def _with_ids(series: Series) -> Iterator[tuple[Exchange, str]]:
     """Yield each answer of the API itself that has an id, with its request without the members that choose streaming."""
     for x in series.exchanges.values():
-        is_of_api = on.is_chat.holds(x) and not x.from_log and x.answered_by is AnsweredBy.API
+        is_of_api = on.is_conversation.holds(x) and not x.from_log and x.answered_by is AnsweredBy.API
         if is_of_api and x.turn is not None and x.turn.id:
             request = {name: value for name, value in members(x.chat_request).items() if name not in _DELIVERY}
             yield x, canonical_json(request)

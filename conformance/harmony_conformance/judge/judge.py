@@ -20,6 +20,7 @@ from harmony_conformance.judge.clause import Clause
 from harmony_conformance.judge.condition import UnmetReason
 from harmony_conformance.judge.conditions import api_has_finish_reason, api_sends_done, is_chat, is_completion
 from harmony_conformance.judge.rulings import RULINGS
+from harmony_conformance.judge.stream_conditions import api_streams_events, api_streams_on_request
 from harmony_conformance.runtime.caching import cached_property
 from harmony_conformance.transport.messages import FailureKind
 
@@ -28,7 +29,8 @@ NOT_ENOUGH_EVIDENCE = "not enough evidence: "
 _RUN_ENDED = (FailureKind.ACCESS_REFUSED, FailureKind.RUN_STOPPED, FailureKind.SERVER_GONE)
 _NO_SCRIPT = "no script"
 """A part of the reason why no script was played, if the request has none."""
-_API_CONDITIONS = (is_chat, is_completion, api_sends_done, api_has_finish_reason)
+_OF_STREAMS = (api_streams_events, api_streams_on_request)
+_API_CONDITIONS = (is_chat, is_completion, api_sends_done, api_has_finish_reason, *_OF_STREAMS)
 
 
 class Result(NamedTuple):

@@ -4,31 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harmony_conformance.apis.api import Framing
-from harmony_conformance.apis.registry import CHAT_COMPLETIONS, COMPLETIONS, MESSAGES, RESPONSES
 from harmony_conformance.checks.streaming.views import is_content_filter_event, is_error
 from harmony_conformance.evidence.exchange import AnsweredBy, Exchange
 from harmony_conformance.json_value import InvalidJsonError, members, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, mismatch, variant
 from harmony_conformance.judge.condition import condition
+from harmony_conformance.judge.stream_conditions import api_streams_events, api_streams_on_request
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
-
-_STREAM_DEFAULTS_TO_FALSE = frozenset({CHAT_COMPLETIONS.name, RESPONSES.name, MESSAGES.name, COMPLETIONS.name})
-
-
-@condition
-def api_streams_events(x: Exchange) -> bool:
-    """ordinary exchanges on an API whose streams are server-sent events: all but Ollama's"""
-    return x.api_adapter.framing is Framing.SERVER_SENT and on.is_generation.holds(x)
 
 
 @condition
 def asks_for_no_stream(x: Exchange) -> bool:
-    """answered requests without `stream: true` on Chat Completions, Responses, Messages and Completions, where `false` is the default"""
+    """answered requests without `stream: true`"""
     is_whole = not x.wants_stream and x.request.method == "POST" and not x.from_log
-    is_answered = x.response is not None and x.response.is_success and x.answered_by is AnsweredBy.API
-    return x.api in _STREAM_DEFAULTS_TO_FALSE and is_whole and is_answered
+    return is_whole and x.response is not None and x.response.is_success and x.answered_by is AnsweredBy.API
 
 
 @check(MUST, spec="chat#stream", when=(api_streams_events, on.is_accepted_stream_request))
@@ -44,7 +34,7 @@ def is_a_stream(x: Exchange) -> Iterator[Finding]:
         yield mismatch(message, "content-type", "text/event-stream", actual)
 
 
-@check(MUST, spec="chat#stream", when=(on.is_generation, asks_for_no_stream))
+@check(MUST, spec="chat#stream", when=(api_streams_on_request, asks_for_no_stream))
 def stream_is_asked_for(x: Exchange) -> Iterator[Finding]:
     """A response is a stream only if the request asks for one: `stream` defaults to false.
 
