@@ -10,7 +10,7 @@ from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, m
 from harmony_conformance.judge.condition import condition, evidence, series_only
 from harmony_conformance.judge.history_conditions import has_allowed_order
 from harmony_conformance.prompts.known_mistakes import Mistake
-from harmony_conformance.prompts.token_accounting import CountExplanation, RequestSet, explain_counts, nearest_form
+from harmony_conformance.prompts.token_accounting import CountExplanation, RequestSet, explain_counts, nearest_forms
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote
 
 BASE_STEP = "plainest"
@@ -107,11 +107,17 @@ def _findings(series: Series, message: ReportText) -> Iterator[Finding]:
 
 
 def _wrong_counts(series: Series) -> tuple[str, Mapping[str, tuple[int, int]]]:
-    """Return the nearest form, and by step the counts that differ from it: the reported and the expected one."""
+    """Return the nearest form, and by step the counts that differ from it: the reported and the expected one.
+
+    Several forms can be equally near. A count that fits one of them is no evidence of a mistake, unless each count fits some.
+    """
     requests, counts = counted_requests(series)
-    table, gap = nearest_form(requests, counts)
-    rows = zip(requests.names, counts, gap, strict=True)
-    return table.form_names[0], {name: (count, count - off) for name, count, off in rows if off}
+    nearest = nearest_forms(requests, counts)
+    table, gap = nearest[0]
+    rows = zip(requests.names, counts, gap, *(other for _, other in nearest), strict=True)
+    wrong = [(name, (count, count - off), all(offs)) for name, count, off, *offs in rows if off]
+    certain = [row for row in wrong if row[2]] or wrong
+    return table.form_names[0], {name: values for name, values, _ in certain}
 
 
 def _explanations(series: Series) -> tuple[CountExplanation, ...]:

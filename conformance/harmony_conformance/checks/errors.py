@@ -88,6 +88,7 @@ def _refused_parameter(x: Exchange) -> str | None:
     """Return the optional parameter of the request that a refusal names, or the kind of a content part that is not text. None if it names neither."""
     reason, param = _reason(x), text(value_at(x.error, "param"))
     optional = [name for name in members(x.chat_request) if name not in _ALWAYS_SUPPORTED]
+    optional += _FORMAT_MEMBERS if "response_format" in optional else ()
     for message in x.messages:
         kinds = (text(value_at(part, "type")) for part in items(value_at(message, "content")))
         optional += (kind for kind in kinds if kind != "text")
@@ -117,6 +118,7 @@ def _sent_reasoning_fields(x: Exchange) -> tuple[str, ...]:
 
 
 _ALWAYS_SUPPORTED = ("model", "messages", "stream")
+_FORMAT_MEMBERS = ("output_config.format", "text.format")  # `response_format` over Messages and over Responses
 
 
 @check(MUST, spec="chat#message", when=(on.is_chat, on.is_complete_answer))

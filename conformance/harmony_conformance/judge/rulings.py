@@ -150,9 +150,9 @@ RULINGS: Mapping[str, Ruling] = MappingProxyType(
             steps=("wrong_formats/no schema",),
         ),
         "empty-texts-over-messages": Ruling(
-            subject="a user message of the Messages API has an empty text",
+            subject="a message of the Messages API has an empty text, and is not the last one of an assistant",
             source="Anthropic's API refuses it: `all messages must have non-empty content`. The API reference states no minimum.",
-            steps=("odd_texts/nothing over messages",),
+            steps=("odd_texts/nothing over messages", "odd_texts/an empty answer over messages"),
         ),
         "half-surrogates": Ruling(
             subject="a text contains half of a surrogate pair",

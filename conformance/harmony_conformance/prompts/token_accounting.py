@@ -192,10 +192,11 @@ def explain_counts(requests: RequestSet, counts: Sequence[int]) -> tuple[CountEx
     return ()
 
 
-def nearest_form(requests: RequestSet, counts: Sequence[int]) -> tuple[PromptCostTable, tuple[int, ...]]:
-    """Return the form that fits most requests, and the difference in tokens for each request."""
-    gaps = ((table, _gap(requests, counts, table)) for table in cost_tables(requests))
-    return min(gaps, key=lambda table_and_gap: sum(map(bool, table_and_gap[1])))
+def nearest_forms(requests: RequestSet, counts: Sequence[int]) -> tuple[tuple[PromptCostTable, tuple[int, ...]], ...]:
+    """Return the forms that fit most requests, each with the difference in tokens for each request."""
+    gaps = [(table, _gap(requests, counts, table)) for table in cost_tables(requests)]
+    fewest = min(sum(map(bool, gap)) for _, gap in gaps)
+    return tuple((table, gap) for table, gap in gaps if sum(map(bool, gap)) == fewest)
 
 
 @lru_cache(maxsize=64)

@@ -11,6 +11,7 @@ from harmony_conformance.judge.judge import Result
 OLLAMA, OLD_OLLAMA = ("ollama", "0.34.4"), ("ollama", "0.12.11")
 LLAMACPP, OLD_LLAMACPP = ("llamacpp", "b11549"), ("llamacpp", "b7551")
 GPT_OSS, TGI, TRANSFORMERS = ("gpt-oss", "0.0.9"), ("tgi", "3.3.7"), ("transformers", "5.23.0")
+SMG, OLD_SMG = ("smg", "1.13.0"), ("smg", "0.3.2")
 THOUGHT = "the content contains text of the analysis channel"
 OUT_OF_FORM = "500: The model produced output that does not match the expected peg-native format"
 ONE_BEFORE = "an item is announced at the output_index of one that was never announced, only finished"
@@ -278,6 +279,156 @@ def test_failures_of_ollama_over_its_apis(check, api, scenario, parts, expected)
 )
 def test_failures_of_other_servers(target, check, scenario, parts, expected):
     assert named(target, check, **{"api": "chat", **parts}, scenario=scenario) == expected
+
+
+@pytest.mark.parametrize(
+    ("target", "check", "api", "parts", "expected"),
+    [
+        (
+            SMG,
+            "headers.broken_output_leaks_nothing",
+            "messages",
+            {"scenario": "rows_names", "step": "not declared"},
+            "messages-not-harmony",
+        ),
+        (
+            SMG,
+            "tool_calls.demanded_call_is_made",
+            "messages",
+            {"scenario": "rows_structured_otherwise", "step": "a demanded call, on the analysis channel"},
+            "messages-not-harmony",
+        ),
+        (
+            SMG,
+            "accounting.counts_fit_a_form",
+            "responses",
+            {"scenario": "prompt_accounting", "step": "developer instructions"},
+            "responses-roles-changed",
+        ),
+        (
+            OLD_SMG,
+            "accounting.counts_fit_a_form",
+            "responses",
+            {"scenario": "prompt_accounting", "step": "developer instructions"},
+            "responses-roles-changed",
+        ),
+        (
+            SMG,
+            "accounting.counts_fit_a_form",
+            "responses",
+            {"scenario": "prompt_accounting", "step": "later instructions"},
+            "responses-roles-changed",
+        ),
+        (
+            OLD_SMG,
+            "accounting.counts_fit_a_form",
+            "responses",
+            {"scenario": "prompt_accounting", "step": "later instructions"},
+            "responses-instructions-dropped",
+        ),
+        (
+            SMG,
+            "accounting.counts_fit_a_form",
+            "chat",
+            {"scenario": "prompt_accounting", "step": "open loop"},
+            "content-with-calls-dropped",
+        ),
+        (
+            OLD_SMG,
+            "accounting.counts_fit_a_form",
+            "chat",
+            {"scenario": "prompt_accounting", "step": "open loop"},
+            "chat-reasoning-dropped",
+        ),
+        (
+            OLD_SMG,
+            "accounting.counts_fit_a_form",
+            "chat",
+            {"scenario": "prompt_accounting", "step": "finished turn"},
+            "chat-reasoning-in-final",
+        ),
+        (
+            SMG,
+            "tool_calls.call_is_complete",
+            "chat",
+            {"scenario": "rows_names", "step": "the namespace and its dot"},
+            "empty-function-name",
+        ),
+        (
+            SMG,
+            "tool_calls.call_is_complete",
+            "chat",
+            {"scenario": "two_calls_in_one_turn", "step": "answer+stream"},
+            "repeated-call-has-no-name",
+        ),
+        (
+            SMG,
+            "tool_calls.finish_reason_agrees",
+            "chat",
+            {"scenario": "rows_broken_call_headers", "step": "no channel, 1+stream"},
+            "call-without-channel-as-content",
+        ),
+        (
+            SMG,
+            "streaming.reasoning_equals_whole",
+            "responses",
+            {"scenario": "rows_broken_call_headers", "step": "role doubled before a call+stream"},
+            "responses-no-reasoning-in-streams",
+        ),
+        (
+            SMG,
+            "streaming.reasoning_equals_whole",
+            "chat",
+            {
+                "scenario": "rows_built_in_tools",
+                "step": "python on commentary, 1+stream",
+                "message": "streamed, reasoning differs",
+            },
+            "commentary-as-reasoning",
+        ),
+        (
+            SMG,
+            "streaming.reasoning_equals_whole",
+            "chat",
+            {
+                "scenario": "rows_built_in_tools",
+                "step": "browser.search, 1+stream",
+                "message": "streamed, reasoning differs in white space only",
+            },
+            "built-in-calls-joined",
+        ),
+        (
+            SMG,
+            "headers.broken_output_loses_nothing",
+            "chat",
+            {
+                "scenario": "rows_names",
+                "step": "a bare name+stream",
+                "message": "a text of the broken output is not in any field",
+            },
+            "commentary-as-reasoning",
+        ),
+        (
+            SMG,
+            "errors.valid_request_is_answered",
+            "messages",
+            {"scenario": "tool_schemas", "actual": "400: Failed to apply chat template: …and undefined (in chat:118)"},
+            "messages-function-without-description",
+        ),
+        (
+            SMG,
+            "errors.valid_request_is_answered",
+            "messages",
+            {
+                "scenario": "results",
+                "actual": "400: Failed to apply chat template: Failed to…(59 characters)…inment check on this value (in chat:339)",
+            },
+            "messages-history-refused",
+        ),
+    ],
+)
+def test_failures_of_sglang_router_and_smg(target, check, api, parts, expected):
+    assert named(target, check, api, **parts) == f"smg-{expected}"
 
 
 def test_a_race_is_named_until_the_release_that_mends_it():

@@ -17,7 +17,7 @@ from harmony_conformance.prompts.token_accounting import (
     cost_tables,
     count_in_form,
     explain_counts,
-    nearest_form,
+    nearest_forms,
 )
 from harmony_conformance.reference_server import MODEL, running
 
@@ -141,7 +141,7 @@ def test_nothing_explains_arbitrary_counts():
 
 def test_the_nearest_form_says_how_far_each_request_is_off():
     counts = counts_of_server("developer-not-rendered")
-    ledger, gap = nearest_form(REQUESTS, counts)
+    ((ledger, gap),) = nearest_forms(REQUESTS, counts)
     assert ledger.form_names[0] == "harmony_0_0_8"
     assert dict(zip(REQUESTS.names, gap, strict=True)) == {**dict.fromkeys(STEPS, 0), "developer instructions": -10}
 
