@@ -37,7 +37,7 @@ def configure(parser: ArgumentParser) -> None:
     option("--log", metavar="FILE", type=Path, help="append one JSON line for each exchange")
     excerpts = "traffic quoted in the log (default: none, only check ids, outcomes and counts)"
     option("--excerpts", choices=EXCERPT_MODES, default=NONE, help=excerpts)
-    capture = "samples of failing exchanges in the log: full (without credentials) or redacted (default: none)"
+    capture = "samples of failing exchanges, and before and after of repairs, in the log: full (without credentials) or redacted (default: none)"
     option("--capture", choices=EXCERPT_MODES, default=NONE, help=capture)
     option("--policy", metavar="FILE", type=Path, help="a TOML file: the action for each check and route")
     for action in ("repair", "block"):

@@ -8,7 +8,7 @@
 | HARMONY_GUARD_FALLBACK | if a repair is impossible: observe (default) or block                     |
 | HARMONY_GUARD_LOG      | the outcome log; lines are appended                                       |
 | HARMONY_GUARD_EXCERPTS | none (default), redacted, full: traffic that the findings quote           |
-| HARMONY_GUARD_CAPTURE  | none (default), redacted, full: samples of failing exchanges              |
+| HARMONY_GUARD_CAPTURE  | none (default), redacted, full: samples, and before and after of repairs  |
 | HARMONY_GUARD_METRICS  | HOST:PORT, for Prometheus                                                 |
 | HARMONY_GUARD_OTEL     | URL of an OTLP/HTTP receiver, for spans and metrics of OpenTelemetry      |
 | HARMONY_GUARD_OTEL_CONTENT | none (default), redacted, full: messages in spans                     |

@@ -155,6 +155,7 @@ def dump(tmp_path_factory):
         "harmony_log": log,
         "harmony_policy": folder / "policy.toml",
         "harmony_excerpts": "redacted",
+        "harmony_capture": "redacted",
     }
     command = [*MITMDUMP, "-s", str(ADDON), "--mode", "regular@127.0.0.1:0"]
     told = [*command, *(word for name, value in options.items() for word in ("--set", f"{name}={value}"))]
@@ -440,7 +441,11 @@ def test_the_openai_client_gets_a_leak_repaired(dump, stream):
     line = dump.line_of(f"is repaired {stream}")
     assert "channels.no_channel_words" in line["failed"]  # what the server sent
     assert "channels.no_channel_words" in line["acted"]["repaired"]
-    assert "acted" not in dump.line_of(f"leaks {stream}")
+    unchanged = dump.line_of(f"leaks {stream}")
+    assert not {"acted", "before", "after"} & set(unchanged)
+    before, after = ("".join(text for _, text in line[name]["chunks"]) for name in ("before", "after"))
+    assert before.count("{") >= after.count("{") > 0
+    assert not re.search("Hello|greets", before + after)
 
 
 def said(told):

@@ -51,7 +51,7 @@ def write_exchange(x: Exchange) -> JsonObject:
     failure, rendered, counted = x.failure, x.rendered_prompt, x.counted_prompt
     optional: JsonObject = {
         "started": x.started,
-        "response": _write_response(x.response) if x.response is not None else None,
+        "response": write_response(x.response) if x.response is not None else None,
         "failure": {"kind": failure.kind.value, "detail": failure.detail} if failure is not None else None,
         "script": list(x.script) if x.script is not None else None,
         "expected": write_expectation(x.expected) if x.expected is not None else None,
@@ -161,7 +161,8 @@ def _read_request(value: Json) -> Request:
     )
 
 
-def _write_response(response: Response) -> JsonObject:
+def write_response(response: Response) -> JsonObject:
+    """Return the JSON form of a response."""
     chunks: list[Json] = [
         [round(chunk.arrival_time, 6), chunk.data.decode("utf-8", "surrogateescape")] for chunk in response.chunks
     ]

@@ -153,12 +153,16 @@ class InterceptedExchange:
         if head is not None and not self._is_started:
             self._is_started = True
             self._count_held(False)
+            if self.recorder.sent is not None:
+                self.recorder.sent.head(head.status, head.headers)
             await self._send({**self._start, "status": head.status, "headers": list(head.headers)})
 
     async def _send_body(self, out: list[bytes], *, is_last: bool) -> None:
         body = b"".join(out)
         if body or is_last:
             await self._send_head()
+            if self.recorder.sent is not None:
+                self.recorder.sent.feed(body, self._now())
             await self._send({"type": "http.response.body", "body": body, "more_body": not is_last})
 
     def _count_held(self, is_held: bool) -> None:

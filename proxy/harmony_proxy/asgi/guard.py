@@ -62,7 +62,7 @@ class HarmonyGuard:
         policy: `Rules` made by `configuration.load_rules`, or a TOML file. Default: observe.
         log: The outcome log; default: none.
         excerpts: Traffic quoted in the log: `none`, `redacted`, `full`.
-        capture: Samples of failing exchanges in the log: `none`, `redacted`, `full`.
+        capture: Samples of failing exchanges, and before and after of repairs, in the log: `none`, `redacted`, `full`.
         queue: The queue for finished exchanges; default: one with a judge process.
         limit: Memory limit for one exchange, in bytes.
         clock: Returns seconds; one other than `time.perf_counter` requires a custom reader of the queue.
@@ -231,6 +231,8 @@ class HarmonyGuard:
         query: bytes = scope.get("query_string") or b""  # it may contain a key that the server echoes
         path: str = f"{scope['path']}?{query.decode('latin-1')}" if query else scope["path"]
         headers = list(guard.request_head(scope["method"], path, scope["headers"]))
+        if self._queue.captures and not guard.observes:
+            guard.recorder.record_sent()
         if guard.fails_closed and self._memory.is_exhausted:
             await self._refuse_for_memory(send)
             return

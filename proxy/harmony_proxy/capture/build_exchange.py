@@ -16,6 +16,7 @@ from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, 
 from harmony_conformance.transport.redaction import Mask, cookie_secrets, header_secrets, query_secrets, request_secrets
 from harmony_proxy.capture.recorder import OVER_MEMORY, End, Headers, RecordedExchange
 from harmony_proxy.capture.routes import api_of, refine_api
+from harmony_proxy.capture.sent_response import RecordedResponse
 
 _RETAINED_HEADERS = frozenset(
     {
@@ -23,6 +24,7 @@ _RETAINED_HEADERS = frozenset(
         *("x-prompt-tokens", "x-generated-tokens"),
     }
 )
+_SENT_HEADERS = frozenset({"x-harmony-verdict", "x-should-retry"})
 STREAM_TYPES = frozenset({"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl"})
 """Content types of streams: server-sent events, and lines of JSON."""
 _FINAL_EVENTS = frozenset({"response.completed", "response.incomplete", "response.failed"})
@@ -50,6 +52,8 @@ class BuiltExchange:
     unjudged_reason: str  # the reason if there is no exchange
     model: str = ""  # as the request names it
     is_stream: bool = False  # by the content type of the response
+    before: Response | None = None  # what the server sent, and `after` what the client got, if that was recorded
+    after: Response | None = None
 
 
 def build_exchange(kept: RecordedExchange, *, engine: str = "openai", is_masked: bool = True) -> BuiltExchange:
@@ -79,6 +83,7 @@ def build_exchange(kept: RecordedExchange, *, engine: str = "openai", is_masked:
             end, exchange = End.COMPLETE, replace(exchange, failure=None)
         elif _is_judged(kept):
             exchange, unjudged = None, "the client left before the answer was complete"
+    before, after = _before_and_after(kept, response_headers, mask) if is_masked else (None, None)
     request_id = model = ""
     if is_masked and isinstance(request, Request):
         model = mask.mask_text(text(value_at(request.json, "model")))
@@ -93,6 +98,8 @@ def build_exchange(kept: RecordedExchange, *, engine: str = "openai", is_masked:
         unjudged_reason=unjudged,
         model=model,
         is_stream=dict(response_headers).get("content-type", "").partition(";")[0].strip().lower() in STREAM_TYPES,
+        before=before,
+        after=after,
     )
 
 
@@ -194,7 +201,8 @@ def _exchange(
     request = replace(sent, headers=headers, body=body) if is_changed else sent  # which has its JSON parsed
     response: Response | None = None
     if record.status is not None:
-        chunks = decode_chunks(_chunks(record), _encoding(response_headers), limit=record.limit)
+        parts = _cut(record.response_body, record.times, record.sizes)
+        chunks = decode_chunks(parts, _encoding(response_headers), limit=record.limit)
         headers = _masked(_retained(response_headers), mask)
         response = Response(status=record.status, headers=headers, chunks=mask.mask_chunks(chunks))
     return Exchange(
@@ -207,10 +215,36 @@ def _exchange(
     )
 
 
-def _chunks(record: RecordedExchange) -> Iterator[Chunk]:
+def _before_and_after(
+    record: RecordedExchange, headers: Sequence[_Header], mask: Mask
+) -> tuple[Response | None, Response | None]:
+    """Return what the server sent, and what the client got instead. None for a response that was not retained or not recorded."""
+    sent = record.sent
+    if sent is None:
+        return None, None
+    came: RecordedResponse | None = None
+    if record.is_whole and record.status is not None:
+        came = RecordedResponse(
+            record.status, record.response_headers, record.response_body, record.times, record.sizes
+        )
+    return _response(came, headers, mask, record.limit), _response(sent, _decode(sent.headers), mask, record.limit)
+
+
+def _response(one: RecordedResponse | None, headers: Sequence[_Header], mask: Mask, limit: int) -> Response | None:
+    if one is None or one.body is None:
+        return None
+    try:
+        chunks = decode_chunks(_cut(one.body, one.times, one.sizes), _encoding(headers), limit=limit)
+    except ContentDecodingError:
+        return None
+    shown = {name: value for name, value in headers if name in _RETAINED_HEADERS or name in _SENT_HEADERS}
+    return Response(status=one.status, headers=_masked(shown, mask), chunks=mask.mask_chunks(chunks))
+
+
+def _cut(body: bytes, times: Sequence[float], sizes: Sequence[int]) -> Iterator[Chunk]:
     start = 0
-    for arrival, size in zip(record.times, record.sizes, strict=True):
-        yield Chunk(arrival_time=arrival, data=record.response_body[start : start + size])
+    for arrival, size in zip(times, sizes, strict=True):
+        yield Chunk(arrival_time=arrival, data=body[start : start + size])
         start += size
 
 

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from harmony_proxy.capture.memory_budget import FREE_BYTES, MemoryBudget
+from harmony_proxy.capture.sent_response import PackedResponse, RecordedResponse, SentResponse, decode_response
 
 LIMIT = 16 * 1024 * 1024
 """Memory limit for one exchange, in bytes: request and response, with the overhead of each chunk."""
@@ -80,13 +81,16 @@ class RecordedExchange(NamedTuple):
     blocked_checks: tuple[str, ...]
     unrepaired_reasons: dict[str, str]
     added_seconds: float
+    sent: RecordedResponse | None = None  # what the client got instead, if that was recorded
 
 
 OversizeTotals = tuple[int, int, int, float | None]
 """Totals of an exchange that was too large: bytes of request and response, chunks, time of the first byte."""
 
-EndDetails = tuple[str, OversizeTotals | None, dict[str, int], tuple[str, ...], dict[str, str], float]
-"""Detail of the end, totals, and actions: repaired, blocked, left, seconds added."""
+EndDetails = tuple[
+    str, OversizeTotals | None, dict[str, int], tuple[str, ...], dict[str, str], float, PackedResponse | None
+]
+"""Detail of the end, totals, and actions: repaired, blocked, left, seconds added, and the response that was sent instead."""
 
 _Request = tuple[str, str, Headers, list[bytes]]  # method, path, headers and body
 _Response = tuple[int | None, Headers, list[bytes], list[float]]  # status, headers, chunks and their times
@@ -107,6 +111,7 @@ class Recorder:
     unrepaired_reasons: Mapping[str, str] = MappingProxyType({})
     is_partial = False  # true while more of the request is to come
     copies = 1  # number of times that the guard holds each byte, for the memory
+    sent: SentResponse | None = None  # what the client gets, if that is recorded
 
     def __init__(self, limit: int = LIMIT, memory: MemoryBudget | None = None) -> None:
         self._limit = limit
@@ -128,7 +133,8 @@ class Recorder:
     @property
     def cost(self) -> int:
         """The approximate memory in bytes."""
-        return self._limit - self._room if self._room >= 0 else HEADER_COST
+        own = self._limit - self._room if self._room >= 0 else HEADER_COST
+        return own if self.sent is None else own + self.sent.cost
 
     @property
     def is_whole(self) -> bool:
@@ -187,6 +193,10 @@ class Recorder:
                 end, detail = early_end(end, detail)
             self._end, self._detail, self._ended_at = ENDS.index(end), detail, at
 
+    def record_sent(self) -> None:
+        """Record what the client gets too: `sent` gets its head and its parts from here on."""
+        self.sent = SentResponse(self._limit, self._memory)
+
     def pack(self, name: str, started: float) -> PackedExchange:
         """Return the record for the queue. `name` is the id of the exchange, `started` a Unix time in seconds."""
         totals = self._totals
@@ -212,6 +222,7 @@ class Recorder:
                 tuple(self.blocked_checks),
                 dict(self.unrepaired_reasons),
                 self.added_seconds,
+                self._pack_sent(),
             ),
         )
 
@@ -223,6 +234,16 @@ class Recorder:
         """Give back the memory that was taken. The exchange is over, and packed or dropped."""
         self._memory.give_back(self._taken)
         self._taken = 0
+        if self.sent is not None:
+            self.sent.release()
+
+    def _pack_sent(self) -> PackedResponse | None:
+        """Return what the client got, if that is another response: repaired, blocked, or an error of the guard."""
+        sent = self.sent
+        if sent is None or sent.status is None:
+            return None
+        is_blocked = bool(self.blocked_checks) or (self._end is not None and ENDS[self._end] is End.BLOCKED)
+        return sent.pack() if self.repair_counts or is_blocked or sent.status != self._status else None
 
     def _may_use(self, size: int) -> bool:
         """Return True if the exchange may use this many bytes; take them from the memory if necessary."""
@@ -242,6 +263,8 @@ class Recorder:
                 self._totals.count(len(data), at)
             for retained in (self._request, self._parts, self._times):
                 retained.clear()
+            if self.sent is not None:
+                self.sent.drop()
             self.release()
         return self._totals
 
@@ -265,7 +288,7 @@ class _Totals:
 def decode_packed(packed: PackedExchange) -> RecordedExchange:
     """Decode a packed exchange, which may come from another process."""
     name, started, method, path, headers, request, status, fields, parts, times, begun, over, end, limit, more = packed
-    detail, totals, repaired, blocked, left, added = more
+    detail, totals, repaired, blocked, left, added, sent = more
     request_body = b"".join(request)
     path, _, query = path.partition("?")
     sizes = [len(part) for part in parts]
@@ -297,4 +320,5 @@ def decode_packed(packed: PackedExchange) -> RecordedExchange:
         blocked_checks=tuple(blocked),
         unrepaired_reasons=left,
         added_seconds=added,
+        sent=None if sent is None else decode_response(sent),
     )

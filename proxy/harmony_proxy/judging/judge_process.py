@@ -37,7 +37,7 @@ from harmony_proxy.judging.cpu_throttle import cpu_throttle
 from harmony_proxy.judging.judge_settings import LENGTH_BYTES, LOW, TOTALS, JudgeSettings, read_settings
 from harmony_proxy.judging.log_file import LogFile
 from harmony_proxy.judging.model_names import ModelNames
-from harmony_proxy.judging.outcome_log import Samples, error_line, log_line, without_exchange
+from harmony_proxy.judging.outcome_log import Samples, before_and_after, error_line, log_line, without_exchange
 from harmony_proxy.judging.queue_codec import decode_frame
 from harmony_ref import encode
 
@@ -73,7 +73,8 @@ class ExchangeJudge:
         self._emit = emit
         self._checks = build_index(tuple(checks))
         self._excerpts = Excerpts(settings.excerpts)
-        self._samples = Samples(Excerpts(settings.capture))
+        self._capture = Excerpts(settings.capture)
+        self._samples = Samples(self._capture)
         self._models = ModelNames()
         self._since: float | None = None
 
@@ -134,6 +135,7 @@ class ExchangeJudge:
         """Return the line of a judged exchange. After an error it has the outcomes, but neither findings nor sample."""
         try:
             line = log_line(built, started, applied, not_applicable, self._excerpts)
+            line |= before_and_after(built, self._capture)
             sample = self._samples.select_sample(built.exchange, applied) if built.exchange is not None else None
         except Exception as error:  # noqa: BLE001 - names and texts of the traffic must not hide the outcomes
             counts["problems",] += 1

@@ -22,7 +22,7 @@ from threading import Event, Lock, Thread
 from harmony_conformance.json_value import InvalidJsonError, integer, loads, text, value_at
 from harmony_proxy.capture.memory_budget import DEFAULT_LIMIT, MemoryBudget
 from harmony_proxy.judging.counters import Tally, from_json
-from harmony_proxy.judging.judge_settings import LENGTH_BYTES, TOTALS, JudgeSettings
+from harmony_proxy.judging.judge_settings import LENGTH_BYTES, NONE, TOTALS, JudgeSettings
 from harmony_proxy.judging.queue_codec import QueuedExchange, encode_exchanges, encode_frame
 
 QUEUED_EXCHANGES = 10_000
@@ -95,6 +95,11 @@ class JudgeQueue:
             total = self._total
         counts.update(_parse(total)[0])
         return counts
+
+    @property
+    def captures(self) -> bool:
+        """True if the log is to show what the upstream sent, and what the client got instead."""
+        return self._settings.capture != NONE
 
     @property
     def queue_length(self) -> int:

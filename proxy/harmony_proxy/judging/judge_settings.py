@@ -25,7 +25,7 @@ class JudgeSettings:
 
     log: Path | None = None
     excerpts: str = NONE  # of `EXCERPT_MODES`, for findings
-    capture: str = NONE  # of `EXCERPT_MODES`, for samples
+    capture: str = NONE  # of `EXCERPT_MODES`, for samples, and before and after of repairs
     engine: str = "openai"
     priority: str = LOW
     otel: str = ""  # URL of an OTLP/HTTP receiver, to which spans and metrics are sent; empty: none

@@ -64,8 +64,12 @@ class _FlowState:
         out = self.guard.feed(body, begun) if body else []
         if not self.guard.must_stop:
             out = [*out, *self.guard.close(begun).body]
-        self.guard.recorder.added_seconds += self.now() - begun
-        return self.guard.head, b"".join(out)
+        recorder, head, sent = self.guard.recorder, self.guard.head, b"".join(out)
+        recorder.added_seconds += self.now() - begun
+        if recorder.sent is not None and head is not None:
+            recorder.sent.head(head.status, head.headers)
+            recorder.sent.feed(sent, self.now())
+        return head, sent
 
 
 class ConformanceAddon:
@@ -102,6 +106,8 @@ class ConformanceAddon:
             guard = Guard(self.rules.policy, request_id=name, memory=self._queue.memory, handlers=self.rules.handlers)
             fields = request.headers.fields
             headers = tuple(guard.request_head(request.method, path, fields))
+            if self._queue.captures and not guard.observes:
+                guard.recorder.record_sent()
             if guard.fails_closed and self._queue.memory.is_exhausted:
                 self._refuse(flow, overloaded_response(), OVERLOADED, name)
                 return
@@ -215,6 +221,8 @@ class ConformanceAddon:
             response.stream = False
             return
         _set_head(flow, response, head)
+        if guard.recorder.sent is not None:
+            guard.recorder.sent.head(head.status, head.headers)
         if flow.request.http_version in _HTTP_1:
             # A block closes both connections: without this header the client may send its next request on a closing one.
             response.headers["connection"] = "close"
@@ -246,6 +254,8 @@ class ConformanceAddon:
                 self._queue.count_problem()
                 return [data] if data else []
             out = [piece for piece in pieces if piece]
+            if guard.recorder.sent is not None:
+                guard.recorder.sent.feed(b"".join(out), begun)
             guard.recorder.added_seconds += state.now() - begun
             if guard.must_stop and not state.is_stopped:
                 state.is_stopped = True

@@ -43,7 +43,7 @@ class Over(list):
 class Hands:
     """Stands for the handing: keeps what it is handed."""
 
-    memory = MemoryBudget()
+    memory, captures = MemoryBudget(), False
 
     def __init__(self):
         self.finished_exchanges = self.handed = Over()

@@ -41,7 +41,7 @@ CHECK = "channels.no_marker_leak"
 class Hands:
     """Stands for the judging: keeps what it is handed."""
 
-    memory = MemoryBudget()
+    memory, captures = MemoryBudget(), False
 
     def __init__(self):
         self.handed: list[RecordedExchange] = []
@@ -743,3 +743,32 @@ def test_a_response_to_a_large_request_begins_in_a_thread(acting, monkeypatch):
             asyncio.run(begun)
         assert callable(watched.response.stream)
     assert threads == [True, False]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_the_client_got_instead_is_recorded_if_asked(acting, hands, stream):
+    for captures in (True, False):
+        hands.captures = captures
+        watched = flow(b"text/event-stream" if stream else b"application/json")
+        if stream:
+            got = b"".join(passed_on(begin(acting, watched), b'data: {"a"', b": 1}\n", b""))
+            acting.response(watched)
+        else:
+            got = held(acting, watched, b'{"a": 1}').raw_content
+        record = hands.handed[-1]
+        assert record.repair_counts == {CHECK: 1}
+        if captures:
+            assert (record.sent.status, record.sent.body, sum(record.sent.sizes)) == (200, got, len(got))
+            assert hands.passages[-1].before.body != hands.passages[-1].after.body == got
+        else:
+            assert record.sent is None
+
+
+def test_what_mitmproxy_does_not_send_is_not_what_the_client_got(acting, hands):
+    hands.captures = True
+    watched = flow()
+    got = b"".join(passed_on(begin(acting, watched), b'data: {"a": 1}\n', b"data: 2"))
+    watched.error = Error("the server left")
+    acting.error(watched)
+    (record,) = hands.handed
+    assert (record.end, record.sent.body) == (End.CUT, got)

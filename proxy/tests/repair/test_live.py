@@ -54,7 +54,7 @@ DEFECTS = {
 class Nobody:
     """Takes what is handed on, and judges nothing."""
 
-    memory = MemoryBudget()
+    memory, captures = MemoryBudget(), False
 
     def start(self):
         return

@@ -28,7 +28,7 @@ WORDS = "channels.no_channel_words"
 class Nobody:
     """Takes what is handed on, and judges nothing."""
 
-    memory = MemoryBudget()
+    memory, captures = MemoryBudget(), False
 
     def start(self):
         return

@@ -77,6 +77,19 @@ def lines(path, count):
     return [json.loads(line) for line in found]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_before_and_after_of_a_block_are_in_the_log(tmp_path, stream):
+    log = tmp_path / "outcomes.jsonl"
+    options = ("--block", "channels.no_channel_words", "--capture", "full", "--log", log)
+    with running(defects=["output-unparsed"]) as upstream, proxied(upstream, *options) as (_, base):
+        answer = httpx.post(f"{base}/v1/chat/completions", json={**ASKED, "stream": stream}, timeout=WAIT)
+        (line,) = lines(log, 1)
+    assert (line["before"]["status"], line["after"]["status"]) == (200, answer.status_code)
+    assert "analysis" in "".join(text for _, text in line["before"]["chunks"])
+    assert "".join(text for _, text in line["after"]["chunks"]) == answer.text
+    assert "analysis" not in answer.text
+
+
 def test_a_policy_is_reloaded_and_an_invalid_one_is_not(tmp_path):
     policy = tmp_path / "policy.toml"
     policy.write_text(BLOCKING)

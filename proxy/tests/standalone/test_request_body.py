@@ -60,7 +60,7 @@ class Over(list):
 
 
 class Hands:
-    memory = MemoryBudget()
+    memory, captures = MemoryBudget(), False
 
     def __init__(self):
         self.finished_exchanges = self.handed = Over()
