@@ -265,7 +265,7 @@ engine-ollama-client: $(READY)  ## opt-in: Ollama's official client for Python a
 engine-tgi: $(READY)  ## opt-in: the real router of TGI, a binary (TGI_ROUTER) or compiled (TGI_SOURCE), with a shard that plays scripts
 	engines/tgi/run.sh
 
-engine-tgi-client: $(READY)  ## opt-in: huggingface_hub against the same router
+engine-tgi-client: $(READY)  ## opt-in: huggingface_hub, TGI's official client, against the same router
 	engines/tgi/client.sh
 
 .PHONY: engine-tgi-chat
