@@ -149,3 +149,43 @@ def test_a_real_server_is_not_blamed_for_its_form():
     assert outcomes.count(Outcome.PASS) > 200
     assert outcomes.count(Outcome.VARIANT) > 20
     assert {Outcome.FAIL, Outcome.ERROR} & set(outcomes) == set()
+
+
+WEATHER = {
+    "name": "get_weather",
+    "description": "Weather of a city.",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+}
+NOW = {"name": "now", "description": "What time it is.", "parameters": {"type": "object", "properties": {}}}
+DECLARED = "// Weather of a city.\ntype get_weather = (_: {\ncity: string,\n}) => any;\n\n"
+BARE = "// Weather of a city.\ntype get_weather = () => any;\n\n"
+TIME = "// What time it is.\ntype now = () => any;\n\n"
+OPEN = "// Open ended response.\ntype no_tool = (_: {\ncontent: string,\n}) => any;\n\n"
+VALID = "\nCalls to these tools must go to the commentary channel: 'functions'."
+
+
+def differences_of_tools(section, **request):
+    prompt = SYSTEM.replace("every message.", f"every message.{VALID}")
+    prompt += f"<|start|>developer<|message|># Tools\n\n## functions\n\nnamespace functions {{\n\n{section}}} // namespace functions<|end|>"
+    ids = tuple(encode_with_special_tokens(prompt + user("Hi") + END))
+    tools = [{"type": "function", "function": one} for one in (WEATHER, NOW)]
+    found = compare_with_nearest({"messages": [HI], "tools": tools, **request}, ids, read_prompt(ids))
+    return [(str(one.sentence), *map(str, one.tokens)) for one in found.failures]
+
+
+def test_the_tokens_are_those_of_the_difference_that_the_sentence_names():
+    ((sentence, expected, actual),) = differences_of_tools(BARE + TIME + OPEN)
+    assert "the functions are get_weather, now, no_tool where get_weather, now were expected" in sentence
+    assert expected == "no such text"
+    assert actual.startswith("'// Open ended response.\\ntype no")
+    ((sentence, expected, actual),) = differences_of_tools(BARE)
+    assert "the functions are get_weather where get_weather, now were expected" in sentence
+    assert (expected.startswith("'// What time it is."), actual) == (True, "no such text")
+
+
+def test_a_function_that_may_not_be_called_is_not_missing():
+    named = {"type": "function", "function": {"name": "get_weather"}}
+    assert differences_of_tools(DECLARED, tool_choice=named) == []
+    ((sentence, expected, actual),) = differences_of_tools(BARE, tool_choice=named)
+    assert "in the function get_weather" in sentence
+    assert ("city: string" in expected, "city" in actual) == (True, False)

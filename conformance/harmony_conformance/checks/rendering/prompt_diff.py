@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 from itertools import takewhile
+from typing import LiteralString
 
 from harmony_conformance.checks.helpers.value_diff import json_differences
 from harmony_conformance.checks.rendering.accepted_renderings import (
@@ -21,6 +21,7 @@ from harmony_conformance.checks.rendering.accepted_renderings import (
     renderings,
 )
 from harmony_conformance.checks.rendering.content_placement import kind_of, place_of_empty_text, without_content
+from harmony_conformance.checks.rendering.differing_tokens import differing_tokens
 from harmony_conformance.checks.rendering.system_and_developer import (
     JudgedDifference,
     developer_difference,
@@ -39,19 +40,17 @@ from harmony_conformance.prompts.expected_parts import (
     PromptMessage,
     Retention,
     expected_parts,
-    format_ids,
 )
 from harmony_conformance.prompts.request_members import REASONING_FIELDS
-from harmony_conformance.redactable_text import RedactableText, ReportText, quote, shorten
-from harmony_ref import decode, tokens
+from harmony_conformance.redactable_text import RedactableText, ReportText, shorten
+from harmony_ref import encode, tokens
 from harmony_ref.explanation import Part, Problem
 from harmony_ref.explanation.divergence import Difference
 from harmony_ref.explanation.message_difference import difference_of_contents, header_differences
-from harmony_ref.explanation.nearest_rendering import shared_length
 
 _DATE = re.compile(r"^Current date: (.*)$", re.MULTILINE)
-_MOST_TOKENS = 8
-_MOST_COMPARED = 1000
+_NO_MESSAGE: LiteralString = "no such message"
+_NO_TEXT: LiteralString = "no such text"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,8 +92,10 @@ class PromptDifference:
 
     @property
     def tokens(self) -> tuple[ReportText, ReportText]:
-        """The differing tokens with text and ids: expected and actual."""
-        return _differing_tokens(self.expected, self.actual), _differing_tokens(self.actual, self.expected)
+        """The differing tokens with text and ids, expected and actual: those of the difference, else the first ones of the message."""
+        texts, missing = self.difference.texts, _NO_MESSAGE if self.difference.texts is None else _NO_TEXT
+        expected, actual = (self.expected, self.actual) if texts is None else map(encode, texts)
+        return differing_tokens(expected, actual) or missing, differing_tokens(actual, expected) or missing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -375,32 +376,6 @@ def _label(message: PromptMessage | None) -> str:
     if message.recipient is not None:
         return f"{name} to {message.recipient}"
     return name if message.channel is None else f"{name}, {message.channel}"
-
-
-def _differing_tokens(ids: tuple[int, ...], other: tuple[int, ...]) -> ReportText:
-    """Return the differing tokens of one side, without the common prefix and suffix.
-
-    One token of the prefix remains if nothing else would be left of one side.
-    """
-    if not ids:
-        return "no such message"
-    begin = shared_length(ids, other)
-    begin += _length_of_form(ids[begin : begin + _MOST_COMPARED], other[begin : begin + _MOST_COMPARED])
-    end = shared_length(ids[begin:][::-1], other[begin:][::-1])
-    if end in (len(ids) - begin, len(other) - begin):
-        begin = max(0, begin - 1)
-    stop = min(len(ids) - end, begin + _MOST_TOKENS)
-    shown = ids[begin:stop]
-    more = " …" if stop < len(ids) - end else ""
-    return quote(f"{format_ids(shown)!r}{more}, tokens {', '.join(map(str, shown))}{more}")
-
-
-def _length_of_form(ids: Sequence[int], other: Sequence[int]) -> int:
-    """Return the number of tokens before the first difference in more than white space, else 0."""
-    blocks = SequenceMatcher(None, ids, other, autojunk=False).get_opcodes()
-    differing = (block for block in blocks if block[0] != "equal")
-    places = (i for _, i, j, k, m in differing if decode(ids[i:j]).split() != decode(other[k:m]).split())
-    return next(places, 0)
 
 
 def has_renamed_reasoning_field(x: Exchange, where: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -30,6 +30,7 @@ from harmony_conformance.prompts.declarations_in_prompt import (
     parse_declarations,
 )
 from harmony_conformance.prompts.expected_parts import PartKind, expected_parts
+from harmony_conformance.prompts.request_members import is_offered
 from harmony_conformance.redactable_text import shorten
 from harmony_ref.explanation.divergence import Difference, Part, Problem
 from harmony_ref.explanation.message_difference import EFFORT_LINE, FREE_LINES, difference_of_contents
@@ -37,9 +38,13 @@ from harmony_ref.explanation.message_difference import EFFORT_LINE, FREE_LINES, 
 
 @dataclass(frozen=True)
 class JudgedDifference(Difference):
-    """A difference with a verdict: failure or variant."""
+    """A difference with a verdict: failure or variant.
+
+    `texts`: the differing texts, expected and actual, if they are not the first difference of their messages. An empty one is missing.
+    """
 
     verdict: Verdict
+    texts: tuple[str, str] | None = None
 
 
 failing_difference = partial(JudgedDifference, verdict=Verdict.FAIL)
@@ -61,7 +66,7 @@ def system_difference(expected: str, shown: str, request: Json) -> Iterator[Judg
     free = FREE_LINES if effort in EFFORTS else FREE_LINES | EFFORT_LINE
     if "\n" in effort and effort in shown:
         words = f"it has all lines of the effort in the request: {shorten(effort)!r}"
-        yield failing_difference(Part.EFFORT, Problem.EXTRA, words)
+        yield failing_difference(Part.EFFORT, Problem.EXTRA, words, texts=("", effort))
         shown = shown.replace(effort, "", 1)
     for label, part in free.items():
         line, actual = _line(expected, label), _line(shown, label)
@@ -105,12 +110,12 @@ def developer_difference(expected: str, shown: str, request: Json) -> Iterator[J
     tools, formats, _ = _sections(expected, instructions)
     tools_shown, formats_shown, rest = _sections(shown, instructions)
     differences = [
-        *_tools_difference(tools, tools_shown, items(value_at(request, "tools"))),
+        *_tools_difference(tools, tools_shown, request),
         *_formats_difference(formats, formats_shown, value_at(request, "response_format", "json_schema", "schema")),
     ]
     if rest:
         words = f"it has text that is not in the request: {shorten(rest)!r}"
-        differences.append(failing_difference(Part.INSTRUCTIONS, Problem.EXTRA, words))
+        differences.append(failing_difference(Part.INSTRUCTIONS, Problem.EXTRA, words, texts=("", rest)))
     worst = sorted(differences, key=lambda one: one.verdict is not Verdict.FAIL)
     yield from worst[:1] or [variant_difference(difference.part, difference.problem, difference.description)]
 
@@ -143,38 +148,62 @@ def _formats_difference(expected: str, shown: str, schema: Json) -> Iterator[Jud
     is_equal = any(canonical_json(one) == canonical_json(schema) for one in objects)
     if expected and shown and not is_equal and (schema is not None or any(objects)):
         words = next(map(str, json_differences(schema, objects[0])), "") if objects else "it has no JSON object"
-        yield failing_difference(Part.RESPONSE_FORMATS, Problem.DIFFERENT, f"in the schema: {words}")
+        words = f"in the schema: {words}"
+        yield failing_difference(Part.RESPONSE_FORMATS, Problem.DIFFERENT, words, texts=(expected, shown))
     elif not expected:
-        yield failing_difference(Part.RESPONSE_FORMATS, Problem.EXTRA, f"they were not requested: {shorten(shown)!r}")
+        words = f"they were not requested: {shorten(shown)!r}"
+        yield failing_difference(Part.RESPONSE_FORMATS, Problem.EXTRA, words, texts=("", shown))
     else:
         words = "they have another spelling, or are missing"
         yield variant_difference(Part.RESPONSE_FORMATS, Problem.OTHER_SPELLING, words)
 
 
-def _tools_difference(expected: str, shown: str, tools: Sequence[Json]) -> Iterator[JudgedDifference]:
+def _tools_difference(expected: str, shown: str, request: Json) -> Iterator[JudgedDifference]:
     if expected == shown:
         return
     if not expected or not shown:
         words = "functions are declared that are not in the request" if shown else "no function is declared"
-        yield failing_difference(Part.TOOLS, Problem.EXTRA if shown else Problem.MISSING, words)
+        kind = Problem.EXTRA if shown else Problem.MISSING
+        yield failing_difference(Part.TOOLS, kind, words, texts=(expected, shown))
         return
-    declared, declared_shown = parse_declarations(expected), parse_declarations(shown)
-    names, names_shown = [*map(as_identifier, declared)], [*map(as_identifier, declared_shown)]
-    if names != names_shown:
-        is_moved = Counter(names) == Counter(names_shown)
-        kind = Problem.MOVED if is_moved else Problem.MISSING if len(names_shown) < len(names) else Problem.DIFFERENT
-        words = f"the functions are {', '.join(declared_shown) or 'none'} where {', '.join(declared)} were expected"
-        yield failing_difference(Part.TOOLS, kind, words)
+    tools, declared_shown = items(value_at(request, "tools")), parse_declarations(shown)
+    left_out = {as_identifier(name) for name in parse_declarations(expected) if not is_offered(request, name)}
+    left_out -= {*map(as_identifier, declared_shown)}
+    declared = {name: one for name, one in parse_declarations(expected).items() if as_identifier(name) not in left_out}
+    if [*map(as_identifier, declared)] != [*map(as_identifier, declared_shown)]:
+        yield _names_difference(declared, declared_shown)
         return
     functions = {text(value_at(tool, "function", "name")): value_at(tool, "function") for tool in tools}
     official = parse_declarations(official_tools_text(tools))
     for (name, one), other in zip(declared.items(), declared_shown.values(), strict=True):
         problem = _function_problem(functions.get(name), one, other, official.get(name, one))
         if problem is not None:
-            difference = difference_of_contents(_text(one), _text(other), "user")
-            yield failing_difference(Part.TOOLS, problem, f"in the function {name}: {difference.description}")
+            texts = _text(one), _text(other)
+            words = f"in the function {name}: {difference_of_contents(*texts, 'user').description}"
+            yield failing_difference(Part.TOOLS, problem, words, texts=texts)
             return
-    yield variant_difference(Part.TOOLS, Problem.OTHER_SPELLING, "they have the same content in an unknown style")
+    words = "they have the same content in an unknown style"
+    if left_out:
+        words = f"{', '.join(sorted(left_out))}, which may not be called, is not declared"
+    yield variant_difference(Part.TOOLS, Problem.OTHER_SPELLING, words)
+
+
+def _names_difference(declared: Mapping[str, Declaration], shown: Mapping[str, Declaration]) -> JudgedDifference:
+    """Return the difference of the declared names, with the declarations of one side only, or all of them in another order."""
+    names, names_shown = [*map(as_identifier, declared)], [*map(as_identifier, shown)]
+    is_moved = Counter(names) == Counter(names_shown)
+    problem = Problem.MOVED if is_moved else Problem.MISSING if len(names_shown) < len(names) else Problem.DIFFERENT
+    words = f"the functions are {', '.join(shown) or 'none'} where {', '.join(declared)} were expected"
+    sides = [(declared, names_shown), (shown, names)]
+    missing, added = (
+        "\n".join(_whole(name, one) for name, one in side.items() if is_moved or as_identifier(name) not in others)
+        for side, others in sides
+    )
+    return failing_difference(Part.TOOLS, problem, words, texts=(missing, added))
+
+
+def _whole(name: str, declared: Declaration) -> str:
+    return f"{declared.comment}type {name} ={declared.type}".strip()
 
 
 def _text(declared: Declaration) -> str:
