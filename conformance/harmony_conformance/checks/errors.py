@@ -13,11 +13,12 @@ from harmony_conformance.checks.helpers.before_after import before_and_after, be
 from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, AnsweredBy, Exchange, Series, Validity
 from harmony_conformance.json_value import InvalidJsonError, Json, dumps, items, members, pointer, text, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, mismatch, ruled, variant
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, cited, comparison, mismatch, ruled, variant
 from harmony_conformance.judge.condition import condition, evidence, series_only
-from harmony_conformance.judge.rulings import ANSWERED_WRONG_REQUESTS
+from harmony_conformance.judge.rulings import ANSWERED_WRONG_REQUESTS, ANSWERS_IN_TIME
 from harmony_conformance.prompts.request_members import REASONING_FIELDS
 from harmony_conformance.redactable_text import Location, RedactableText, ReportText, quote, shorten
+from harmony_conformance.transport.messages import FailureKind
 
 
 @check(MUST, spec="http#status", when=on.is_valid)
@@ -210,9 +211,14 @@ def wrong_request_is_refused(x: Exchange) -> Iterator[Finding]:
 def questionable_request_is_handled(x: Exchange) -> Iterator[Finding]:
     """An odd request, which servers treat differently, is answered or refused with a 4xx status: it never makes the server fail.
 
-    A 5xx, a hang or a cut connection is an unhandled exception, and the state of the server after it is unknown.
+    A 5xx or a cut connection is an unhandled exception, and the state of the server after it is unknown. An answer that does not come in time may be a
+    hang, or the work of a slow machine.
     """
-    if x.failure is not None:
+    if x.failure is not None and x.failure.kind is FailureKind.TIMEOUT:
+        late = RedactableText("an odd request was not answered in time: {}", x.failure.detail)
+        finding = mismatch(late, "connection", "an answer, or a 4xx status", x.failure.kind.value)
+        yield cited(ruled(finding, ANSWERS_IN_TIME), "http#status")
+    elif x.failure is not None:
         failed = RedactableText("an odd request failed ({}): {}", x.failure.kind, x.failure.detail)
         yield mismatch(failed, "connection", "an answer, or a 4xx status", x.failure.kind.value)
     elif x.response is not None and on.is_server_error(x):

@@ -41,6 +41,7 @@ COUNTS_OF_ENDPOINTS = "counts-of-endpoints"
 MARKUP_IN_ERRORS = "markup-in-errors"
 COUNTS_OF_REASONING = "counts-of-reasoning"
 ANSWERED_WRONG_REQUESTS = "answered-wrong-requests"
+ANSWERS_IN_TIME = "answers-in-time"
 EMPTY_TEXT_BLOCKS = "empty-text-blocks"
 ITEMS_OF_LISTS = "items-of-lists"
 
@@ -106,6 +107,12 @@ RULINGS: Mapping[str, Ruling] = MappingProxyType(
             source="RFC 9110 says what a 4xx status means, and not when a server has to send one. The API references name types and required members.",
             severity=SHOULD,
             checks=("errors.wrong_request_is_refused",),
+        ),
+        ANSWERS_IN_TIME: Ruling(
+            subject="an odd request is not answered before the client stops waiting",
+            source="No source says how soon an answer comes. To a client, a hang and the work of a slow machine look alike.",
+            severity=SHOULD,
+            checks=("errors.questionable_request_is_handled",),
         ),
         EMPTY_TEXT_BLOCKS: Ruling(
             subject="an answer of the Messages API has a text block with an empty text",

@@ -65,7 +65,7 @@ def named(target, check, api, scenario, **parts):
             "chat",
             "questionable_requests",
             {"step": "longer than the model can read", "actual": "timeout"},
-            "long-conversation-cut",
+            "overlong-request-slow",
         ),
     ],
 )

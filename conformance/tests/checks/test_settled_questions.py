@@ -39,6 +39,13 @@ def test_a_wrong_request_that_is_answered_is_no_must():
     assert judged("errors.wrong_request_is_refused", "fail-reset", unchanged).severity is MUST
 
 
+def test_an_odd_request_that_is_not_answered_in_time_is_no_must():
+    late = judged("errors.questionable_request_is_handled", "fail-no-answer-in-time", unchanged)
+    assert (late.severity, late.clause.id) == (SHOULD, "http#status")
+    assert str(late.findings[0].message) == "an odd request was not answered in time: no byte arrived for 60 s"
+    assert judged("errors.questionable_request_is_handled", "fail-reset", unchanged).severity is MUST
+
+
 def test_an_empty_text_in_an_answer_is_no_must():
     assert judged("messages.blocks_have_their_members", "fail-empty-text", unchanged).severity is SHOULD
     assert judged("messages.blocks_have_their_members", "fail-two-equal-ids", unchanged).severity is MUST
