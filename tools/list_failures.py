@@ -41,6 +41,11 @@ class Failure:
     cause: str
 
     @property
+    def severity(self) -> str:
+        """The severity of the finding: that of its ruling, else that of the result."""
+        return text(self.finding.get("severity") or self.result.get("severity"))
+
+    @property
     def group(self) -> tuple[str, str, str, str]:
         """The key of its group."""
         message = re.sub(r"\d+", "#", text(self.finding.get("message")))
@@ -75,7 +80,7 @@ def lines_of(failure: Failure, exchanges: Mapping[str, Exchange]) -> Iterator[st
     check = text(result.get("check"))
     yield f"    {finding.get('exchange')} at {finding.get('at', '')}"
     yield f"    expected {finding.get('expected', '')!r}, actual {finding.get('actual', '')!r}"
-    yield f"    clause {text(result.get('quotation'))!r}"
+    yield f"    clause {text(finding.get('quotation') or result.get('quotation'))!r}"
     x = exchanges.get(text(finding.get("exchange")))
     if x is None:
         return
@@ -127,7 +132,7 @@ def main() -> None:
     for number, key in enumerate(chosen, 1):
         (report, check, cause, _), group = key, groups[key]
         first = group[0]
-        _print(f"{number} {report} | {check} {first.result.get('severity')} | {cause} | {len(group)} times")
+        _print(f"{number} {report} | {check} {first.severity} | {cause} | {len(group)} times")
         _print(f"    {first.finding.get('message')}")
         if options.brief:
             values = (first.finding.get(name, "") for name in ("exchange", "at", "expected", "actual"))

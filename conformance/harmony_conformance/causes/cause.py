@@ -46,9 +46,9 @@ class Cause:
 
     @cached_property
     def clause(self) -> Clause:
-        """The clause of the known cause, or of the example's check."""
+        """The clause of the known cause, or of the example."""
         own = next((CLAUSES[cause.clause] for cause in self.known if cause.clause in CLAUSES), None)
-        return own or self.results[0].clause
+        return own or CLAUSES.get(self.example.clause, self.results[0].clause)
 
     def to_json(self) -> JsonObject:
         """Return the line of the report, without its kind."""

@@ -8,6 +8,7 @@ from typing import LiteralString
 
 from harmony_conformance.apis.chat_completion import Turn, has_same_calls, has_same_objects
 from harmony_conformance.apis.registry import APIS
+from harmony_conformance.checks.helpers.api_words import end_of, words_of
 from harmony_conformance.checks.helpers.value_diff import json_differences
 from harmony_conformance.evidence.exchange import API_SEPARATOR, Exchange, Series
 from harmony_conformance.json_value import Json, canonical_json, parse_object, value_at
@@ -135,8 +136,8 @@ def same_end(series: Series) -> Iterator[Finding]:
         if cut[0] != cut[1]:
             expected, actual = ("cut", "ended") if cut[0] else ("ended", "cut")
             message = f"the same tokens are reported as {actual}, over {one.x.api_adapter.title} as {expected}"
-            both = _values(quote(one.turn.finish_reason), quote(other.turn.finish_reason), one.x, other.x)
-            yield mismatch(message, "/finish_reason", _SAME, both, exchange=other.x.id)
+            both = _values(end_of(one.x), end_of(other.x), one.x, other.x)
+            yield mismatch(message, words_of(other.x).end_place, _SAME, both, exchange=other.x.id)
 
 
 @evidence

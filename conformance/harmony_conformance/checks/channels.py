@@ -9,17 +9,26 @@ from typing import LiteralString
 from harmony_conformance.apis.chat_completion import Usage
 from harmony_conformance.apis.text_fields import FieldKind
 from harmony_conformance.checks.helpers.added_end import with_added_end
+from harmony_conformance.checks.helpers.api_words import end_of
 from harmony_conformance.checks.helpers.empty_answers import (
-    calls_forbidden_function,
     foreign_arguments,
     goes_beyond_limit,
+    has_only_allowed_calls,
     has_refusal,
     has_typed_call,
     may_be_cut,
+    no_stop_string_ended_it,
     owes_nothing,
     shows_all_as_reasoning,
     stopped_by_itself,
     wrote_only_forbidden_calls,
+)
+from harmony_conformance.checks.helpers.fitting_clauses import (
+    ANALYSIS,
+    FORM,
+    OF_FIELDS,
+    clause_of_content,
+    clause_of_loss,
 )
 from harmony_conformance.checks.helpers.malformed_output import lenient_on_malformed_output
 from harmony_conformance.checks.helpers.value_diff import text_difference
@@ -33,7 +42,7 @@ from harmony_conformance.evidence.leaks.calls_in_text import written_calls
 from harmony_conformance.evidence.leaks.repetition import find_doubled_text, find_loop, is_repetition_requested
 from harmony_conformance.evidence.leaks.role_play import find_user_turn, is_dialogue_requested
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, mismatch, ruled, variant
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, cited, mismatch, ruled, variant
 from harmony_conformance.judge.condition import condition, evidence
 from harmony_conformance.judge.rulings import MARKUP_IN_ERRORS
 from harmony_conformance.redactable_text import Location, RedactableText, quote, shorten
@@ -66,7 +75,9 @@ def no_channel_words(x: Exchange) -> Iterator[Finding]:
 
     A server that decodes the output without special tokens shows the chain of thought, glued to the answer (defects T01, M07, M08, M09, M15, P09).
     """
-    yield from _report(x, by_text.word_leaks(x, by_ids=not on.asks_for_raw_text.holds(x)))
+    for finding in _report(x, by_text.word_leaks(x, by_ids=not on.asks_for_raw_text.holds(x))):
+        is_shown = finding.location.endswith("content")
+        yield finding if is_shown else cited(finding, FORM)
 
 
 @check(MUST, spec="harmony#analysis", when=(on.api_parses_output, on.was_answered_as_scripted))
@@ -140,7 +151,8 @@ def characters_are_whole(x: Exchange) -> Iterator[Finding]:
             where = Location(broken.field.where)
             message = RedactableText("{} contains U+FFFD, and the tokens are whole characters", where)
             excerpt = by_text.excerpt_around(broken.field.text, broken.text)
-            yield Finding(message=message, location=broken.field.where, excerpt=excerpt)
+            clause = OF_FIELDS[broken.field.kind]
+            yield Finding(message=message, location=broken.field.where, excerpt=excerpt, clause=clause)
 
 
 @condition
@@ -212,12 +224,6 @@ def no_suspected_broken_character(x: Exchange) -> Iterator[Finding]:
                 yield Finding(message=message, location=field.where, excerpt=by_text.excerpt_around(shown, REPLACEMENT))
 
 
-@condition
-def no_stop_string_ended_it(x: Exchange) -> bool:
-    """requests without stop strings, or answers that are known to contain none: servers look for them in the reasoning too"""
-    return not x.stop_strings or (x.output.ids is not None and not x.has_stop_string)
-
-
 @check(
     SHOULD,
     spec="harmony#final",
@@ -248,8 +254,8 @@ def answer_is_more_than_reasoning(x: Exchange) -> Iterator[Finding]:
         yield variant(_DROPPED_CALL, where="content")
         return
     message = "the answer is reasoning alone, although it stopped by itself"
-    actual = RedactableText("finish_reason {}, only {}", turn.finish_reason, Location(turn.reasoning_field))
-    yield mismatch(message, "content", "content or tool_calls", actual)
+    actual = RedactableText("{}, only {}", end_of(x), Location(turn.reasoning_field))
+    yield mismatch(message, "content", "content or a call", actual)
 
 
 @check(
@@ -269,14 +275,6 @@ def answer_is_told_once(x: Exchange) -> Iterator[Finding]:
         again = find_doubled_text(content) or (find_loop(content) if may_loop else None)
         if again is not None and not is_repetition_requested(x, again):
             yield mismatch("the content repeats the same text", "content", "the text once", shorten(again))
-
-
-@condition
-def has_only_allowed_calls(x: Exchange) -> bool:
-    """completions whose calls, if any, are of an offered and allowed function"""
-    written = x.expected_output
-    has_allowed_calls = on.offered_tools.holds(x) and not calls_forbidden_function(x)
-    return written is not None and (not written.calls or has_allowed_calls)
 
 
 @check(
@@ -312,14 +310,15 @@ def content_is_the_answer(x: Exchange) -> Iterator[Finding]:
     if leaked is not None:
         message = "the content contains text of the analysis channel"
         wanted = shorten("".join(output.user_texts))
-        yield Finding(message=message, location="content", excerpt=shorten(content), expected=wanted)
+        yield Finding(message=message, location="content", excerpt=shorten(content), expected=wanted, clause=ANALYSIS)
         return
     expected, actual = text_difference("".join(output.user_texts), content)
     differs = "the content differs from what the model wrote for the user"
     empty: LiteralString = (
         f"the content is empty although the model wrote {'an answer' if output.finals else 'a preamble'}"
     )
-    problem, clause = differs if content else empty, "" if output.finals else "harmony#preambles"
+    problem = differs if content else empty
+    clause = clause_of_content(x, output, content)
     if goes_beyond_limit(x, "".join(output.user_texts), content):
         problem, clause = "the content continues beyond the limit", "chat#max-tokens"
     yield Finding(message=problem, location="content", expected=expected, actual=actual, clause=clause)
@@ -389,10 +388,11 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
     elif unaccounted > 0:
         if foreign := foreign_arguments(x):
             message = "text of the model arrived as the arguments of a call of another tool, and nothing else did"
-            yield mismatch(message, "content", "content or tool_calls", shorten(" | ".join(foreign)))
+            actual = shorten(" | ".join(foreign))
+            yield cited(mismatch(message, "content", "content or a call", actual), clause_of_loss(x))
             return
-        actual = RedactableText("finish_reason {}, no content, no tool_calls", turn.finish_reason)
-        yield mismatch(told, "content", "content or tool_calls", actual)
+        actual = RedactableText("{}, no content, no call", end_of(x))
+        yield cited(mismatch(told, "content", "content or a call", actual), clause_of_loss(x))
 
 
 _DROPPED_CALL: LiteralString = "a call that the request does not allow was dropped, and nothing is shown instead"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from harmony_conformance.apis.chat_completion import Turn
 from harmony_conformance.apis.text_fields import turn_fields
+from harmony_conformance.checks.helpers.api_words import words_of
 from harmony_conformance.checks.helpers.value_diff import json_differences
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.json_value import Json
@@ -80,10 +81,10 @@ def _alone_and_concurrent(series: Series) -> Iterator[tuple[Exchange, Exchange]]
 
 
 def _content(x: Exchange) -> Json:
-    turn = x.turn or Turn()
+    turn, words = x.turn or Turn(), words_of(x)
     return {
         "content": turn.content or "",
         "reasoning": turn.reasoning or "",
-        "tool_calls": [{"name": call.name, "arguments": call.arguments} for call in turn.tool_calls],
-        "finish_reason": turn.finish_reason,
+        words.calls: [{"name": call.name, words.arguments: call.arguments} for call in turn.tool_calls],
+        words.end: None if turn.finish_reason is None else str(words.end_value(turn.finish_reason)),
     }

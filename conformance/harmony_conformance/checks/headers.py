@@ -11,11 +11,21 @@ from harmony_conformance.apis.chat_completion import ToolCall, Turn
 from harmony_conformance.apis.text_fields import turn_fields
 from harmony_conformance.checks.helpers.added_end import with_added_end
 from harmony_conformance.checks.helpers.empty_answers import foreign_arguments
+from harmony_conformance.checks.helpers.fitting_clauses import (
+    ANALYSIS,
+    ARGUMENTS,
+    CALLS,
+    FINAL,
+    PREAMBLES,
+    REASONING,
+    clause_of_forbidden_call,
+    clause_of_text,
+)
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import FunctionCall, contains_call
 from harmony_conformance.json_value import equal_json, has_added_fractions, pointer
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, Verdict, check, mismatch, variant
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, Verdict, check, cited, mismatch, variant
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
 _TYPE = r"(?: ?⟦constrain⟧(?:json|code)| (?:json|code))?"
@@ -82,18 +92,19 @@ def broken_output_loses_nothing(x: Exchange) -> Iterator[Finding]:
     if row.required_output.reasoning and turn.reasoning is None:
         yield variant("the reasoning is hidden", where="reasoning")
     places = (
-        ("reasoning", row.required_output.reasoning if turn.reasoning is not None else (), (reasoning,)),
-        ("content", row.required_output.finals, (content,)),
-        ("content", row.required_output.preambles, (content, reasoning)),
-        ("any field", row.required_texts, (content, reasoning, *arguments)),
+        ("reasoning", row.required_output.reasoning if turn.reasoning is not None else (), (reasoning,), REASONING),
+        ("content", row.required_output.finals, (content,), FINAL),
+        ("content", row.required_output.preambles, (content, reasoning), PREAMBLES),
+        ("any field", row.required_texts, (content, reasoning, *arguments), ""),
     )
-    for where, texts, fields_for_it in places:
+    for where, texts, fields_for_it, clause in places:
         for wanted in (text.rstrip("\ufffd").strip() for text in texts):
             arrived = [wanted in field or equal_json(field, wanted) for field in fields_for_it]
             if not any(arrived):
                 message = RedactableText("a text of the broken output is not in {}", where)
                 actual = shorten(" | ".join(filter(None, fields_for_it))) or "nothing"
-                yield mismatch(message, where, shorten(wanted), actual)
+                finding = mismatch(message, where, shorten(wanted), actual)
+                yield cited(finding, clause or clause_of_text(x, wanted))
             elif where == "content" and not arrived[0]:
                 yield variant("the preamble is shown as reasoning, not as content", where="content")
     for finding in _lost_calls(row.required_output.calls, turn):
@@ -111,7 +122,7 @@ def _lost_calls(expected: Sequence[FunctionCall], turn: Turn) -> Iterator[Findin
             message = "a call of the broken output is lost, or arrived as another"
             wanted = RedactableText("{}({})", call.name, shorten(call.arguments))
             finding = mismatch(message, "tool_calls", wanted, quote(arrived) or "no call")
-            yield replace(finding, clause="harmony#receiving-calls")
+            yield cited(finding, CALLS)
             continue
         if left[place].arguments != call.arguments:
             yield variant("the arguments were rewritten: equal as JSON, another text", where="tool_calls")
@@ -125,6 +136,9 @@ def _is_call(actual: ToolCall, call: FunctionCall) -> bool:
 
 INVENTED_CALL: LiteralString = "a call arrived that the model did not make"
 WRITTEN_CALL: LiteralString = "a part of the output arrived as a call that the answer must not contain"
+_ANOTHER_NAME: LiteralString = "a call arrived under another name"
+_CHANGED_ARGUMENTS: LiteralString = "a call arrived with arguments that the model did not write"
+_CLAUSES_OF_CALLS = {INVENTED_CALL: CALLS, _ANOTHER_NAME: CALLS, _CHANGED_ARGUMENTS: ARGUMENTS}
 
 
 @check(
@@ -148,7 +162,7 @@ def broken_output_leaks_nothing(x: Exchange) -> Iterator[Finding]:
     for thought in row.required_output.reasoning:
         if thought.strip() and thought in (turn.content or "") and thought not in shown:
             problem = "the content contains text of the analysis channel"
-            yield Finding(message=problem, location="content", excerpt=shorten(turn.content or ""))
+            yield Finding(message=problem, location="content", excerpt=shorten(turn.content or ""), clause=ANALYSIS)
     allowed = (*row.required_output.calls, *row.optional_calls)
     for index, actual in enumerate(turn.tool_calls):
         if any(_is_call(actual, call) for call in allowed):
@@ -161,15 +175,15 @@ def broken_output_leaks_nothing(x: Exchange) -> Iterator[Finding]:
             location=pointer("tool_calls", index),
             expected=quote(", ".join(f"{call.name}({shorten(call.arguments)})" for call in allowed)) or "no call",
             actual=RedactableText("{}({})", shorten(actual.name), shorten(actual.arguments)),
-            clause="harmony#receiving-calls",
+            clause=_CLAUSES_OF_CALLS.get(message) or clause_of_forbidden_call(x, actual.name),
         )
 
 
 def _unexpected_call(x: Exchange, actual: ToolCall, allowed: Sequence[FunctionCall]) -> LiteralString:
     if any(_is_call(actual, replace(call, name=actual.name)) for call in allowed if call.name != actual.name):
-        return "a call arrived under another name"
+        return _ANOTHER_NAME
     if contains_call(x.output.ids or (), actual.name, actual.arguments):
         return WRITTEN_CALL
     if any(call.name == actual.name for call in allowed):
-        return "a call arrived with arguments that the model did not write"
+        return _CHANGED_ARGUMENTS
     return INVENTED_CALL

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import zip_longest
 from typing import LiteralString
 
 from harmony_conformance.checks.helpers.counted_pairs import counted_pairs, token_difference
+from harmony_conformance.checks.helpers.fitting_clauses import ARGUMENTS, clause_of_counted_text
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.checks.rendering import content_placement as placement
 from harmony_conformance.checks.rendering.accepted_renderings import has_predictable_prompt
@@ -25,7 +25,7 @@ from harmony_conformance.json_value import (
 )
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge import history_conditions as history
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, mismatch, ruled, variant
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, cited, comparison, mismatch, ruled, variant
 from harmony_conformance.judge.condition import condition, evidence, series_only
 from harmony_conformance.judge.rulings import QUOTED_RESULTS
 from harmony_conformance.prompts.declarations_in_prompt import (
@@ -127,7 +127,8 @@ def calls_are_rendered(x: Exchange) -> Iterator[Finding]:
         if equal_json(message.content, part.text) and not has_added_fractions(part.text, message.content):
             yield variant("the arguments of a call were rewritten: equal as JSON", where=part.where)
         else:
-            yield _content_mismatch("the arguments of a call are not what was sent", part, message)
+            finding = _content_mismatch("the arguments of a call are not what was sent", part, message)
+            yield cited(finding, ARGUMENTS)
     yield from placement.find_surplus_messages(parts, calls)
 
 
@@ -362,22 +363,6 @@ def has_counted_pair(series: Series) -> bool:
     return any(True for _ in counted_pairs(series))
 
 
-_CLAUSES_OF_TEXTS = {
-    "instructions": "harmony#developer",
-    "developer": "harmony#developer",
-    "system": "harmony#developer",
-    "result": "harmony#tool-messages",
-    "reasoning": "harmony#keep-reasoning",
-    "preamble": "harmony#preambles",
-    "answer": "harmony#final",
-    "arguments": "harmony#receiving-calls",
-    "description": "harmony#tools",
-    "parameter": "harmony#tools",
-    "enum": "harmony#tools",
-}
-"""The clauses that demand a text in the prompt, by the last word of the step."""
-
-
 @comparison(MUST, spec="harmony#special-tokens", when=has_counted_pair)
 def text_costs_its_tokens(series: Series) -> Iterator[Finding]:
     """Two requests that differ in one text differ in prompt_tokens by the number of ordinary tokens of that text.
@@ -394,7 +379,5 @@ def text_costs_its_tokens(series: Series) -> Iterator[Finding]:
             expected, actual = token_difference(pair.expected_growth), token_difference(pair.prompt_growth)
             message = RedactableText(template, pair.longer.step, actual, pair.shorter.step)
             finding = mismatch(message, "/usage/prompt_tokens", expected, actual, exchange=pair.longer.id)
-            is_injected = pair.longer.step.startswith("marked") and pair.prompt_growth
-            clause = "" if is_injected else _CLAUSES_OF_TEXTS.get(pair.longer.step.rpartition(" ")[2], "")
-            finding = replace(finding, clause=clause)
+            finding = cited(finding, clause_of_counted_text(pair))
             yield ruled(finding, QUOTED_RESULTS) if pair.prompt_growth == pair.quoted_growth else finding

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance.apis.registry import COMPLETIONS, RESPONSES
+from harmony_conformance.checks.helpers.api_words import words_of
 from harmony_conformance.evidence.exchange import AnsweredBy, Exchange
 from harmony_conformance.evidence.expected_output import cut_at_stop, parse_output
 from harmony_conformance.json_value import integer, value_at
@@ -60,17 +61,19 @@ def limit_is_kept(x: Exchange) -> Iterator[Finding]:
         yield mismatch(message, "/usage/completion_tokens", expected, quote(spent))
     if x.api == RESPONSES.name:
         return
+    words = words_of(x)
+    end, length = words.end_member, words.end_value("length")
     if reason == "length" and spent < x.max_output_tokens:
         if x.reached_stop:
-            message = "finish_reason is length below the limit, although the model ended its turn"
-            actual = RedactableText("length after {} of {} tokens", spent, x.max_output_tokens)
-            yield mismatch(message, "/finish_reason", "stop or tool_calls", actual)
+            message = RedactableText("{} is {} below the limit, although the model ended its turn", end, length)
+            actual = RedactableText("{} after {} of {} tokens", length, spent, x.max_output_tokens)
+            yield mismatch(message, words.end_place, words.end_value("stop", "tool_calls"), actual)
         else:
-            yield variant("finish_reason is length below the limit", where="/finish_reason")
+            yield variant(RedactableText("{} is {} below the limit", end, length), where=words.end_place)
     unseen = x.output.ids is None and not turn.has_answer and not x.api_adapter.is_raw
     if spent == x.max_output_tokens and reason != "length" and (x.hit_token_limit or unseen):
-        message = "the answer was cut at the limit and finish_reason is not length"
-        yield mismatch(message, "/finish_reason", "length", quote(reason))
+        message = RedactableText("the answer was cut at the limit and {} is not {}", end, length)
+        yield mismatch(message, words.end_place, length, words.end_value(reason))
 
 
 @condition

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 from harmony_conformance.apis.chat_completion import ABORTED, ToolCall
 from harmony_conformance.checks.headers import INVENTED_CALL, WRITTEN_CALL
+from harmony_conformance.checks.helpers.api_words import end_of, words_of
 from harmony_conformance.checks.helpers.call_alignment import align_calls, is_same_call
+from harmony_conformance.checks.helpers.fitting_clauses import ARGUMENTS, clause_of_forbidden_call
 from harmony_conformance.checks.helpers.json_schema import first_violation
 from harmony_conformance.checks.helpers.malformed_output import lenient_on_malformed_output
 from harmony_conformance.checks.helpers.value_diff import text_difference
@@ -29,7 +31,7 @@ from harmony_conformance.json_value import (
     value_at,
 )
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check, mismatch, variant
+from harmony_conformance.judge.check import MUST, Finding, check, cited, mismatch, variant
 from harmony_conformance.judge.condition import condition, within_limits
 from harmony_conformance.prompts import request_members
 from harmony_conformance.redactable_text import Location, RedactableText, quote, shorten
@@ -118,7 +120,7 @@ def call_is_complete(x: Exchange) -> Iterator[Finding]:
 
 @check(
     MUST,
-    spec="chat#arguments",
+    spec="chat#tool-call",
     when=(on.is_conversation, on.is_complete_answer, on.expected_output_is_known, on.expects_call),
 )
 @lenient_on_malformed_output
@@ -164,7 +166,11 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
             for call in turn.tool_calls
         )
         is_doubled = {(call.name, call.arguments) for call in turn.tool_calls} <= made_calls
-        yield mismatch(WRITTEN_CALL if is_written and not is_doubled else INVENTED_CALL, "/tool_calls", wanted, shown)
+        if is_written and not is_doubled:
+            finding = mismatch(WRITTEN_CALL, "/tool_calls", wanted, shown)
+            yield cited(finding, clause_of_forbidden_call(x, extra.name))
+        else:
+            yield mismatch(INVENTED_CALL, "/tool_calls", wanted, shown)
 
 
 def _changes(x: Exchange, call: FunctionCall, arrived: ToolCall, where: str) -> Iterator[Finding]:
@@ -180,9 +186,8 @@ def _changes(x: Exchange, call: FunctionCall, arrived: ToolCall, where: str) -> 
     else:
         expected, actual = text_difference(call.arguments, arrived.arguments)
         fraction = "a whole number of the arguments was rewritten with a fraction"
-        yield mismatch(
-            fraction if is_equal else "the arguments differ from what the model wrote", where, expected, actual
-        )
+        message = fraction if is_equal else "the arguments differ from what the model wrote"
+        yield cited(mismatch(message, where, expected, actual), ARGUMENTS)
 
 
 def _is_same_object(x: Exchange, arguments: str, written: str) -> bool:
@@ -200,7 +205,7 @@ def none_means_none(x: Exchange) -> Iterator[Finding]:
     if x.turn is not None and x.turn.tool_calls:
         message = "a call was returned although the request allows none"
         actual = quote(", ".join(shorten(call.name) for call in x.turn.tool_calls))
-        yield mismatch(message, "/tool_calls", "no tool_calls", actual)
+        yield mismatch(message, "/tool_calls", "no call", actual)
 
 
 @check(MUST, spec="chat#tool-choice-required", when=(on.is_conversation, on.is_complete_answer, on.demands_a_call))
@@ -216,7 +221,7 @@ def demanded_call_is_made(x: Exchange) -> Iterator[Finding]:
     named = " or ".join(sorted(allowed))
     if not called:
         expected = RedactableText("a call of {}", named) if named else "at least one call"
-        actual = RedactableText("no tool_calls, finish_reason {}", x.turn.finish_reason)
+        actual = RedactableText("no call, {}", end_of(x))
         yield mismatch("the request demands a call and none is returned", "/tool_calls", expected, actual)
     elif named and not allowed.issuperset(called):
         message = "another function was called than the one the request names"
@@ -270,33 +275,37 @@ def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
     """
     if x.turn is None:
         return
-    reason, calls, where = x.turn.finish_reason, bool(x.turn.tool_calls), "/finish_reason"
+    words = words_of(x)
+    reason, calls, where, end = x.turn.finish_reason, bool(x.turn.tool_calls), words.end_place, words.end_member
+    shown, called = words.end_value(reason), words.end_value("tool_calls")
     accepted = x.expectation.finish_reasons if x.expectation is not None else ()
     if reason == ABORTED:
-        yield variant("the server aborted the generation, and has its own finish_reason for it", where=where)
+        yield variant(RedactableText("the server aborted the generation, and has its own {} for it", end), where=where)
         return
     if reason == "stop_sequence":
-        yield variant("a stop string has its own finish_reason", where=where)
+        yield variant(RedactableText("a stop string has its own {}", end), where=where)
     elif reason is not None and reason not in _REASONS:
-        yield mismatch("finish_reason is not a value of the API", where, ", ".join(_REASONS), shorten(reason))
+        message = RedactableText("{} is not a value of the API", end)
+        yield mismatch(message, where, quote(", ".join(words.ends.values())), shorten(reason))
     elif (reason == "length" and x.reached_stop) or (reason == "tool_calls" and x.hit_token_limit):
-        message = f"finish_reason is {reason} and the model {'ended its turn' if x.reached_stop else 'was cut'}"
-        expected = "stop or tool_calls" if x.reached_stop else "length"
-        yield mismatch(message, where, expected, quote(reason))
+        template = "{} is {} and the model ended its turn" if x.reached_stop else "{} is {} and the model was cut"
+        expected = words.end_value("stop", "tool_calls") if x.reached_stop else words.end_value("length")
+        yield mismatch(RedactableText(template, end, shown), where, expected, shown)
     if reason is None:
         has_calls = calls or (x.expected_output is not None and bool(x.expected_output.calls))
-        message, expected = "the answer has no finish_reason", "tool_calls" if has_calls else "stop or length"
-        yield mismatch(message, where, expected, "nothing")
+        expected = called if has_calls else words.end_value("stop", "length")
+        yield mismatch(RedactableText("the answer has no {}", end), where, expected, "nothing")
     elif reason == "tool_calls" and not calls:
-        yield mismatch("finish_reason is tool_calls and there is no call", where, "stop", quote(reason))
+        message = RedactableText("{} is {} and there is no call", end, shown)
+        yield mismatch(message, where, words.end_value("stop"), shown)
     elif calls and reason == "stop":
         if isinstance(value_at(x.chat_request, "tool_choice"), dict):
-            yield variant("finish_reason is stop with the call that the request named", where=where)
+            yield variant(RedactableText("{} is {} with the call that the request named", end, shown), where=where)
         else:
-            yield mismatch("calls are returned and finish_reason is stop", where, "tool_calls", quote(reason))
+            yield mismatch(RedactableText("calls are returned and {} is {}", end, shown), where, called, shown)
     elif accepted and reason not in accepted and calls == ("tool_calls" in accepted):
-        message, expected = "finish_reason does not match what the model wrote", quote(" or ".join(accepted))
-        yield mismatch(message, where, expected, quote(reason))
+        message = RedactableText("{} does not match what the model wrote", end)
+        yield mismatch(message, where, words.end_value(*accepted), shown)
 
 
 @condition

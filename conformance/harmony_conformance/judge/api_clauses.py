@@ -44,6 +44,23 @@ OTHER_APIS: dict[str, Clause] = {
         _RESPONSES + "tool_choice, allowed_tools",
         "Constrains the tools available to the model to a pre-defined set. […] `required` requires the model to call one or more of the allowed tools.",
     ),
+    "responses#tool-choice": Clause(
+        _RESPONSES + "tool_choice", "`none` means the model will not call any tool and instead generates a message."
+    ),
+    "responses#tool-choice-required": Clause(
+        _RESPONSES + "tool_choice",
+        "`required` means the model must call one or more tools. […] Use this option to force the model to call a specific function.",
+    ),
+    "responses#strict-call": Clause(
+        _RESPONSES + "tools, function, strict", "Whether to enforce strict parameter validation. Default `true`."
+    ),
+    "responses#max-tokens": Clause(
+        _RESPONSES + "max_output_tokens, and incomplete_details.reason",
+        "An upper bound for the number of tokens that can be generated for a response, including visible output tokens and reasoning tokens. […] "
+        "incomplete_details: […] reason: The reason why the response is incomplete.",
+    ),
+    "responses#message": Clause(_RESPONSES + "output message", "An output message from the model."),
+    "responses#id": Clause(_RESPONSES + "the response object, id", "Unique identifier for this Response."),
     "responses#parallel-tool-calls": Clause(
         _RESPONSES + "parallel_tool_calls", "Whether to allow the model to run tool calls in parallel."
     ),
@@ -221,6 +238,12 @@ OTHER_APIS: dict[str, Clause] = {
     "messages#response-format": Clause(
         _MESSAGES + "output_config.format", "A schema to specify Claude's output format in responses."
     ),
+    "messages#strict-answer": Clause(
+        _MESSAGES + "output_config.format", "A schema to specify Claude's output format in responses."
+    ),
+    "messages#strict-call": Clause(
+        _MESSAGES + "tools, strict", "When true, guarantees schema validation on tool names and inputs"
+    ),
     "messages#tool-call": Clause(
         _MESSAGES + "tools",
         "If you include `tools` in your API request, the model may return `tool_use` content blocks that represent the model's use of those tools.",
@@ -269,10 +292,36 @@ OTHER_APIS: dict[str, Clause] = {
         _OLLAMA + "Generate a chat completion, Parameters",
         "`tool_calls` (optional): a list of tools in JSON that the model wants to use",
     ),
+    "ollama#tool-call": Clause(
+        _OLLAMA + "Generate a chat completion, Parameters",
+        "`tool_calls` (optional): a list of tools in JSON that the model wants to use",
+    ),
+    "ollama#arguments": Clause(
+        _OLLAMA + "Generate a chat completion, Parameters",
+        "`tool_calls` (optional): a list of tools in JSON that the model wants to use",
+    ),
+    "ollama#tool-choice": Clause(
+        _OLLAMA + "Generate a chat completion, Parameters",
+        "`tools`: list of tools in JSON for the model to use if supported",
+    ),
+    "ollama#messages": Clause(
+        _OLLAMA + "Generate a chat completion, Parameters",
+        "`messages`: the messages of the chat, this can be used to keep a chat memory",
+    ),
+    "ollama#response-format": Clause(
+        _OLLAMA + "Generate a chat completion, Parameters",
+        "`format`: the format to return a response in. Format can be `json` or a JSON schema",
+    ),
+    "ollama#usage": Clause(
+        _OLLAMA + "Generate a completion, Response",
+        "`prompt_eval_count`: number of tokens in the prompt […] `eval_count`: number of tokens in the response",
+    ),
     "ollama#context": Clause(
         _OLLAMA + "Generate a completion, Response",
         "`context`: an encoding of the conversation used in this response, this can be sent in the next request to keep a conversational memory",
     ),
+    "tgi#stop": Clause(_TGI + "stop", "Stop generating tokens if a member of `stop` is generated."),
+    "tgi#max-tokens": Clause(_TGI + "max_new_tokens", "Maximum number of tokens to generate."),
     "tgi#details": Clause(_TGI + "details", "Whether to return generation details."),
     "tgi#headers": Clause(
         "Text Generation Inference, router/src/server.rs, generate_internal",

@@ -72,11 +72,26 @@ class Finding:
     clause: str = ""
 
 
-def clause_of_failure(clause: Clause, api: str, findings: Iterable[Finding]) -> Clause:
-    """Return the clause of the first failure: its own, or that of the check, from the reference of the API where this has one."""
-    first = next(finding for finding in findings if finding.verdict is Verdict.FAIL)
-    demanded = CLAUSES.get(first.clause, clause)
+def clause_of(finding: Finding, clause: Clause, api: str) -> Clause:
+    """Return the clause of a failure: its own, or that of the check, from the reference of the API where this has one."""
+    demanded = CLAUSES.get(finding.clause, clause)
     return CLAUSES.get(demanded.id.replace("chat#", f"{api}#"), demanded)
+
+
+def clause_of_failure(clause: Clause, api: str, findings: Iterable[Finding]) -> Clause:
+    """Return the clause of the first failure."""
+    return clause_of(next(finding for finding in findings if finding.verdict is Verdict.FAIL), clause, api)
+
+
+def with_clauses(findings: Iterable[Finding], clause: Clause, api: str) -> tuple[list[Finding], Clause]:
+    """Return the findings, each failure with the id of the clause that demands it, and the clause of the first failure."""
+    told = [cited(one, clause_of(one, clause, api).id) if one.verdict is Verdict.FAIL else one for one in findings]
+    return told, clause_of_failure(clause, api, told)
+
+
+def cited(finding: Finding, clause: str) -> Finding:
+    """Return the finding with the id of the clause that demands it. Empty: that of the check."""
+    return replace(finding, clause=clause)
 
 
 def ruled(finding: Finding, ruling: str) -> Finding:

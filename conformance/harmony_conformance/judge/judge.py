@@ -15,7 +15,7 @@ from harmony_conformance.apis.registry import CHAT_COMPLETIONS
 from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, AnsweredBy, Exchange, Series
 from harmony_conformance.evidence.levels import METRICS_API as METRICS
 from harmony_conformance.judge import applicability
-from harmony_conformance.judge.check import Check, Comparison, Finding, Outcome, Severity, Verdict, clause_of_failure
+from harmony_conformance.judge.check import Check, Comparison, Finding, Outcome, Severity, Verdict, with_clauses
 from harmony_conformance.judge.clause import Clause
 from harmony_conformance.judge.condition import UnmetReason
 from harmony_conformance.judge.conditions import api_has_finish_reason, api_sends_done, is_chat, is_completion
@@ -282,11 +282,12 @@ def _run_check(
                 raise
             outcome, reason = Outcome.ERROR, _error_text(error)
     exchanges, evidence = case.ids_and_evidence(tuple(applied))
+    told, clause = with_clauses(findings, rule.clause, case.api) if failed else (findings, rule.clause)
     # positional, since keywords would double the cost
     return Result(
         rule.id,
         _severity(rule.severity, findings) if failed else rule.severity,
-        clause_of_failure(rule.clause, case.api, findings) if failed else rule.clause,
+        clause,
         case.name,
         case.api,
         outcome,
@@ -295,7 +296,7 @@ def _run_check(
         len(applied) - failed - len(errors),
         len(applied),
         len(case.series),
-        tuple(findings),
+        tuple(told),
         reason,
     )
 

@@ -26,6 +26,7 @@ from harmony_conformance.report.summary import (
     case_name,
     facts,
     failures,
+    own_clause,
     sides,
 )
 from harmony_conformance.report.text_excerpt import COMMAND_LIMIT, cut, line, plain
@@ -133,6 +134,8 @@ def _detail_lines(check: CheckResults, result: ResultLine) -> Iterator[str]:
         yield plain(cut(result.reason))
     for finding in result.findings[:_FINDINGS]:
         yield from _finding(finding)
+        if text(value_at(finding, "verdict")) == "fail" and (clause := own_clause(finding, result, check.clause)):
+            yield f"  spec: {line(clause.quotation)} ({line(clause.source)})"
     if len(result.findings) > _FINDINGS:
         yield f"… and {len(result.findings) - _FINDINGS} more in report.jsonl"
     yield f"spec: {line(check.clause.quotation)} ({line(check.clause.source)})"

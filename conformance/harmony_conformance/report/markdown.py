@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from harmony_conformance.json_value import JsonObject, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
+from harmony_conformance.judge.clause import Clause
 from harmony_conformance.report.cause_summary import CauseSummary, cause_summaries
 from harmony_conformance.report.client_rows import CLIENT, client_rows
 from harmony_conformance.report.latency_table import COLUMNS, notes, rows
@@ -27,6 +28,7 @@ from harmony_conformance.report.summary import (
     failures,
     grouped,
     never_applied,
+    own_clause,
     ruling_note,
     run_verdict,
     sides,
@@ -172,18 +174,20 @@ def _failed_parts(check: CheckResults, outcome: Outcome, words: str) -> Iterator
         yield prose(check.requirement)
     yield f"> {prose(check.clause.quotation)}\n>\n> — {inline(check.clause.source)}"
     for result in results[:_SCENARIOS]:
-        yield from _result(result)
+        yield from _result(result, check.clause)
     if others := results[_SCENARIOS:]:
         yield f"Also in {', '.join(inline(result.scenario) for result in others)}"
 
 
-def _result(result: ResultLine) -> Iterator[str]:
+def _result(result: ResultLine, shown: Clause) -> Iterator[str]:
     yield f"**In {inline(result.scenario)}**, {result.passed} of {result.applied} passed:"
     if result.reason:
         yield inline(result.reason)
     told = grouped(failures(result))
     for finding, places in told[:_FINDINGS]:
         yield from _finding(finding, places)
+        if clause := own_clause(finding, result, shown):
+            yield f"> {prose(clause.quotation)}\n>\n> — {inline(clause.source)}"
     if len(told) > _FINDINGS:
         yield f"*… and {len(told) - _FINDINGS} more findings in report.jsonl.*"
     if result.reproduce:

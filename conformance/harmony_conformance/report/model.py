@@ -23,7 +23,9 @@ from harmony_conformance.json_value import (
     text,
     value_at,
 )
-from harmony_conformance.judge.check import Finding, Outcome, Severity
+from harmony_conformance.judge.check import Finding, Outcome, Severity, Verdict
+from harmony_conformance.judge.clause import Clause
+from harmony_conformance.judge.harmony_clauses import CLAUSES
 from harmony_conformance.judge.judge import Result
 from harmony_conformance.judge.result_name import result_name
 from harmony_conformance.judge.rulings import RULINGS
@@ -159,7 +161,9 @@ def result_line(result: Result, reproduce: str, script: str = "") -> ResultLine:
         passed=result.passed,
         applied=result.applied,
         tries=result.tries,
-        findings=tuple({**finding_json(finding), **_ruling_json(finding)} for finding in result.findings),
+        findings=tuple(
+            {**finding_json(one), **_ruling_json(one), **_clause_json(one, result.clause)} for one in result.findings
+        ),
         reproduce=reproduce,
         script=script,
         reason=result.reason,
@@ -188,6 +192,12 @@ def _ruling_json(finding: Finding) -> JsonObject:
     """Return the ruling of a finding and the severity that it settles, nothing without a ruling."""
     ruling = RULINGS.get(finding.ruling)
     return {"severity": ruling.severity.value, "ruling": ruling.subject} if ruling and ruling.severity else {}
+
+
+def _clause_json(finding: Finding, clause: Clause) -> JsonObject:
+    """Return the clause of a failure if it is another one than that of its result."""
+    own = CLAUSES.get(finding.clause, clause) if finding.verdict is Verdict.FAIL else clause
+    return {"spec": own.id, "quotation": own.quotation} if own.id != clause.id else {}
 
 
 def read_report(document: str) -> Report:

@@ -119,9 +119,12 @@ class CheckResults:
 
     @property
     def clause(self) -> Clause:
-        """The cited clause. One that this version does not have gets its id as source."""
-        cited = self.results[0]
-        return CLAUSES.get(cited.spec) or Clause(id=cited.spec, quotation=cited.quotation, source=cited.spec)
+        """The cited clause: that of the check if a result cites it, else that of the first result."""
+        rule = _RULES.get(self.check)
+        is_cited = rule is not None and any(result.spec == rule.clause.id for result in self.results)
+        return (
+            rule.clause if rule is not None and is_cited else _clause(self.results[0].spec, self.results[0].quotation)
+        )
 
     @property
     def applied(self) -> int:
@@ -319,6 +322,18 @@ def ruling_note(finding: JsonObject) -> str:
     """Return the severity of a finding if a ruling settles it, and the subject of the ruling; else nothing."""
     ruling = text(value_at(finding, "ruling"))
     return f"{text(value_at(finding, 'severity')).upper()}, by a ruling of CHECKS.md: {ruling}" if ruling else ""
+
+
+def own_clause(finding: JsonObject, result: ResultLine, shown: Clause) -> Clause | None:
+    """Return the clause of a failure if it is another one than the clause that its page shows."""
+    own, quotation = text(value_at(finding, "spec")), text(value_at(finding, "quotation"))
+    clause = _clause(own, quotation) if own else _clause(result.spec, result.quotation)
+    return None if clause.id == shown.id else clause
+
+
+def _clause(name: str, quotation: str) -> Clause:
+    """Return a clause. One that this version does not have gets its id as source."""
+    return CLAUSES.get(name) or Clause(id=name, quotation=quotation, source=name)
 
 
 def sides(finding: JsonObject, limit: int = LIMIT) -> list[tuple[str, Pieces]]:

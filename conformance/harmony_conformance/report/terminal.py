@@ -277,6 +277,8 @@ def _finding(finding: JsonObject) -> Iterator[str]:
     for name in ("expected", "actual", "excerpt"):
         if (value := value_at(finding, name)) is not None:
             yield f"    {name}: {escape(visible(text(value))) or '(empty)'}"
+    if quotation := text(value_at(finding, "quotation")):
+        yield f"    spec: {escape(quotation)}"
 
 
 def _inconclusive(report: Report) -> Iterator[str]:

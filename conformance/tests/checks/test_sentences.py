@@ -105,15 +105,15 @@ WHOLE = '{"id":"resp_1","object":"response","crea…(196 characters)…xt":"It i
         pytest.param(
             "channels.nothing_is_lost/fail-answer-as-a-call-of-another-tool",
             "text of the model arrived as the arguments of a call of another tool, and nothing else did",
-            "content or tool_calls",
+            "content or a call",
             '{"x":1}',
             id="the answer is in a call of an MCP tool",
         ),
         pytest.param(
             "channels.nothing_is_lost/fail-all-in-the-reasoning-with-the-end",
             "5 tokens were spent, about 0 of them on reasoning, and the client got neither content nor a call",
-            "content or tool_calls",
-            "finish_reason stop, no content, no tool_calls",
+            "content or a call",
+            "finish_reason stop, no content, no call",
             id="the output has no thought, whatever the answer shows as reasoning",
         ),
         pytest.param(
@@ -133,8 +133,8 @@ WHOLE = '{"id":"resp_1","object":"response","crea…(196 characters)…xt":"It i
         pytest.param(
             "channels.nothing_is_lost/fail-empty",
             "40 tokens were spent, and the client got neither content nor a call",
-            "content or tool_calls",
-            "finish_reason stop, no content, no tool_calls",
+            "content or a call",
+            "finish_reason stop, no content, no call",
             id="the output is unknown, and so is the share of the reasoning",
         ),
         pytest.param(

@@ -90,3 +90,17 @@ def stopped_by_itself(x: Exchange) -> bool:
         and not has_refusal(x)
         and not any(field.where.startswith("output/") and field.text.endswith("_call") for field in fields)
     )
+
+
+@condition
+def no_stop_string_ended_it(x: Exchange) -> bool:
+    """requests without stop strings, or answers that are known to contain none: servers look for them in the reasoning too"""
+    return not x.stop_strings or (x.output.ids is not None and not x.has_stop_string)
+
+
+@condition
+def has_only_allowed_calls(x: Exchange) -> bool:
+    """completions whose calls, if any, are of an offered and allowed function"""
+    written = x.expected_output
+    has_allowed_calls = on.offered_tools.holds(x) and not calls_forbidden_function(x)
+    return written is not None and (not written.calls or has_allowed_calls)

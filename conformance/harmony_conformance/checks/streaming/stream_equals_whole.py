@@ -15,6 +15,7 @@ from functools import partial
 
 from harmony_conformance.apis.chat_completion import Turn, has_same_calls, has_same_objects
 from harmony_conformance.apis.registry import RESPONSES, find_api
+from harmony_conformance.checks.helpers.api_words import ApiWords, words_of
 from harmony_conformance.checks.helpers.malformed_output import has_malformed_output, ruled_if_malformed
 from harmony_conformance.checks.helpers.value_diff import json_differences
 from harmony_conformance.checks.streaming.right_side import (
@@ -83,13 +84,14 @@ def calls_equal_whole(series: Series) -> Iterator[Finding]:
     has_texts = find_api(series.api).has_text_arguments
     is_same = has_same_calls if has_texts else has_same_objects
     for pair in _whole_and_streamed(series):
-        if _calls(pair.whole) != _calls(pair.streamed) and is_same(pair.whole, pair.streamed):
+        calls = partial(_calls, words=words_of(pair.exchanges[1]))
+        if calls(pair.whole) != calls(pair.streamed) and is_same(pair.whole, pair.streamed):
             means = "are equal as JSON" if has_texts else "are the same object, as far as the whole answer can show it"
             message = f"streamed, the arguments of a call differ as text and {means}"
-            finding = variant(message, where="tool_calls")
+            finding = variant(message, where=words_of(pair.exchanges[1]).calls)
             yield replace(finding, exchange=pair.exchanges[1].id)
         else:
-            yield from _pair_findings(pair, CALLS, _calls)
+            yield from _pair_findings(pair, CALLS, calls)
 
 
 @comparison(MUST, spec="chat#stream", when=BOTH_WAYS)
@@ -100,7 +102,7 @@ def finish_equals_whole(series: Series) -> Iterator[Finding]:
     """
     for pair in _whole_and_streamed(series):
         if pair.exchanges[1].error is None:
-            yield from _pair_findings(pair, FINISH, lambda turn: {"finish_reason": turn.finish_reason})
+            yield from _pair_findings(pair, FINISH, partial(_finish, words=words_of(pair.exchanges[1])))
 
 
 @evidence
@@ -184,5 +186,9 @@ def _same_output(whole: Exchange, streamed: Exchange) -> bool:
     return whole.script is not None and whole.script == streamed.script
 
 
-def _calls(turn: Turn) -> Json:
-    return {"tool_calls": [{"name": call.name, "arguments": call.arguments} for call in turn.tool_calls]}
+def _calls(turn: Turn, words: ApiWords) -> Json:
+    return {words.calls: [{"name": call.name, words.arguments: call.arguments} for call in turn.tool_calls]}
+
+
+def _finish(turn: Turn, words: ApiWords) -> Json:
+    return {words.end: None if turn.finish_reason is None else str(words.end_value(turn.finish_reason))}

@@ -1,0 +1,91 @@
+"""The words of an API for the end of an answer and for its calls, in place of those of Chat Completions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import LiteralString
+
+from harmony_conformance.apis.registry import MESSAGES, OLLAMA, RESPONSES
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.redactable_text import RedactableText, quote
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiWords:
+    """The words of an API.
+
+    Attributes:
+        end: The member that says why an answer ended.
+        ends: Its values, by those of Chat Completions.
+        calls: The calls of an answer.
+        arguments: The arguments of a call.
+    """
+
+    end: LiteralString = "finish_reason"
+    ends: Mapping[str, LiteralString]
+    calls: LiteralString = "tool_calls"
+    arguments: LiteralString = "arguments"
+
+    @property
+    def end_member(self) -> RedactableText:
+        """The member that says why an answer ended, as a part of a message."""
+        return RedactableText(self.end)
+
+    @property
+    def end_place(self) -> str:
+        """The place of that member."""
+        return f"/{self.end}"
+
+    def end_value(self, *reasons: str | None) -> RedactableText:
+        """Return one or several values of that member, joined by "or", from those of Chat Completions."""
+        first, *others = (_word(self.ends, reason) for reason in reasons)
+        for other in others:
+            first = RedactableText("{} or {}", first, other)
+        return first
+
+
+def _word(words: Mapping[str, LiteralString], reason: str | None) -> RedactableText:
+    return RedactableText(words[reason]) if reason is not None and reason in words else quote(reason)
+
+
+_ENDS: Mapping[str, LiteralString] = MappingProxyType(
+    {one: one for one in ("stop", "length", "tool_calls", "content_filter", "function_call")}
+)
+_WORDS = {
+    RESPONSES.name: ApiWords(
+        end="status",
+        ends={
+            "stop": "completed",
+            "length": "incomplete (incomplete_details.reason max_output_tokens)",
+            "tool_calls": "completed, with a call",
+            "content_filter": "incomplete (incomplete_details.reason content_filter)",
+        },
+        calls="function_call",
+    ),
+    MESSAGES.name: ApiWords(
+        end="stop_reason",
+        ends={"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"},
+        calls="tool_use",
+        arguments="input",
+    ),
+    OLLAMA.name: ApiWords(end="done_reason", ends=_ENDS),
+}
+
+
+def words_of(x: Exchange) -> ApiWords:
+    """Return the words of the API that the exchange was sent to."""
+    words = _WORDS.get(x.api, _CHAT)
+    if x.api == MESSAGES.name and x.stop_strings:
+        return replace(words, ends={**words.ends, "stop": "end_turn or stop_sequence"})
+    return words
+
+
+def end_of(x: Exchange) -> RedactableText:
+    """Return the member that says why the answer ended, and its value."""
+    words = words_of(x)
+    return RedactableText("{} {}", words.end_member, words.end_value(None if x.turn is None else x.turn.finish_reason))
+
+
+_CHAT = ApiWords(ends=_ENDS)
