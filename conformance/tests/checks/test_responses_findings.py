@@ -127,7 +127,7 @@ def test_an_item_that_is_announced_after_its_first_event_is_late_and_not_twice_t
             (
                 "the same tokens are reported as ended, over Chat Completions as cut",
                 "the same over both",
-                "Chat Completions: length, Responses: stop",
+                "Chat Completions: finish_reason length, Responses: status completed",
             ),
             id="neither API is known to be right",
         ),

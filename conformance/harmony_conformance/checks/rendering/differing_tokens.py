@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
 from harmony_conformance.prompts.expected_parts import format_ids
 from harmony_conformance.redactable_text import RedactableText, quote
-from harmony_ref import decode
+from harmony_ref import decode, encode
 from harmony_ref.explanation.nearest_rendering import shared_length
 
 _MOST_TOKENS = 8
@@ -38,3 +39,13 @@ def _length_of_form(ids: Sequence[int], other: Sequence[int]) -> int:
     differing = (block for block in blocks if block[0] != "equal")
     places = (i for _, i, j, k, m in differing if decode(ids[i:j]).split() != decode(other[k:m]).split())
     return next(places, 0)
+
+
+def tokens_of_text(text: str, ids: Sequence[int]) -> Sequence[int]:
+    """Return those of the ids that spell a text, or the text's own ids if the text is in none of them."""
+    start = decode(ids).find(text)
+    if start < 0 or not text:
+        return encode(text)
+    first = bisect_right(range(len(ids)), start, key=lambda count: len(decode(ids[:count]))) - 1
+    stop = bisect_left(range(len(ids)), start + len(text), key=lambda count: len(decode(ids[:count])))
+    return ids[first:stop]

@@ -21,7 +21,7 @@ from harmony_conformance.checks.rendering.accepted_renderings import (
     renderings,
 )
 from harmony_conformance.checks.rendering.content_placement import kind_of, place_of_empty_text, without_content
-from harmony_conformance.checks.rendering.differing_tokens import differing_tokens
+from harmony_conformance.checks.rendering.differing_tokens import differing_tokens, tokens_of_text
 from harmony_conformance.checks.rendering.system_and_developer import (
     JudgedDifference,
     developer_difference,
@@ -43,7 +43,7 @@ from harmony_conformance.prompts.expected_parts import (
 )
 from harmony_conformance.prompts.request_members import REASONING_FIELDS
 from harmony_conformance.redactable_text import RedactableText, ReportText, shorten
-from harmony_ref import encode, tokens
+from harmony_ref import tokens
 from harmony_ref.explanation import Part, Problem
 from harmony_ref.explanation.divergence import Difference
 from harmony_ref.explanation.message_difference import difference_of_contents, header_differences
@@ -70,8 +70,8 @@ class PromptDifference:
     message_index: int
     label: str
     where: str
-    expected: tuple[int, ...]
-    actual: tuple[int, ...]
+    expected: Sequence[int]
+    actual: Sequence[int]
 
     @property
     def is_failure(self) -> bool:
@@ -93,8 +93,11 @@ class PromptDifference:
     @property
     def tokens(self) -> tuple[ReportText, ReportText]:
         """The differing tokens with text and ids, expected and actual: those of the difference, else the first ones of the message."""
-        texts, missing = self.difference.texts, _NO_MESSAGE if self.difference.texts is None else _NO_TEXT
-        expected, actual = (self.expected, self.actual) if texts is None else map(encode, texts)
+        expected, actual, missing = self.expected, self.actual, _NO_MESSAGE
+        if self.difference.texts is not None:
+            wanted, shown = self.difference.texts
+            expected, actual = tokens_of_text(wanted, expected), tokens_of_text(shown, actual)
+            missing = _NO_TEXT
         return differing_tokens(expected, actual) or missing, differing_tokens(actual, expected) or missing
 
 

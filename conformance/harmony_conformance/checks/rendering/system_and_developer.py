@@ -66,7 +66,7 @@ def system_difference(expected: str, shown: str, request: Json) -> Iterator[Judg
     free = FREE_LINES if effort in EFFORTS else FREE_LINES | EFFORT_LINE
     if "\n" in effort and effort in shown:
         words = f"it has all lines of the effort in the request: {shorten(effort)!r}"
-        yield failing_difference(Part.EFFORT, Problem.EXTRA, words, texts=("", effort))
+        yield failing_difference(Part.EFFORT, Problem.EXTRA, words)
         shown = shown.replace(effort, "", 1)
     for label, part in free.items():
         line, actual = _line(expected, label), _line(shown, label)
@@ -178,9 +178,9 @@ def _tools_difference(expected: str, shown: str, request: Json) -> Iterator[Judg
     for (name, one), other in zip(declared.items(), declared_shown.values(), strict=True):
         problem = _function_problem(functions.get(name), one, other, official.get(name, one))
         if problem is not None:
-            texts = _text(one), _text(other)
-            words = f"in the function {name}: {difference_of_contents(*texts, 'user').description}"
-            yield failing_difference(Part.TOOLS, problem, words, texts=texts)
+            difference = difference_of_contents(_text(one), _text(other), "user")
+            words = f"in the function {name}: {difference.description}"
+            yield failing_difference(Part.TOOLS, problem, words, texts=(_whole(one), _whole(other)))
             return
     words = "they have the same content in an unknown style"
     if left_out:
@@ -196,14 +196,15 @@ def _names_difference(declared: Mapping[str, Declaration], shown: Mapping[str, D
     words = f"the functions are {', '.join(shown) or 'none'} where {', '.join(declared)} were expected"
     sides = [(declared, names_shown), (shown, names)]
     missing, added = (
-        "\n".join(_whole(name, one) for name, one in side.items() if is_moved or as_identifier(name) not in others)
+        "\n".join(_whole(one) for name, one in side.items() if is_moved or as_identifier(name) not in others)
         for side, others in sides
     )
     return failing_difference(Part.TOOLS, problem, words, texts=(missing, added))
 
 
-def _whole(name: str, declared: Declaration) -> str:
-    return f"{declared.comment}type {name} ={declared.type}".strip()
+def _whole(declared: Declaration) -> str:
+    """Return the whole declaration as it is in the prompt."""
+    return f"{declared.comment}type {declared.name} = {declared.type}".strip()
 
 
 def _text(declared: Declaration) -> str:
