@@ -48,4 +48,6 @@ def tokens_of_text(text: str, ids: Sequence[int]) -> Sequence[int]:
         return encode(text)
     first = bisect_right(range(len(ids)), start, key=lambda count: len(decode(ids[:count]))) - 1
     stop = bisect_left(range(len(ids)), start + len(text), key=lambda count: len(decode(ids[:count])))
+    while stop < len(ids) and text not in decode(ids[first:stop]):  # a character of several tokens
+        stop += 1
     return ids[first:stop]
