@@ -93,9 +93,11 @@ def test_a_text_is_cited_by_the_header_of_its_message():
         "<|start|>assistant<|channel|>commentary<|message|>I look.<|end|>"
         "<|start|>assistant<|channel|>final<|channel|>analysis<|message|>Both.<|end|>"
         "<|start|>assistant Bare.<|end|>"
+        "<|start|>assistant<|channel|>finally<|message|>Odd.<|end|>"
+        "<|start|>assistant<|channel|>commentary to= functions.f<|message|>Blank.<|end|>"
         "<|start|>assistant<|channel|>final<|message|>Done.<|return|>"
     )
-    texts = ["Think.", "Good news.", "{}", "I look.", "Both.", "Bare.", "Done.", "not there", " "]
+    texts = ["Think.", "Good news.", "{}", "I look.", "Both.", "Bare.", "Odd.", "Blank.", "Done.", "not there", " "]
     form = "harmony#message-format"
     assert [clause_of_text(x, one) for one in texts] == [
         "harmony#analysis",
@@ -104,6 +106,8 @@ def test_a_text_is_cited_by_the_header_of_its_message():
         "harmony#preambles",
         form,
         form,
+        form,
+        "harmony#receiving-calls",
         "harmony#final",
         form,
         form,
@@ -122,11 +126,16 @@ ALLOWED = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": T
         ("g", {"tools": TOOLS, "tool_choice": ALLOWED}, "chat#allowed-tools"),
         ("f", {"tools": TOOLS, "parallel_tool_calls": False}, "chat#parallel-tool-calls"),
         ("h", {"tools": TOOLS}, "harmony#receiving-calls"),
-        ("user", {"tools": TOOLS}, "harmony#preambles"),
     ],
 )
 def test_a_forbidden_call_is_cited_by_what_forbids_it(name, request_, clause):
     assert clause_of_forbidden_call(exchange("", **request_), name) == clause
+
+
+def test_a_message_to_the_user_is_no_call():
+    spoken = exchange("<|channel|>commentary to=user<|message|>Good news.<|end|>", tools=TOOLS)
+    assert clause_of_forbidden_call(spoken, "user") == "harmony#preambles"
+    assert clause_of_forbidden_call(exchange("", tools=TOOLS), "user") == "harmony#receiving-calls"
 
 
 def printed(report):

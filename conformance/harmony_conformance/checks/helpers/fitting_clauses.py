@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
@@ -17,6 +18,8 @@ ANALYSIS, FINAL, PREAMBLES = "harmony#analysis", "harmony#final", "harmony#pream
 CALLS, FORM = "harmony#receiving-calls", "harmony#message-format"
 ARGUMENTS, TOOL_CALL, REASONING = "chat#arguments", "chat#tool-call", "raw-cot#output"
 _PEOPLE = ("user", "assistant")
+_RECIPIENT = re.compile(r"to= ?([^\s<]+)")
+_CHANNEL = re.compile(r"<\|channel\|>([^\s<]*)")
 _CHANNELS = {"analysis": ANALYSIS, "commentary": PREAMBLES, "final": FINAL}
 
 OF_FIELDS: Mapping[FieldKind, str] = MappingProxyType(
@@ -92,7 +95,7 @@ def clause_of_text(x: Exchange, text: str) -> str:
 def clause_of_forbidden_call(x: Exchange, name: str) -> str:
     """Return the clause that forbids a call, from the part of the request that does."""
     request = x.chat_request
-    if name in _PEOPLE:
+    if name in _PEOPLE and f"to={name}" in decode(x.output.ids or x.script or ()):
         return PREAMBLES
     if not items(value_at(request, "tools")) or value_at(request, "tool_choice") == "none":
         return "chat#tool-choice"
@@ -104,12 +107,11 @@ def clause_of_forbidden_call(x: Exchange, name: str) -> str:
 def _messages(x: Exchange) -> Iterator[tuple[str, str]]:
     """Yield the messages of the output: the clause on the recipient or the channel in the header, and the text."""
     for header, body in _split(x.output.ids or x.script or ()):
-        recipient = header.partition("to=")[2].partition(" ")[0].partition("<")[0]
-        channels = [channel for channel in _CHANNELS if f"<|channel|>{channel}" in header]
-        if recipient and recipient not in _PEOPLE:
+        recipients, channels = _RECIPIENT.findall(header), _CHANNEL.findall(header)
+        if recipients and recipients[0] not in _PEOPLE:
             yield CALLS, body
         elif len(channels) == 1:
-            yield _CHANNELS[channels[0]], body
+            yield _CHANNELS.get(channels[0], FORM), body
         else:
             yield FORM, body
 
