@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from harmony_conformance.apis.registry import APIS
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.checks.helpers.api_words import words_of
+from harmony_conformance.checks.streaming import right_side
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.golden import data as golden
 from harmony_conformance.judge.judge import judge
@@ -109,3 +111,9 @@ def test_each_api_has_its_words(api, end, stop, cut):
 
 def test_a_stop_sequence_may_have_ended_a_message():
     assert str(words("messages", stop_sequences=["x"]).end_value("stop")) == "end_turn or stop_sequence"
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_the_right_side_of_a_stream_is_known_by_the_place_of_its_end(api):
+    """A whole answer and a stream that end differently are compared by the failures of each at that place."""
+    assert words(api).end_place.strip("/").startswith(right_side.PLACES[right_side.FINISH])

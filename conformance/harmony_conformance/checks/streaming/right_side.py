@@ -31,7 +31,7 @@ def find_right_side(whole: Exchange, streamed: Exchange, part: str) -> RightSide
 def _fails(x: Exchange, part: str) -> bool:
     """Return True if a check of single answers fails on a part of an answer."""
     return any(
-        finding.verdict is Verdict.FAIL and finding.location.strip("/").startswith(_PLACES[part])
+        finding.verdict is Verdict.FAIL and finding.location.strip("/").startswith(PLACES[part])
         for check in _CHECKS[part]
         if check.first_unmet(x) is None
         for finding in check.run(x)
@@ -39,11 +39,11 @@ def _fails(x: Exchange, part: str) -> bool:
 
 
 _ANYWHERE = "any field"
-_PLACES: Mapping[str, tuple[str, ...]] = {
+PLACES: Mapping[str, tuple[str, ...]] = {
     CONTENT: (CONTENT, _ANYWHERE),
     REASONING: (*REASONING_FIELDS, _ANYWHERE),
     CALLS: (CALLS, _ANYWHERE),
-    FINISH: (FINISH, "status", "incomplete_details", "output", "the last event", CALLS),
+    FINISH: (FINISH, "stop_reason", "done_reason", "status", "incomplete_details", "output", "the last event", CALLS),
 }
 """The beginnings of the locations that findings about each part have."""
 _LEAKS = (

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from hashlib import sha256
 
+from harmony_conformance.checks.helpers.api_words import words_of
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
 from harmony_conformance.judge.check import Finding
@@ -214,7 +215,7 @@ def correct_finish_reason(answer: FailingAnswer) -> Json:
     """Correct the finish reason to match the content of the answer, if that is certain."""
     reasons: dict[int, str] = {}
     for part in answer.dialect.parts(answer.value):
-        if "/finish_reason" in answer.places(part.choice):
+        if words_of(answer.x).end_place in answer.places(part.choice):
             fixed = derive_finish_reason(part.finish, calls=bool(items(part.message.get("tool_calls"))))
             if answer.x.reached_stop and part.finish == "length":
                 fixed = "tool_calls" if items(part.message.get("tool_calls")) else "stop"
