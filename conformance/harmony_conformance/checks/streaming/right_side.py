@@ -39,11 +39,12 @@ def _fails(x: Exchange, part: str) -> bool:
 
 
 _ANYWHERE = "any field"
+_CALL_PLACES = (CALLS, "function_call", "tool_use")
 PLACES: Mapping[str, tuple[str, ...]] = {
     CONTENT: (CONTENT, _ANYWHERE),
     REASONING: (*REASONING_FIELDS, _ANYWHERE),
-    CALLS: (CALLS, _ANYWHERE),
-    FINISH: (FINISH, "stop_reason", "done_reason", "status", "incomplete_details", "output", "the last event", CALLS),
+    CALLS: (*_CALL_PLACES, _ANYWHERE),
+    FINISH: (FINISH, "stop_reason", "done_reason", "status", "incomplete_details", "output", "the last event", *_CALL_PLACES),
 }
 """The beginnings of the locations that findings about each part have."""
 _LEAKS = (
