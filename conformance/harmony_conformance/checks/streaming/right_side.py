@@ -44,7 +44,16 @@ PLACES: Mapping[str, tuple[str, ...]] = {
     CONTENT: (CONTENT, _ANYWHERE),
     REASONING: (*REASONING_FIELDS, _ANYWHERE),
     CALLS: (*_CALL_PLACES, _ANYWHERE),
-    FINISH: (FINISH, "stop_reason", "done_reason", "status", "incomplete_details", "output", "the last event", *_CALL_PLACES),
+    FINISH: (
+        FINISH,
+        "stop_reason",
+        "done_reason",
+        "status",
+        "incomplete_details",
+        "output",
+        "the last event",
+        *_CALL_PLACES,
+    ),
 }
 """The beginnings of the locations that findings about each part have."""
 _LEAKS = (
