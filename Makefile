@@ -199,6 +199,10 @@ bench-soak: $(READY) $(MITMPROXY)/.ready  ## opt-in: the proxy under load with f
 bench-causes: $(READY)  ## 300 random pairs and triples of defects: are the named causes the ones switched on?
 	$(BIN)/python -m benchmarks.causes.measure
 
+.PHONY: bench-guidellm
+bench-guidellm: $(READY) .benchmarks/guidellm/.ready  ## opt-in, 6 GB: one server by `load` and by guidellm in turns, and the table of docs/load.md
+	$(BIN)/python benchmarks/load_beside_guidellm.py .benchmarks/guidellm/bin/guidellm --out benchmarks/results/load_beside_guidellm.json --page docs/load.md
+
 bench-audit: SIZE ?= 1GB
 bench-audit: LARGEST ?= 10GB
 bench-audit: $(READY) .benchmarks/orjson/.ready .benchmarks/plot/.ready  ## audits of generated logs beside a JSON parser, and docs/audit-performance.md; SIZE=1GB, LARGEST=10GB, about ten minutes

@@ -46,8 +46,10 @@ def serving(tpot: float) -> Iterator[str]:
     """Serve with the known failure, and yield the URL."""
     serve = [*COMMAND, "serve", "--port", "0", "--tpot", str(tpot), "--defect", KNOWN]
     with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as server:
-        yield f"{server.stdout.readline().strip()}/v1"
-        server.terminate()
+        try:
+            yield f"{server.stdout.readline().strip()}/v1"
+        finally:
+            server.terminate()
 
 
 def repeat_runs(folder: Path, count: int, options: list[str]) -> dict[str, int]:

@@ -14,13 +14,14 @@ from types import MappingProxyType
 from harmony_conformance.audit.results.audit_comparison import compare_audits
 from harmony_conformance.audit.results.stored_audit import is_audit, read_part
 from harmony_conformance.cli.compare_measurements import compare_measurements, latency_lines, measurement_file
-from harmony_conformance.cli.report import read_run
+from harmony_conformance.cli.report import read_run, recorded_exchanges
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import dumps
 from harmony_conformance.report.comparison import Change, Comparison, compare
 from harmony_conformance.report.html import comparison_html
 from harmony_conformance.report.latency_comparison import is_any_slower_by
 from harmony_conformance.report.model import Report
+from harmony_conformance.report.prompt_changes import prompt_changes
 from harmony_conformance.report.terminal import cut_words, visible
 from harmony_conformance.runner.options import FAIL_ON
 from harmony_conformance.runner.shared_run import EXCHANGES
@@ -38,7 +39,9 @@ def configure(parser: ArgumentParser) -> None:
             help=f"the {which} run: its folder, its report.jsonl, or a recording (exchanges.jsonl), which is judged again;"
             " a folder of `rates` or of `load`; or an audit: its folder, or FOLDER@2026-11-01..2026-11-07 with the days of a period",
         )
-    parser.add_argument("--format", choices=list(_FORMATS), default="text", help="output format (default: text)")
+    parser.add_argument(
+        "--format", choices=("text", "html", "json"), default="text", help="output format (default: text)"
+    )
     parser.add_argument(
         "--fail-on",
         choices=list(FAIL_ON),
@@ -78,7 +81,11 @@ def execute(arguments: Namespace) -> int:
     compared = compare(_read(Path(arguments.before)), _read(Path(arguments.after)))
     if not compared.both_judged:
         raise UsageError(f"{arguments.before} and {arguments.after}: expected results that both judged, got none")
-    print("\n".join(_FORMATS[arguments.format](compared)))
+    if arguments.format == "html":
+        earlier, later = map(recorded_exchanges, paths)
+        print(comparison_html(compared, prompt_changes(compared, earlier, later)))
+    else:
+        print("\n".join(_FORMATS[arguments.format](compared)))
     if compared.with_change(Change.ERROR):
         return Exit.INTERNAL_ERROR
     if arguments.slower_by is not None and is_any_slower_by(arguments.slower_by, compared.latency):
@@ -143,14 +150,10 @@ def _counts(changes: list[Change]) -> str:
     return ", ".join(counts) or "none in either run"
 
 
-def _html(compared: Comparison) -> Iterator[str]:
-    yield comparison_html(compared)
-
-
 def _json(compared: Comparison) -> Iterator[str]:
     yield dumps(compared.to_json())
 
 
 _FORMATS: Mapping[str, Callable[[Comparison], Iterator[str]]] = MappingProxyType(
-    {"text": comparison_text, "html": _html, "json": _json}
+    {"text": comparison_text, "json": _json}
 )

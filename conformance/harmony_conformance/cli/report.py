@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
 from harmony_conformance.errors import Exit, UsageError
+from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.recording_file import read_recorded
 from harmony_conformance.report.ci_formats import badge_json, badge_svg, ctrf, github_annotations, sarif
 from harmony_conformance.report.exchange_view import ExchangeView, exchange_views, shown_exchanges
@@ -52,12 +53,15 @@ def execute(arguments: Namespace) -> int:
 
 def _views(report: Report, path: Path) -> Mapping[str, ExchangeView]:
     """Return the exchanges that the page shows, if their recording is in the folder of the report."""
+    return exchange_views(shown_exchanges(report), recorded_exchanges(path), str)
+
+
+def recorded_exchanges(path: Path) -> Iterator[Exchange]:
+    """Yield the exchanges of a run: its folder, its report or its recording. Nothing if there is no recording."""
     folder = path if path.is_dir() else path.parent
-    file = next(filter(Path.is_file, (folder / EXCHANGES, folder / f"{EXCHANGES}.gz")), None)
-    if file is None:
-        return {}
-    exchanges = (x for series in read_recorded(file) for x in series.exchanges.values())
-    return exchange_views(shown_exchanges(report), exchanges, str)
+    files = (path,) if path.name.startswith(EXCHANGES) else (folder / EXCHANGES, folder / f"{EXCHANGES}.gz")
+    if (file := next(filter(Path.is_file, files), None)) is not None:
+        yield from (x for series in read_recorded(file) for x in series.exchanges.values())
 
 
 def read_run(path: Path) -> Report:

@@ -22,6 +22,7 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.report.comparison import compare
 from harmony_conformance.report.files import read_report_file
 from harmony_conformance.report.html import comparison_html
+from harmony_conformance.report.prompt_changes import prompt_changes
 from harmony_conformance.report.terminal import visible
 from harmony_conformance.runner.interleaved_run import run_interleaved
 from harmony_conformance.runner.judge_run import Plan
@@ -29,6 +30,7 @@ from harmony_conformance.runner.options import failing_severities, read_options
 from harmony_conformance.runner.run import Options, serve_target
 from harmony_conformance.runtime.private_files import write_private
 from harmony_conformance.transport.client import Wait, run_async
+from harmony_conformance.transport.redaction import Mask
 
 FOLDERS = ("endpoint", "against")
 """Folders of the two runs below that of the command."""
@@ -77,9 +79,13 @@ def run_against(arguments: Namespace, target: Target, options: Options, plan: Pl
             recording.end()
             quiet = Namespace(**{**vars(words), "quiet": True, "verbose": False, "format": "text"})
             codes.append(report_run(quiet, *lane, finished, fingerprint(finished.series), recording.out, None))
+        mask = Mask((*options.secrets, *other_options.secrets))
         compared = compare(*(read_report_file(folder) for folder in reversed(folders)))
         with report_write_errors(out):
-            write_private(out / COMPARISON, comparison_html(compared).encode("utf-8", "backslashreplace"))
+            # the earlier side is the second endpoint
+            later, earlier = ((x for one in run.series for x in one.exchanges.values()) for run in runs)
+            prompts = prompt_changes(compared, earlier, later, mask.mask_text)
+            write_private(out / COMPARISON, comparison_html(compared, prompts).encode("utf-8", "backslashreplace"))
     print()
     print("\n".join(comparison_text(compared, ("against", "endpoint"))))
     print(f"page: {visible(str(out / COMPARISON))}")

@@ -37,6 +37,7 @@ class ResultChange:
         message: The first message of the later failure, else of the earlier one.
         earlier_message: The first message of the earlier failure, empty if it did not fail.
         was_judged: True if the earlier run judged it.
+        exchange: The id of the exchange with the first finding, empty without findings.
     """
 
     name: str
@@ -45,6 +46,7 @@ class ResultChange:
     message: str
     was_judged: bool
     earlier_message: str = ""
+    exchange: str = ""
 
     def to_json(self) -> JsonObject:
         """Return the JSON form."""
@@ -187,6 +189,7 @@ def _result_change(name: str, change: Change, before: ResultLine | None, after: 
         message=next(iter(_messages(shown)), shown.reason),
         was_judged=before is not None and before.outcome in _JUDGED,
         earlier_message=next(iter(_messages(before)), "") if before is not None else "",
+        exchange=next((text(value_at(finding, "exchange")) for finding in failures(shown)), ""),
     )
 
 

@@ -25,6 +25,7 @@ from harmony_conformance.report.exchange_view import ExchangeView
 from harmony_conformance.report.markup import to_markup
 from harmony_conformance.report.matrix import Matrix
 from harmony_conformance.report.model import Report, ResultLine
+from harmony_conformance.report.prompt_changes import PromptChange
 from harmony_conformance.report.summary import DEFAULT_FAILS_ON, Standing, by_check, run_verdict
 
 _STANDING = {
@@ -107,10 +108,13 @@ def matrix_html(matrix: Matrix, untested: Sequence[str] = ()) -> str:
     )
 
 
-def comparison_html(compared: Comparison) -> str:
-    """Return a page of two runs, before and after: causes, results and latencies."""
-    names = {"prose": markup.prose, "Change": Change, "BADGE": _BADGE}
-    return environment().get_template("comparison.html.jinja", globals=names).render(compared=compared)
+def comparison_html(compared: Comparison, prompts: Mapping[str, PromptChange] | None = None) -> str:
+    """Return a page of two runs, before and after: causes, results, prompts and latencies. `prompts`: those that are known, by exchange."""
+    names = {"prose": markup.prose, "pieces": markup.pieces, "Change": Change, "BADGE": _BADGE}
+    shown = prompts or {}
+    number_of = {name: number for number, name in enumerate(shown, start=1)}
+    template = environment().get_template("comparison.html.jinja", globals=names)
+    return template.render(compared=compared, prompts=shown, number_of=number_of)
 
 
 @cache

@@ -1,6 +1,7 @@
 """Two runs compared, on results written by hand and on runs of the reference server."""
 
 import json
+import re
 
 import pytest
 
@@ -116,6 +117,53 @@ def test_the_same_runs_give_the_same_bytes(runs, capsys):
         main(["compare", str(runs / "right"), str(runs / "wrong")])
         shown.append(capsys.readouterr().out)
     assert shown[0] == shown[1]
+
+
+def page_of(capsys, *words):
+    capsys.readouterr()
+    main(["compare", *map(str, words), "--format", "html"])
+    return capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def prompts(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("prompts")
+    for name, target in {"right": "reference", "wrong": "reference:defect=effort-ignored"}.items():
+        main(["run", target, "--select", "effort", "--latency", "0", "--out", str(folder / name)])
+    return folder
+
+
+def test_the_page_shows_the_prompts_before_and_after_with_the_tokens_that_differ(prompts, capsys):
+    page = page_of(capsys, prompts / "right", prompts / "wrong")
+    section = page[page.index('id="prompts"') :]
+    before, after = section.split('<div class="actual">')[:2]
+    assert '<span class="chip">&lt;|start|&gt;</span>' in before
+    assert re.search(r"Reasoning: ?<mark> ?low</mark>", before)
+    assert re.search(r"Reasoning: ?<mark> ?medium</mark>", after)
+    (link,) = set(re.findall(r'<a href="#(prompt-\d+)">The prompt before and after</a>', page))
+    assert f'id="{link}"' in page
+    assert page_of(capsys, *(prompts / name / "exchanges.jsonl" for name in ("right", "wrong"))).count(link) >= 2
+
+
+def test_fixed_results_show_their_prompts_too(prompts, capsys):
+    page = page_of(capsys, prompts / "wrong", prompts / "right")
+    before = page[page.index('id="prompts"') :].split('<div class="actual">')[0]
+    assert re.search(r"Reasoning: ?<mark> ?medium</mark>", before)
+
+
+def test_equal_prompts_are_no_diff(runs, capsys):
+    page = page_of(capsys, runs / "right", runs / "wrong")
+    assert "The prompts before and after are equal." in page
+    assert 'id="prompts"' not in page
+
+
+def test_without_a_recording_there_are_no_prompts(prompts, tmp_path, capsys):
+    for name in ("right", "wrong"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "report.jsonl").write_bytes((prompts / name / "report.jsonl").read_bytes())
+    page = page_of(capsys, tmp_path / "right", tmp_path / "wrong")
+    assert "new" in page
+    assert "prompt before and after" not in page
 
 
 def test_runs_without_a_common_result_are_refused(runs, tmp_path, capsys):

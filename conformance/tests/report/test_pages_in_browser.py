@@ -25,6 +25,8 @@ def folder(tmp_path_factory):
     select = ["--select", "simple_answer", "--select", "tool_round_trip", "--latency", "0"]
     main(["run", "reference", *select, "--out", str(out / "right")])
     main(["run", "reference:defect=output-unparsed:defect=effort-ignored", *select, "--out", str(out / "wrong")])
+    for name, target in (("efforts", "reference"), ("efforts-ignored", "reference:defect=effort-ignored")):
+        main(["run", target, "--select", "effort", "--latency", "0", "--out", str(out / name)])
     load = ["--rate", "50,100", "--requests", "20", "--output-tokens", "8", "--slo", "e2e_p95=200ms"]
     main(["load", "reference", *load, "--out", str(out / "load")])
     return out
@@ -91,6 +93,27 @@ def test_failures_are_searched_filtered_and_cleared(folder, show):
     assert 0 < shown.count() <= everything
     page.keyboard.press("j")
     assert page.evaluate("document.activeElement.tagName") == "SUMMARY"
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_new_failure_leads_to_its_prompt_before_and_after(folder, show, width):
+    """The server ignores the effort: the word after `Reasoning: ` is the marked one on both sides."""
+    written = page_of("compare", folder / "efforts", folder / "efforts-ignored")
+    (folder / "efforts.html").write_text(written, "utf-8")
+    page = show(folder / "efforts.html", width)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.get_by_role("link", name="The prompt before and after").first.click()
+    card = page.locator(page.evaluate("location.hash"))
+    assert card.bounding_box()["y"] < 900
+    sides = [card.locator(f".{side} pre") for side in ("expected", "actual")]
+    marked = [side.locator("mark").all_inner_texts() for side in sides]
+    assert [[word.strip() for word in words] for words in marked] == [["low"], ["medium"]]
+    assert all(side.locator(".chip").first.is_visible() for side in sides)
+    boxes = [side.bounding_box() for side in sides]
+    is_side_by_side = boxes[0]["x"] + boxes[0]["width"] <= boxes[1]["x"]
+    assert is_side_by_side is (width == max(WIDTHS)) or width == 800
+    if pictures := os.environ.get("HARMONY_PICTURES"):
+        page.screenshot(path=f"{pictures}/prompts-{width}.png")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -1,0 +1,106 @@
+"""Cost of a whole run: every scenario over every API against the embedded server.
+
+    .venv/bin/python benchmarks/run_cost.py [--times 3] [--out FILE] [-- OPTIONS OF run]
+
+Prints seconds of CPU time of all processes and of the process that used the most, seconds on the clock, and the number of exchanges.
+On an otherwise idle machine with two cores, the time on the clock is at least half of the CPU time, and at least that of the busiest process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from argparse import ArgumentParser
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def process_seconds() -> dict[int, tuple[int, float]]:
+    """Return the parent and the CPU seconds of each process."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue  # it has ended
+            found[int(folder.name)] = int(fields[1]), (int(fields[11]) + int(fields[12])) / TICKS
+    return found
+
+
+def descendants(root: int, seconds: dict[int, tuple[int, float]]) -> set[int]:
+    """Return the processes of a run."""
+    its = {root}
+    while more := {pid for pid, (parent, _) in seconds.items() if parent in its} - its:
+        its |= more
+    return its
+
+
+def measure(options: list[str]) -> dict[str, float]:
+    """Run once."""
+    with TemporaryDirectory() as out:
+        command = [
+            sys.executable,
+            "-m",
+            "harmony_conformance",
+            "run",
+            "reference",
+            "--latency",
+            "0",
+            "--quiet",
+            "--out",
+            out,
+        ]
+        before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        each: dict[int, float] = {}
+        with subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL) as run:
+            while run.poll() is None:
+                seconds = process_seconds()
+                each.update((pid, seconds[pid][1]) for pid in descendants(run.pid, seconds) if pid in seconds)
+                time.sleep(0.1)
+        wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert run.returncode == 0, "the reference server conforms"
+        with (Path(out) / "exchanges.jsonl").open("rb") as file:
+            exchanges = sum(1 for _ in file)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {
+        "cpu": round(cpu, 2),
+        "busiest process": max(each.values()),
+        "processes": sorted(each.values(), reverse=True),
+        "wall": round(wall, 2),
+        "exchanges": exchanges,
+    }
+
+
+def main() -> int:
+    """Run, print and write."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("options", nargs="*", default=["--api", "all"], help="options of the run (default: --api all)")
+    arguments = parser.parse_args()
+    runs = []
+    for _ in range(arguments.times):
+        runs.append(measure(arguments.options))
+        print(runs[-1], flush=True)
+    names = ("cpu", "busiest process", "wall", "exchanges")
+    figures = {
+        "options": arguments.options,
+        **{name: median(run[name] for run in runs) for name in names},
+        "runs": runs,
+    }
+    print(json.dumps({name: figures[name] for name in names}))
+    if arguments.out is not None:
+        arguments.out.write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
