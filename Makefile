@@ -113,7 +113,7 @@ $(MITMPROXY)/.ready: requirements/mitmproxy-12.lock pyproject.toml | $(READY)
 .PHONY: test-browser
 test-browser: $(READY)  ## the pages in a real browser: playwright from PyPI, and the system's Chromium
 	.venv/bin/uv pip install --quiet --python .venv/bin/python --require-hashes -r requirements/playwright.lock
-	$(BIN)/python -m pytest -v -p no:randomly conformance/tests/report/test_pages_in_browser.py
+	$(BIN)/python -m pytest -v -p no:randomly conformance/tests/report/test_pages_in_browser.py proxy/tests/judging/test_live_page.py
 
 .PHONY: test-ray
 test-ray: .oracles/ray/.ready  ## audits on a local cluster of Ray, whose processes are killed

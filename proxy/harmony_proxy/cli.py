@@ -52,7 +52,7 @@ def configure(parser: ArgumentParser) -> None:
     option("--reasoning-field", metavar="NAME", help=reasoning)
     memory = "memory of all exchanges in flight (default: 256M); further ones pass unexamined, or are refused with --fail closed"
     option("--memory-limit", metavar="SIZE", help=memory)
-    option("--metrics", metavar="HOST:PORT", help="serve Prometheus metrics at this address")
+    option("--metrics", metavar="HOST:PORT", help="serve Prometheus metrics at this address, and a live page at /live")
     otel = "send a GenAI span for each answer, and metrics, to this OTLP/HTTP receiver: http://127.0.0.1:4318"
     option("--otel", metavar="URL", default="", help=otel)
     messages = "messages in the spans (default: none)"

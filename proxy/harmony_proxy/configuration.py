@@ -39,6 +39,7 @@ from harmony_proxy.judging.counters import Gauges
 from harmony_proxy.judging.examiner import Examiner
 from harmony_proxy.judging.judge_queue import JudgeQueue
 from harmony_proxy.judging.judge_settings import EXCERPT_MODES, LOW, NONE, NORMAL, JudgeSettings
+from harmony_proxy.judging.live.upstream_probe import UpstreamProbe
 from harmony_proxy.policy.policy import (
     OBSERVE_POLICY,
     Action,
@@ -235,8 +236,12 @@ def create_listening_socket(host: str, port: int) -> socket.socket:
     return listening
 
 
-def start_metrics(address: tuple[str, int] | None, queue: JudgeQueue, gauges: Gauges) -> Callable[[], None]:
-    """Serve the metrics, if there is an address for them. Return a function that stops it.
+def start_metrics(
+    address: tuple[str, int] | None, queue: JudgeQueue, gauges: Gauges, upstream: str = ""
+) -> Callable[[], None]:
+    """Serve the metrics and the live page, if there is an address for them. Return a function that stops it.
+
+    `upstream` is the URL whose readiness the page shows, or empty.
 
     Raises:
         UsageError: the address cannot be listened on.
@@ -245,8 +250,9 @@ def start_metrics(address: tuple[str, int] | None, queue: JudgeQueue, gauges: Ga
         return lambda: None
     from harmony_proxy.judging.metrics import serve_metrics  # noqa: PLC0415 - requires prometheus_client, an extra
 
+    probe = UpstreamProbe(upstream) if upstream else None
     try:
-        return serve_metrics(address, queue, gauges)
+        return serve_metrics(address, queue, gauges, probe)
     except OSError as problem:
         raise UsageError(f"metrics at {address[0]}:{address[1]}: {problem.strerror or problem}") from None
 

@@ -13,7 +13,7 @@ from harmony_conformance.reference_server import MODEL
 from harmony_conformance.reference_server.model.schema_instance import InstanceSizeError, instance
 from harmony_conformance.reference_server.responses import store
 from harmony_conformance.reference_server.responses.store import Store, StoredResponse
-from harmony_conformance.reference_server.server.own_host import own_hosts
+from harmony_conformance.runtime.own_hosts import own_hosts
 
 ASK = {"model": MODEL, "messages": [{"role": "user", "content": "x"}]}
 PROMPT = {"model": MODEL, "prompt": "x"}

@@ -82,7 +82,7 @@ def count_exchange(
     if is_failing(others):
         counts["failing",] += 1
     if route := route_of(record.path):
-        model = models.label(built.model, is_served=record.status is not None and record.status < _FIRST_ERROR)
+        model = model_label(built, models)
         kind = "stream" if built.is_stream else "whole"
         counts["answers", route, model, kind, answer_verdict(built, others)] += 1
     for check, times in record.repair_counts.items():
@@ -90,6 +90,12 @@ def count_exchange(
     for action, checks in (("blocked", record.blocked_checks), ("left", record.unrepaired_reasons)):
         for check in checks:
             counts["acted", check, action] += 1
+
+
+def model_label(built: BuiltExchange, models: ModelNames) -> str:
+    """Return the name of the model as a label. Only a model that the server answered is added."""
+    status = built.record.status
+    return models.label(built.model, is_served=status is not None and status < _FIRST_ERROR)
 
 
 def is_failing(results: Sequence[Result]) -> bool:

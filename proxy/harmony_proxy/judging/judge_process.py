@@ -34,11 +34,12 @@ from harmony_proxy.capture.build_exchange import BuiltExchange, build_exchange
 from harmony_proxy.capture.recorder import RecordedExchange
 from harmony_proxy.judging.counters import Tally, count_exchange, to_json
 from harmony_proxy.judging.cpu_throttle import cpu_throttle
-from harmony_proxy.judging.judge_settings import LENGTH_BYTES, LOW, TOTALS, JudgeSettings, read_settings
+from harmony_proxy.judging.judge_settings import LENGTH_BYTES, LOW, RECENT, TOTALS, JudgeSettings, read_settings
 from harmony_proxy.judging.log_file import LogFile
 from harmony_proxy.judging.model_names import ModelNames
 from harmony_proxy.judging.outcome_log import Samples, before_and_after, error_line, log_line, without_exchange
 from harmony_proxy.judging.queue_codec import decode_frame
+from harmony_proxy.judging.recent_outcomes import RecentOutcomes
 from harmony_ref import encode
 
 DRAIN_SECONDS = 10.0
@@ -58,7 +59,7 @@ class _TimeLimitError(BaseException):
 class ExchangeJudge:
     """Judges exchanges one by one, and passes the line of each to `write`. State: the samples, names of models, the start time.
 
-    `emit` gets each exchange with the results of the checks that applied, and how many did not apply.
+    Each of `emit` gets each exchange with the results of the checks that applied, and how many did not apply.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class ExchangeJudge:
         settings: JudgeSettings,
         write: Callable[[JsonObject], None],
         checks: Iterable[Check | Comparison],
-        emit: Emit | None = None,
+        *emit: Emit,
     ) -> None:
         self._settings = settings
         self._write = write
@@ -121,13 +122,12 @@ class ExchangeJudge:
         return built, applied, len(closed)
 
     def _emit_span(self, built: BuiltExchange, applied: Sequence[Result], not_applicable: int, counts: Tally) -> None:
-        """Emit a span. An error leaves it out, and neither the line nor the counts."""
-        if self._emit is None:
-            return
-        try:
-            self._emit(built, applied, not_applicable)
-        except Exception:  # noqa: BLE001 - as above
-            counts["problems",] += 1
+        """Emit a span, and the outcome. An error leaves one out, and neither the line nor the counts."""
+        for emit in self._emit:
+            try:
+                emit(built, applied, not_applicable)
+            except Exception:  # noqa: BLE001 - as above
+                counts["problems",] += 1
 
     def _log_line(
         self, built: BuiltExchange, started: str, applied: list[Result], not_applicable: int, counts: Tally
@@ -192,7 +192,8 @@ class _Frames:
 def main(argument: str) -> int:
     """Judge the frames on stdin until its end. `argument` is the result of `JudgeSettings.argument`."""
     settings = read_settings(argument)
-    totals = _Totals()
+    recent = RecentOutcomes()
+    totals = _Totals(recent)
     frames = _Frames(0, totals.report)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal: the parent decides
     signal.signal(signal.SIGTERM, frames.stop_soon)
@@ -224,7 +225,7 @@ def main(argument: str) -> int:
             with suppress(OSError):
                 os.nice(_NICE)
     emitter = _create_emitter(settings)
-    judge = ExchangeJudge(settings, write, CHECKS, None if emitter is None else emitter.emit)
+    judge = ExchangeJudge(settings, write, CHECKS, recent.add, *(() if emitter is None else (emitter.emit,)))
     encode(" ")  # loads the vocabulary now, not within the first exchange
     signal.signal(signal.SIGALRM, judge.check_time_limit)
     signal.setitimer(signal.ITIMER_REAL, _POLL_SECONDS, _POLL_SECONDS)
@@ -259,10 +260,11 @@ def _create_emitter(settings: JudgeSettings) -> _Emitter | None:
 
 
 class _Totals:
-    """The counts so far. Reported at intervals: each report costs time in both processes."""
+    """The counts so far, and the outcomes since the last report. Reported at intervals: each report costs time in both processes."""
 
-    def __init__(self) -> None:
+    def __init__(self, recent: RecentOutcomes) -> None:
         self.counts: Tally = Counter()
+        self._recent = recent
         self._exchanges = 0
         self._reported: int = 0
         self._reported_at = 0.0
@@ -277,6 +279,8 @@ class _Totals:
         if self._exchanges == self._reported:
             return
         _print(TOTALS.decode() + dumps({"exchanges": self._exchanges, "counts": to_json(self.counts)}))
+        if report := self._recent.take_report():
+            _print(RECENT.decode() + report)
         self._reported = self._exchanges
         self._reported_at = time.monotonic()
 

@@ -19,11 +19,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from threading import Event, Lock, Thread
 
-from harmony_conformance.json_value import InvalidJsonError, integer, loads, text, value_at
+from harmony_conformance.json_value import InvalidJsonError, Json, integer, loads, text, value_at
 from harmony_proxy.capture.memory_budget import DEFAULT_LIMIT, MemoryBudget
 from harmony_proxy.judging.counters import Tally, from_json
-from harmony_proxy.judging.judge_settings import LENGTH_BYTES, NONE, TOTALS, JudgeSettings
+from harmony_proxy.judging.judge_settings import LENGTH_BYTES, NONE, RECENT, TOTALS, JudgeSettings
 from harmony_proxy.judging.queue_codec import QueuedExchange, encode_exchanges, encode_frame
+from harmony_proxy.judging.recent_reports import RecentReports
 
 QUEUED_EXCHANGES = 10_000
 FIRST_PAUSE_SECONDS = 0.2
@@ -83,6 +84,7 @@ class JudgeQueue:
         self._reader: Thread | None = None
         self._sent = 0
         self._total = b""
+        self._recent = RecentReports()
         self._started_at = 0.0
         self._quick_ends = 0  # ends of the process that came soon after its start, in a row
         self._unsent: deque[_Batch] = deque()
@@ -105,6 +107,11 @@ class JudgeQueue:
     def queue_length(self) -> int:
         """The number of exchanges in the queue."""
         return len(self.finished_exchanges) + self._put - self._taken
+
+    @property
+    def recent_outcomes(self) -> list[Json]:
+        """The last outcomes that were reported, the newest first, without content."""
+        return self._recent.newest()
 
     @property
     def process_id(self) -> int | None:
@@ -328,6 +335,9 @@ class JudgeQueue:
                 if line.startswith(TOTALS):
                     if line.endswith(b"\n"):  # else the process ended within the line: the previous report is valid
                         self._total = line.removeprefix(TOTALS)  # parsed on demand, not in the process of the traffic
+                    continue
+                if line.startswith(RECENT):
+                    self._recent.add(line.removeprefix(RECENT))
                     continue
                 try:
                     self._on_message(text(loads(line)))

@@ -11,7 +11,10 @@ LENGTH_BYTES = 8
 """Size of the big-endian length before each frame."""
 
 TOTALS = b"totals "
-"""Prefix of output lines with the counts so far, as JSON. Each other line is a message: a JSON string."""
+"""Prefix of output lines with the counts so far, as JSON. Each line without a prefix is a message: a JSON string."""
+
+RECENT = b"recent "
+"""Prefix of output lines with the outcomes since the last such line (`recent.RecentOutcomes`)."""
 
 LOW, NORMAL = "low", "normal"
 NONE = "none"

@@ -1,20 +1,28 @@
-"""Prometheus metrics, computed from the counters at each scrape: the data path updates nothing for them."""
+"""Prometheus metrics, and the live page next to them. Metrics are computed from the counters at each scrape: the data path updates nothing for them."""
 
 from __future__ import annotations
 
+import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from socketserver import ThreadingMixIn
+from threading import Thread
 from types import MappingProxyType
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from harmony_proxy.judging.counters import ADDED_LATENCY, ANSWER_TTFT, BUCKETS, GAP, TTFT, Gauges, Tally
 from harmony_proxy.judging.judge_queue import JudgeQueue
+from harmony_proxy.judging.live.app import create_live_app
+from harmony_proxy.judging.live.state import live_state
 from harmony_proxy.judging.model_names import OTHER, ModelNames
 
 _MICROSECONDS = 1_000_000
+_REQUEST_SECONDS = 10.0  # of silence within a request
 _COUNTERS: Mapping[str, tuple[str, str, tuple[str, ...]]] = MappingProxyType(
     {
         "exchanges": ("harmony_guard_exchanges", "Exchanges, by API and end.", ("api", "end")),
@@ -102,15 +110,25 @@ class GuardCollector(Collector):
         return bounded
 
 
-def serve_metrics(address: tuple[str, int], queue: JudgeQueue, gauges: Gauges) -> Callable[[], None]:
-    """Serve the metrics in a thread, and return a function that stops it.
+def serve_metrics(
+    address: tuple[str, int],
+    queue: JudgeQueue,
+    gauges: Gauges,
+    is_upstream_ready: Callable[[], bool] | None = None,
+) -> Callable[[], None]:
+    """Serve the metrics and the live page in a thread, and return a function that stops it.
 
     Raises:
         OSError: the address cannot be listened on.
     """
     registry = CollectorRegistry()
     registry.register(GuardCollector(queue, gauges))
-    server, thread = start_http_server(address[1], addr=address[0], registry=registry)
+    read_state = partial(live_state, queue, gauges, is_upstream_ready)
+    app = create_live_app(address[0], read_state, make_wsgi_app(registry))
+    kind = _Server6 if ":" in address[0] else _Server
+    server = make_server(*address, app, kind, _Handler)
+    thread = Thread(target=server.serve_forever, name="harmony-guard-metrics", daemon=True)
+    thread.start()
 
     def stop() -> None:
         server.shutdown()
@@ -118,6 +136,24 @@ def serve_metrics(address: tuple[str, int], queue: JudgeQueue, gauges: Gauges) -
         thread.join()
 
     return stop
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Print nothing if a client leaves."""
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = _REQUEST_SECONDS
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
+        """Print nothing for a request."""
 
 
 def _histogram(name: str, description: str, counts: Tally, kind: str) -> HistogramMetricFamily:

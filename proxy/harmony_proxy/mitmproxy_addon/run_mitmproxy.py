@@ -39,7 +39,7 @@ def run_mitmproxy(  # noqa: PLR0913 - all settings
         )
         addon = ConformanceAddon(queue, rules=rules, prefix=split.path)
         queue.start()
-        stop_metrics = start_metrics(metrics, queue, addon.gauges)
+        stop_metrics = start_metrics(metrics, queue, addon.gauges, upstream)
         try:
             asyncio.run(_serve(f"{split.scheme}://{split.netloc}", host, port, folder, addon))
         except SystemExit:  # mitmproxy could not start

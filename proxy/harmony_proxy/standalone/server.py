@@ -103,7 +103,7 @@ def serve(settings: StandaloneSettings) -> int:
     guard = HarmonyGuard(upstream, policy=settings.rules, queue=queue)
     reloader = Reloader(guard, read_rules=settings.read_rules, log=settings.judging.log, on_message=print_line)
     with create_listening_socket(settings.host, settings.port) as listening:
-        stop_metrics = start_metrics(settings.metrics, guard.queue, guard.gauges)
+        stop_metrics = start_metrics(settings.metrics, guard.queue, guard.gauges, settings.upstream)
         host, port = listening.getsockname()[:2]
         server = _Server(
             config(guard, settings.drain), lambda: announce(host, port, settings.upstream), reloader.reload

@@ -17,6 +17,7 @@ import pytest
 pytest.importorskip("aiohttp")
 
 from harmony_conformance.reference_server.server.serving import running
+from harmony_proxy.configuration import create_listening_socket
 from harmony_proxy.standalone import readiness
 from harmony_proxy.standalone.readiness import Readiness
 
@@ -66,7 +67,9 @@ def ask(base):
 
 def hang_up(process):
     process.send_signal(signal.SIGHUP)
-    return process.stdout.readline().strip()
+    while (line := process.stdout.readline()).startswith("exchange "):  # of the judge, at any time: there is no log
+        pass
+    return line.strip()
 
 
 def lines(path, count):
@@ -88,6 +91,24 @@ def test_before_and_after_of_a_block_are_in_the_log(tmp_path, stream):
     assert "analysis" in "".join(text for _, text in line["before"]["chunks"])
     assert "".join(text for _, text in line["after"]["chunks"]) == answer.text
     assert "analysis" not in answer.text
+
+
+def test_the_live_page_is_on_the_address_of_the_metrics_alone():
+    pytest.importorskip("prometheus_client")
+    with create_listening_socket("127.0.0.1", 0) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with running(defects=["output-unparsed"]) as upstream, proxied(upstream, "--metrics", address) as (_, base):
+        assert ask(base).status_code == 200
+        deadline = time.monotonic() + WAIT
+        while not (state := httpx.get(f"http://{address}/live.json").json())["recent"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert httpx.get(f"http://{address}/live").text.startswith("<!doctype html>")
+        assert httpx.get(f"{base}/live").status_code == 404  # of the upstream
+    (one,) = state["recent"]
+    assert (one["route"], one["status"], one["end"], one["verdict"]) == ("/chat/completions", 200, "complete", "failed")
+    assert (one["model"], state["upstream_ready"], state["judge_up"]) == ("gpt-oss-reference", True, True)
+    assert "channels.no_channel_words" in one["failed"]
 
 
 def test_a_policy_is_reloaded_and_an_invalid_one_is_not(tmp_path):

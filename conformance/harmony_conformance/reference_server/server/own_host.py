@@ -5,9 +5,8 @@ that a page under that name reaches it (DNS rebinding). JSON needs the server's 
 never gives.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from ipaddress import ip_address
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -15,9 +14,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from harmony_conformance.reference_server.requests.errors import ApiError
+from harmony_conformance.runtime.own_hosts import host_name, is_own_host
 
-_LOCAL = ("localhost", "127.0.0.1", "[::1]")
-_ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - compared with the address of --host, which the user chose
 _FORM = "application/x-www-form-urlencoded"
 
 
@@ -46,10 +44,10 @@ class OwnHost:
 
     def _problem(self, scope: Scope) -> ApiError | None:
         headers = Headers(scope=scope)
-        host = _name(headers.get("host", ""))
-        if self._hosts is not None and host not in self._hosts and not (_ANY_IP in self._hosts and _is_ip(host)):
+        host = headers.get("host", "")
+        if self._hosts is not None and not is_own_host(host, self._hosts):
             return ApiError(
-                f"Invalid Host: expected {', '.join(sorted(self._hosts))}, got {host!r}. "
+                f"Invalid Host: expected {', '.join(sorted(self._hosts))}, got {host_name(host)!r}. "
                 "Start the server with --allow-host NAME to add a name.",
                 status=HTTPStatus.FORBIDDEN,
                 code="host_not_allowed",
@@ -63,31 +61,3 @@ class OwnHost:
             status=HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             code="content_type_not_json",
         )
-
-
-_ANY_IP = "any IP address"
-
-
-def own_hosts(address: str, allowed: Iterable[str] = ()) -> frozenset[str]:
-    """Return the names of a server that listens on this address, without ports.
-
-    If it listens on every address, any IP address is its name: a page can only be served under a name.
-    """
-    bound = _ANY_IP if address in _ANY_ADDRESS else f"[{address}]" if ":" in address else address.lower()
-    return frozenset({*_LOCAL, bound, *map(_name, allowed)})
-
-
-def _name(host: str) -> str:
-    """Return the name in a Host header, in lower case and without port and final dot."""
-    host = host.strip().lower()
-    name, colon, port = host.rpartition(":")
-    has_port = colon and port.isdecimal() and (not name.count(":") or name.endswith("]"))
-    return (name if has_port else host).rstrip(".")
-
-
-def _is_ip(name: str) -> bool:
-    try:
-        ip_address(name.removeprefix("[").removesuffix("]"))
-    except ValueError:
-        return False
-    return True

@@ -13,7 +13,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from harmony_conformance.reference_server.server.app import DATE, create_app
-from harmony_conformance.reference_server.server.own_host import own_hosts
+from harmony_conformance.runtime.own_hosts import own_hosts
 from harmony_conformance.runtime.processes import forked, may_fork
 
 _STARTING_SECONDS = 10.0

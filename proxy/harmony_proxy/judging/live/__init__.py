@@ -1,0 +1,1 @@
+"""The live page: what the guard does at this moment, without content."""
