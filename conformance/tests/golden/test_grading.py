@@ -435,7 +435,12 @@ def test_comparison_names_what_head_breaks_fixes_and_keeps():
         "FIXED ",
         "SAME ",
     ]
-    assert comparison_json(compared)["exit_code"] == 1
+    before = "malformed input is accepted: Unexpected EOS while waiting for message header to complete"
+    assert text.partition("\nCHANGED ")[2].partition("\n\n")[0].endswith(f"\n   base: {before}")
+    told = comparison_json(compared)
+    assert told["exit_code"] == 1
+    assert [cause["base"] for cause in told["causes"]["changed"]] == [[before]]
+    assert not any("base" in cause for change in ("new", "fixed", "same") for cause in told["causes"][change])
 
 
 def test_comparison_with_itself_has_nothing_new():

@@ -23,7 +23,7 @@ class GradeComparison:
     Attributes:
         new: Failures of head that base does not have.
         fixed: Failures of base that head answers well.
-        changed: Failures of both that differ in another way.
+        changed: Failures of both that differ in another way, as head's.
         same: Failures of both that differ in the same way.
         lost: Vectors that base answered well, and head no longer answers.
     """
@@ -88,7 +88,15 @@ def comparison_text(compared: GradeComparison, effects: Mapping[str, str]) -> st
     for change, causes in compared.causes.items():
         for cause in causes:
             lines += ["", f"{change.upper()} {cause_text(cause, effects)}"]
+            if change == "changed":
+                lines.append(f"   base: {'; '.join(_causes_in_base(compared, cause))}")
     return "\n".join(lines)
+
+
+def _causes_in_base(compared: GradeComparison, cause: VectorCause) -> Sequence[str]:
+    """Return the sentences of base's causes for the vectors of a changed cause."""
+    vectors = {one.vector.id for one in cause.grades}
+    return [one.sentence for one in find_causes([one for one in compared.base.grades if one.vector.id in vectors])]
 
 
 def comparison_json(compared: GradeComparison) -> JsonObject:
@@ -107,5 +115,13 @@ def comparison_json(compared: GradeComparison) -> JsonObject:
             "problems": [*compared.head.problems],
         },
         "lost": [one.vector.id for one in compared.lost],
-        "causes": {change: [cause_json(cause) for cause in causes] for change, causes in compared.causes.items()},
+        "causes": {
+            change: [_comparison_cause_json(compared, change, cause) for cause in causes]
+            for change, causes in compared.causes.items()
+        },
     }
+
+
+def _comparison_cause_json(compared: GradeComparison, change: str, cause: VectorCause) -> JsonObject:
+    before = [*_causes_in_base(compared, cause)] if change == "changed" else []
+    return {**cause_json(cause), "base": [*before]} if before else cause_json(cause)
