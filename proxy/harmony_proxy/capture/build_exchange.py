@@ -25,7 +25,8 @@ _RETAINED_HEADERS = frozenset(
     }
 )
 _SENT_HEADERS = frozenset({"x-harmony-verdict", "x-should-retry"})
-STREAM_TYPES = frozenset({"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl"})
+EVENT_STREAM = "text/event-stream"
+STREAM_TYPES = frozenset({EVENT_STREAM, "application/x-ndjson", "application/ndjson", "application/jsonl"})
 """Content types of streams: server-sent events, and lines of JSON."""
 _FINAL_EVENTS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 _ID_LENGTH = 128
@@ -51,18 +52,24 @@ class BuiltExchange:
     exchange: Exchange | None
     unjudged_reason: str  # the reason if there is no exchange
     model: str = ""  # as the request names it
+    undecodable_reason: str = ""  # the reason if a body is read undecoded
     is_stream: bool = False  # by the content type of the response
     before: Response | None = None  # what the server sent, and `after` what the client got, if that was recorded
     after: Response | None = None
 
 
-def build_exchange(kept: RecordedExchange, *, engine: str = "openai", is_masked: bool = True) -> BuiltExchange:
+def build_exchange(
+    kept: RecordedExchange, *, engine: str = "openai", is_masked: bool = True, keeps_undecodable: bool = False
+) -> BuiltExchange:
     """Rebuild a recorded exchange. The data path needs no mask: it takes time, and a repair keeps the other text of the server.
 
     Without a mask, the JSON of the request is not read: neither its id nor the exact name of its API is known then.
+
+    `keeps_undecodable`: read a body undecoded that is not in its content coding. Many servers and clients ignore the header.
     """
     request_headers, response_headers = _decode(kept.request_headers), _decode(kept.response_headers)
-    request = _request(kept, request_headers)
+    undecodable = list[str]() if keeps_undecodable else None
+    request = _request(kept, request_headers, undecodable)
     words = _secrets(kept, request_headers, response_headers, request) if is_masked else ()
     if len(words) > _MOST_SECRETS or sum(map(len, words)) > _MOST_SECRET_TEXT:
         return _without_text(kept)
@@ -73,7 +80,7 @@ def build_exchange(kept: RecordedExchange, *, engine: str = "openai", is_masked:
     end, unjudged = End(kept.end), _reason_not_to_judge(kept)
     if not unjudged:
         try:
-            exchange = _exchange(kept, request, response_headers, mask, engine)
+            exchange = _exchange(kept, request, response_headers, mask, engine, undecodable)
             if is_masked:
                 exchange = replace(exchange, api=refine_api(exchange.api, exchange.request.json))
         except ContentDecodingError as problem:
@@ -97,6 +104,7 @@ def build_exchange(kept: RecordedExchange, *, engine: str = "openai", is_masked:
         exchange=exchange,
         unjudged_reason=unjudged,
         model=model,
+        undecodable_reason=next(iter(undecodable or ()), ""),
         is_stream=dict(response_headers).get("content-type", "").partition(";")[0].strip().lower() in STREAM_TYPES,
         before=before,
         after=after,
@@ -146,13 +154,15 @@ def _has_final_event(x: Exchange) -> bool:
     return last.is_done or value_at(last.value, "done") is True or text(value_at(last.value, "type")) in _FINAL_EVENTS
 
 
-def _request(record: RecordedExchange, headers: Sequence[_Header]) -> Request | ContentDecodingError:
+def _request(
+    record: RecordedExchange, headers: Sequence[_Header], undecodable: list[str] | None
+) -> Request | ContentDecodingError:
     """Return the request as sent; or the reason why its body cannot be read."""
     if not record.is_whole:
         return ContentDecodingError("the body was not retained")
     try:
         compressed = (Chunk(arrival_time=0.0, data=record.request_body),)
-        chunks = decode_chunks(compressed, _encoding(headers), limit=record.limit)
+        chunks = _decoded(compressed, _encoding(headers), record.limit, undecodable)
     except ContentDecodingError as problem:
         return problem
     body = b"".join(chunk.data for chunk in chunks)
@@ -185,12 +195,13 @@ def _without_text(record: RecordedExchange) -> BuiltExchange:
     )
 
 
-def _exchange(
+def _exchange(  # noqa: PLR0913, PLR0917 - the recorded exchange and how to read it
     record: RecordedExchange,
     sent: Request | ContentDecodingError,
     response_headers: Sequence[_Header],
     mask: Mask,
     engine: str,
+    undecodable: list[str] | None,
 ) -> Exchange:
     if isinstance(sent, ContentDecodingError):
         raise sent
@@ -202,7 +213,7 @@ def _exchange(
     response: Response | None = None
     if record.status is not None:
         parts = _cut(record.response_body, record.times, record.sizes)
-        chunks = decode_chunks(parts, _encoding(response_headers), limit=record.limit)
+        chunks = _decoded(tuple(parts), _encoding(response_headers), record.limit, undecodable)
         headers = _masked(_retained(response_headers), mask)
         response = Response(status=record.status, headers=headers, chunks=mask.mask_chunks(chunks))
     return Exchange(
@@ -239,6 +250,19 @@ def _response(one: RecordedResponse | None, headers: Sequence[_Header], mask: Ma
         return None
     shown = {name: value for name, value in headers if name in _RETAINED_HEADERS or name in _SENT_HEADERS}
     return Response(status=one.status, headers=_masked(shown, mask), chunks=mask.mask_chunks(chunks))
+
+
+def _decoded(
+    chunks: tuple[Chunk, ...], content_encoding: str, limit: int, undecodable: list[str] | None
+) -> tuple[Chunk, ...]:
+    """Return the chunks decoded. With a list, chunks that cannot be decoded are returned as they are, and the reason is added to it."""
+    try:
+        return decode_chunks(chunks, content_encoding, limit=limit)
+    except ContentDecodingError as problem:
+        if undecodable is None:
+            raise
+        undecodable.append(str(problem))
+        return chunks
 
 
 def _cut(body: bytes, times: Sequence[float], sizes: Sequence[int]) -> Iterator[Chunk]:

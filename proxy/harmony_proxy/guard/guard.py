@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from enum import Enum, auto
 
 from harmony_conformance.transport.content_coding import BodyDecoder, ContentDecodingError
-from harmony_conformance.transport.messages import NO_HEADERS, Request, Response
 from harmony_proxy.capture.build_exchange import build_exchange
 from harmony_proxy.capture.memory_budget import MemoryBudget
 from harmony_proxy.capture.recorder import LIMIT, End, Headers, Recorder
 from harmony_proxy.capture.routes import api_of, normalize_path
+from harmony_proxy.guard.body_treatment import Treatment
 from harmony_proxy.guard.error_responses import (
     BROKEN_OFF,
     NOT_EXAMINED,
@@ -28,6 +27,7 @@ from harmony_proxy.guard.error_responses import (
     unexamined_message,
 )
 from harmony_proxy.guard.response_head import (
+    CONTENT_ENCODING,
     Closing,
     HeadTiming,
     ResponseHead,
@@ -38,6 +38,7 @@ from harmony_proxy.guard.response_head import (
     with_request_id,
     without_body,
 )
+from harmony_proxy.guard.stream_opening import open_stream
 from harmony_proxy.guard.unsent_bytes import UnsentBytes
 from harmony_proxy.policy.policy import OBSERVE_ROUTE, FailMode, Policy, Route
 from harmony_proxy.policy.repair_interface import Actions, Handlers, StreamRepair
@@ -45,15 +46,6 @@ from harmony_proxy.policy.repair_interface import Actions, Handlers, StreamRepai
 _FIRST_ERROR = 400
 _NO_BODY = (204, 304)
 _COPIES = 3  # a response is held as recorded, as emitted, and while it is judged
-
-
-class _Mode(Enum):
-    PASSING = auto()
-    STREAMING = auto()
-    UNPACKED = auto()
-    BUFFERING = auto()
-    REFUSING = auto()
-    STOPPED = auto()
 
 
 class Guard:
@@ -69,7 +61,7 @@ class Guard:
 
     __slots__ = (
         *("_handlers", "_api", "_head_timing", "_is_given_up", "_limit", "_mode", "_pending_head", "_policy"),
-        *("_decoder", "_request_id", "_route", "_server_head", "_stream", "_unsent"),
+        *("_decoder", "_request_id", "_route", "_server_head", "_stream", "_undecodable_reason", "_unsent"),
         *("head", "must_stop", "observes", "problems", "recorder"),
     )
 
@@ -90,13 +82,14 @@ class Guard:
         self._policy, self._request_id, self._limit = policy, request_id, limit
         self._handlers, self._head_timing = handlers, head_timing
         self._route: Route = OBSERVE_ROUTE
-        self._api, self._mode = "", _Mode.PASSING
+        self._api, self._mode = "", Treatment.PASSING
         self._server_head: ResponseHead | None = None
         self._pending_head: ResponseHead | None = None  # of a stream, until its first bytes
         self._stream: StreamRepair | None = None
         self._decoder: BodyDecoder | None = None
         self._unsent = UnsentBytes()
         self._is_given_up = False
+        self._undecodable_reason = ""  # of a body that is read undecoded
 
     @property
     def fails_closed(self) -> bool:
@@ -106,7 +99,7 @@ class Guard:
     @property
     def is_buffering(self) -> bool:
         """True while a response is buffered until it is complete."""
-        return self._mode is _Mode.BUFFERING
+        return self._mode is Treatment.BUFFERING
 
     def request_head(self, method: str, path: str, headers: Headers) -> Headers:
         """Start the request; return the headers to send on: unchanged, or if the route acts, without compression."""
@@ -140,7 +133,7 @@ class Guard:
         except BaseException as error:  # noqa: BLE001 - an internal error must not affect the traffic
             self._count_problem(error)
             self._give_up("the answer could not be read")
-        if self._mode is _Mode.PASSING and self._server_head is not None:
+        if self._mode is Treatment.PASSING and self._server_head is not None:
             self.head = self._server_head if self.observes else with_request_id(self._server_head, self._request_id)
         return self.head
 
@@ -152,24 +145,24 @@ class Guard:
     def feed(self, data: bytes, at: float) -> list[bytes]:
         """Add a chunk that came `at` seconds after the request was sent; return the bytes to send now, after `head`."""
         try:
-            if self._mode is _Mode.BUFFERING:
+            if self._mode is Treatment.BUFFERING:
                 return self._buffer(data, at)
             self.recorder.feed(data, at)
         except BaseException as error:  # noqa: BLE001 - as above
             self._count_problem(error)
-            if self._mode is _Mode.BUFFERING:
+            if self._mode is Treatment.BUFFERING:
                 buffered = self.recorder.response_body
                 self._give_up("an internal error")
                 return self._release(buffered + data)
         match self._mode:
-            case _Mode.UNPACKED if self._decoder is not None:
+            case Treatment.UNPACKED if self._decoder is not None:
                 unpacking = self._decoder
                 return self._guarded(lambda: [unpacking.feed(data, limit=self._limit)])
-            case _Mode.STREAMING | _Mode.UNPACKED:
+            case Treatment.STREAMING | Treatment.UNPACKED:
                 return self._guarded(lambda: self._feed_stream(data))
-            case _Mode.REFUSING:
+            case Treatment.REFUSING:
                 return self._refuse_now()
-            case _Mode.STOPPED:
+            case Treatment.STOPPED:
                 return []
             case _:
                 return [data]
@@ -179,11 +172,13 @@ class Guard:
         with self._counting_problems():
             self.recorder.end(at)
         match self._mode:
-            case _Mode.STREAMING:
-                return Closing(head=None, body=self._guarded(lambda: self._end_stream(is_complete=True)))
-            case _Mode.REFUSING:
+            case Treatment.STREAMING:
+                body = self._guarded(lambda: self._decoder.end() or [] if self._decoder is not None else [])
+                more = [] if self.must_stop else self._guarded(lambda: self._end_stream(is_complete=True))
+                return Closing(head=None, body=[*body, *more])
+            case Treatment.REFUSING:
                 return self._unexamined()
-            case _Mode.BUFFERING:
+            case Treatment.BUFFERING:
                 with self._counting_problems():
                     return self._repair_whole()
                 self._give_up("an internal error")
@@ -196,12 +191,12 @@ class Guard:
         with self._counting_problems():
             self.recorder.abort(end, detail, at)
         is_listening = end not in (End.CLIENT_LEFT, End.SHUT_DOWN)
-        if self._mode is _Mode.STREAMING:
+        if self._mode is Treatment.STREAMING:
             # Without a client too: this records the actions for the log.
             body = self._guarded(lambda: self._end_stream(is_complete=False))
             return Closing(head=None, body=body if is_listening else [])
-        if is_listening and self._mode in (_Mode.BUFFERING, _Mode.REFUSING):
-            self._mode = _Mode.STOPPED
+        if is_listening and self._mode in (Treatment.BUFFERING, Treatment.REFUSING):
+            self._mode = Treatment.STOPPED
             message = f"The server broke off its answer (request {self._request_id})"
             return self._end_with(bad_gateway_response(self._api, BROKEN_OFF, message, self._request_id, "broken_off"))
         return Closing(head=None, body=[])
@@ -215,29 +210,29 @@ class Guard:
             return
         try:
             self._decoder = BodyDecoder(headers.get("content-encoding", ""))
-        except ValueError as problem:
-            self._give_up(str(problem))
+        except ContentDecodingError as problem:
+            if self._route.fail is FailMode.CLOSED:
+                self._give_up(str(problem))
+                return
+            # Many clients ignore the header: what they then show is examined.
+            self._undecodable_reason, self._decoder = str(problem), BodyDecoder("identity")
+            self._note_left(self._undecodable_reason)
+        if not is_stream(headers, self._api):
+            self._mode = Treatment.BUFFERING
             return
-        if not is_stream(headers):
-            self._mode = _Mode.BUFFERING
-            return
-        if self._handlers is not None:
-            record = self.recorder.to_record(self._request_id, 0.0)
-            request = Request(path=record.path, body=record.request_body, method=record.method)
-            self._stream = self._handlers.open_stream(
-                request,
-                Response(status=head.status, chunks=(), headers=headers or NO_HEADERS),
-                self._api,
-                self._route.actions,
-                fallback=self._route.fallback,
-                request_id=self._request_id,
-                limit=self._limit,
-                fail=self._route.fail,
-            )
-            self._mode = _Mode.STREAMING
-            self._pending_head = with_request_id(without_body(head), self._request_id)
-            if self._head_timing is HeadTiming.AT_ONCE:
-                self._release_head()
+        self._mode = Treatment.STREAMING
+        self._open_stream(head)
+        if self._head_timing is HeadTiming.AT_ONCE:
+            self._release_head()
+
+    def _open_stream(self, head: ResponseHead) -> None:
+        """Make the handler of a stream, and the head for the client. A body that is read undecoded keeps its content coding."""
+        keep, route = b"", self._route
+        if self._undecodable_reason and self._handlers is not None:
+            keep, route = CONTENT_ENCODING, route.limited_to(self._handlers.leak_checks)
+        name, limit = self._request_id, self._limit
+        self._stream = open_stream(self._handlers, self.recorder, head, self._api, route, name, limit)
+        self._pending_head = with_request_id(without_body(head, keep), self._request_id)
 
     def _buffer(self, data: bytes, at: float) -> list[bytes]:
         if self.recorder.has_room(len(data)):
@@ -250,14 +245,14 @@ class Guard:
 
     def _release(self, data: bytes) -> list[bytes]:
         """Pass the buffered bytes, or refuse them."""
-        if self._mode is _Mode.REFUSING:
+        if self._mode is Treatment.REFUSING:
             return self._refuse_now()
         self.head = with_request_id(self._server_head, self._request_id) if self._server_head is not None else None
         return [data]
 
     def _refuse_now(self) -> list[bytes]:
         closing = self._unexamined()
-        self._mode, self.must_stop = _Mode.STOPPED, True
+        self._mode, self.must_stop = Treatment.STOPPED, True
         return closing.body
 
     def _feed_stream(self, data: bytes) -> list[bytes]:
@@ -278,7 +273,7 @@ class Guard:
         self._unsent.mark_sent(emitted)
         if self._stream is not None and self._stream.is_terminated:
             self._record_actions(self._stream.actions)
-            self._mode, self.must_stop = _Mode.STOPPED, True
+            self._mode, self.must_stop = Treatment.STOPPED, True
             if self._pending_head is not None:
                 self._pending_head = None
                 return self._block(self.recorder.blocked_checks).body
@@ -293,8 +288,6 @@ class Guard:
     def _end_stream(self, *, is_complete: bool) -> list[bytes]:
         if self._stream is None:
             return []
-        if is_complete and self._decoder is not None:
-            self._decoder.end()
         out = self._emit(self._stream.close()) if is_complete else self._stream.abort()
         self._record_actions(self._stream.actions)
         self._release_head()
@@ -305,21 +298,19 @@ class Guard:
         try:
             return act()
         except ContentDecodingError as problem:
-            self._note_left(str(problem))
+            why = str(problem)
             if self._route.fail is FailMode.OPEN and self._pending_head is not None and self.recorder.is_whole:
-                # The client has nothing of the body yet: the compressed bytes can pass as they came.
-                self._pending_head = None
-                self._mode = _Mode.PASSING
-                return self._release(self.recorder.response_body)
+                return self._guarded(lambda: self._restart_stream(why))
+            self._note_left(why)
         except BaseException as error:  # noqa: BLE001 - as above
             self._count_problem(error)
             self._note_left("an internal error")
             if self._route.fail is FailMode.OPEN and self._unsent.is_unchanged:
-                self._mode = _Mode.UNPACKED
+                self._mode = Treatment.UNPACKED
                 self._release_head()
                 unsent = self._unsent.take()
                 return [unsent] if unsent else []
-        self._mode, self.must_stop = _Mode.STOPPED, True
+        self._mode, self.must_stop = Treatment.STOPPED, True
         self._unsent.take()
         if self._pending_head is not None:
             self._pending_head = None
@@ -330,13 +321,15 @@ class Guard:
         record = self.recorder.to_record(self._request_id, 0.0)
         if record.status is not None and record.status >= _FIRST_ERROR and record.end == End.EARLY:
             record = record._replace(end=End.COMPLETE.value)  # an error is read without the rest of the request
-        built = build_exchange(record, is_masked=False)
+        is_open = self._route.fail is FailMode.OPEN
+        built = build_exchange(record, is_masked=False, keeps_undecodable=is_open)
         if built.exchange is None or self._handlers is None or self._server_head is None:
             self._give_up(built.unjudged_reason)
             return self._unexamined()
         answer = self._handlers.repair_answer(built.exchange, self._route.actions, fallback=self._route.fallback)
+        self._undecodable_reason = self._undecodable_reason or built.undecodable_reason
         self._record_actions(answer.actions)
-        self._mode = _Mode.PASSING
+        self._mode = Treatment.PASSING
         if answer.actions.blocked_checks:
             return self._block(answer.actions.blocked_checks)
         verdict = verdict_of(answer.actions, answer.results)
@@ -354,7 +347,7 @@ class Guard:
         return self._end_with(Closing(head=with_request_id(head, self._request_id, verdict), body=[body]))
 
     def _unexamined(self) -> Closing:
-        if self._mode is _Mode.REFUSING or self._server_head is None:
+        if self._mode is Treatment.REFUSING or self._server_head is None:
             return self._block(())
         head = with_request_id(self._server_head, self._request_id, "unexamined")
         return self._end_with(Closing(head=head, body=[self.recorder.response_body]))
@@ -369,14 +362,25 @@ class Guard:
     def _record_actions(self, actions: Actions) -> None:
         self.recorder.repair_counts = dict(actions.repair_counts)
         self.recorder.blocked_checks = tuple(actions.blocked_checks)
-        self.recorder.unrepaired_reasons = dict(actions.unrepaired_reasons)
+        left = {"*": self._undecodable_reason} if self._undecodable_reason else {}
+        self.recorder.unrepaired_reasons = {**left, **actions.unrepaired_reasons}
 
     def _give_up(self, why: str) -> None:
         """Pass or refuse the unexaminable response, as the policy says."""
         if self.observes:
             return
         self._note_left(why)
-        self._mode = _Mode.PASSING if self._route.fail is FailMode.OPEN else _Mode.REFUSING
+        self._mode = Treatment.PASSING if self._route.fail is FailMode.OPEN else Treatment.REFUSING
+
+    def _restart_stream(self, why: str) -> list[bytes]:
+        """Judge what could be decoded. Then read the body as it came: the client has nothing of it yet."""
+        if self._stream is None or self._server_head is None or (self._stream.close(), self._stream.is_terminated)[1]:
+            return self._emit([])
+        self._undecodable_reason, self._decoder = why, BodyDecoder("identity")
+        self._note_left(why)
+        self._unsent.take()
+        self._open_stream(self._server_head)
+        return self._feed_stream(self.recorder.response_body)
 
     def _note_left(self, why: str) -> None:
         self.recorder.unrepaired_reasons = {**self.recorder.unrepaired_reasons, "*": why}

@@ -6,16 +6,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
+from harmony_conformance.apis.api import Framing
+from harmony_conformance.apis.registry import find_api
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.judge.judge import Result
-from harmony_proxy.capture.build_exchange import STREAM_TYPES
+from harmony_proxy.capture.build_exchange import EVENT_STREAM, STREAM_TYPES
 from harmony_proxy.policy.repair_interface import Actions
 
+CONTENT_ENCODING = b"content-encoding"
 REQUEST_ID = b"x-harmony-request-id"
 VERDICT = b"x-harmony-verdict"
 _BODY_HEADERS = frozenset(
     {
-        *(b"content-length", b"content-encoding", b"transfer-encoding", b"etag"),
+        *(b"content-length", CONTENT_ENCODING, b"transfer-encoding", b"etag"),
         *(b"content-md5", b"digest", b"content-digest", b"repr-digest"),
     }
 )
@@ -53,9 +56,13 @@ def values_of(head: ResponseHead) -> dict[str, str]:
     return values
 
 
-def is_stream(headers: Mapping[str, str]) -> bool:
-    """Return True if the content type is one of server-sent events or JSON lines."""
-    return headers.get("content-type", "").partition(";")[0].strip().lower() in STREAM_TYPES
+def is_stream(headers: Mapping[str, str], api: str) -> bool:
+    """Return True if the content type is one of server-sent events, or of JSON lines and the API has them.
+
+    Anything else is examined when it is complete, in every form that a client may read.
+    """
+    content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    return content_type == EVENT_STREAM or (content_type in STREAM_TYPES and find_api(api).framing is Framing.LINES)
 
 
 def with_request_id(head: ResponseHead, request_id: str, verdict: str = "") -> ResponseHead:
@@ -65,9 +72,10 @@ def with_request_id(head: ResponseHead, request_id: str, verdict: str = "") -> R
     return replace(head, headers=(*others, *((name, value.encode("ascii", "replace")) for name, value in added)))
 
 
-def without_body(head: ResponseHead) -> ResponseHead:
-    """Return the head without headers about the body, for a body that may differ from the server's."""
-    return replace(head, headers=tuple(pair for pair in head.headers if pair[0].lower() not in _BODY_HEADERS))
+def without_body(head: ResponseHead, keep: bytes = b"") -> ResponseHead:
+    """Return the head without headers about the body, except `keep`, for a body that may differ from the server's."""
+    removed = _BODY_HEADERS - {keep}
+    return replace(head, headers=tuple(pair for pair in head.headers if pair[0].lower() not in removed))
 
 
 def with_body(head: ResponseHead, body: bytes) -> ResponseHead:

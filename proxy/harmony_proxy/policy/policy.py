@@ -20,8 +20,8 @@ Checks that are not named are observed. Only MUST checks can be repaired or bloc
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from types import MappingProxyType
@@ -74,6 +74,10 @@ class Route:
     def is_closed(self) -> bool:
         """True if the route acts, and blocks what it cannot examine."""
         return bool(self.actions) and self.fail is FailMode.CLOSED
+
+    def limited_to(self, checks: Container[str]) -> Route:
+        """Return the route with actions for these checks only."""
+        return replace(self, actions={check: action for check, action in self.actions.items() if check in checks})
 
 
 OBSERVE_ROUTE = Route()

@@ -130,8 +130,14 @@ class AnswerRepairer(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Handlers:
-    """The handlers of streaming and of non-streaming responses, and the ids of the checks that they can repair."""
+    """The handlers of streaming and of non-streaming responses.
+
+    Attributes:
+        repairable_checks: Ids of the checks that they can repair.
+        leak_checks: Ids of the checks that judge any text, also that of a body in no known form.
+    """
 
     open_stream: StreamRepairFactory
     repair_answer: AnswerRepairer
     repairable_checks: frozenset[str]
+    leak_checks: frozenset[str] = frozenset()

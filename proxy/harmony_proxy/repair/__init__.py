@@ -4,6 +4,7 @@ from functools import partial
 
 from harmony_proxy.policy.repair_interface import Caller, Handlers, call_here
 from harmony_proxy.repair.answer.repair_table import REPAIRS, Repair
+from harmony_proxy.repair.answer.strict_leaks import LEAK_CHECKS
 from harmony_proxy.repair.answer.whole_answer import examine_answer, repair_answer
 from harmony_proxy.repair.stream_repairer import StreamRepairer
 
@@ -18,6 +19,7 @@ def handlers(*, reasoning_field: str | None = None, call_apart: Caller = call_he
         open_stream=partial(StreamRepairer, reasoning_field=reasoning_field, call_apart=call_apart),
         repair_answer=partial(examine_answer, reasoning_field=reasoning_field, call_apart=call_apart),
         repairable_checks=frozenset(REPAIRS),
+        leak_checks=LEAK_CHECKS,
     )
 
 

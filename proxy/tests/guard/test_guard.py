@@ -59,6 +59,17 @@ class Keeping(Shouting):
         return [out] if out else []
 
 
+class Waiting(Shouting):
+    """Holds everything until the end, and changes nothing."""
+
+    def feed(self, data):
+        self.held += data
+        return []
+
+    def close(self):
+        return [self.held]
+
+
 class Accounting(Shouting):
     """The same, and says what it did when the stream is over."""
 
@@ -265,7 +276,7 @@ def test_an_error_of_ours_in_a_stream_goes_by_the_policy(stream, fail, sent, sto
     ],
 )
 def test_what_cannot_be_examined_passes_or_is_blocked_and_is_logged(body, headers, fail, status):
-    guard = acting(fail=fail, limit=5000, heads=HeadTiming.WITH_BYTES)
+    guard = acting(Waiting, fail=fail, limit=5000, heads=HeadTiming.WITH_BYTES)
     head, sent = through(guard, [body], headers)
     assert head.status == status
     assert (sent == body) is (fail is FailMode.OPEN)
