@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from io import FileIO
 from operator import gt
 from pathlib import Path
-from types import MappingProxyType
 
 from harmony_conformance.audit.batches import Batch, BatchResult
+from harmony_conformance.audit.folder_marks import AUDIT, JOURNAL, MARKS, PAGE, is_of_audit
 from harmony_conformance.audit.journal import (
     InvalidEntryError,
     JournalEntry,
@@ -27,23 +26,10 @@ from harmony_conformance.evidence.recording_file import append_atomically
 from harmony_conformance.json_value import JsonObject, dumps, loads, members
 from harmony_conformance.runtime.private_files import create_private_folder, unlinked_opener
 
-AUDIT, JOURNAL, PAGE = "audit.jsonl", "journal.jsonl", "report.html"
 ROW_FILES = ("failures.jsonl", "unreadable.jsonl")
+_BLOCK = 65536
 UNREADABLE_LIMIT = 64 * 1024 * 1024
 """The largest `unreadable.jsonl` in bytes. A few compressed kilobytes can have millions of lines that are no exchange; all are counted."""
-
-_BEGIN = 65536
-_TEXT = rb'"(?:[^"\\]|\\.)*"'
-_MARKS: Mapping[str, re.Pattern[bytes]] = MappingProxyType(
-    {
-        AUDIT: re.compile(rb'\{"kind":"header","version":' + _TEXT + rb',"source":"audit",'),
-        JOURNAL: re.compile(rb'\{"version":' + _TEXT + rb',"files":\['),
-        "failures.jsonl": re.compile(rb'\{"exchange":' + _TEXT + rb',"check":'),
-        PAGE: re.compile(rb'(?s).{,600}<meta name="generator" content="harmony-conformance audit">'),
-        "unreadable.jsonl": re.compile(rb'\{"file":' + _TEXT + rb',"offset":'),
-    }
-)
-"""The files of an audit, with the beginning that identifies each."""
 
 
 class ResumeError(UsageError):
@@ -143,7 +129,7 @@ class AuditFolder:
     def unlisted(self) -> int:
         """Number of unreadable lines that are not in `unreadable.jsonl`."""
         with (self._folder / ROW_FILES[1]).open("rb") as file:
-            return self.total.unreadable - sum(block.count(b"\n") for block in iter(partial(file.read, _BEGIN), b""))
+            return self.total.unreadable - sum(block.count(b"\n") for block in iter(partial(file.read, _BLOCK), b""))
 
     def finish(self, lines: Iterable[str], page: str) -> None:
         """Write `report.html` and `audit.jsonl`, and delete the journal."""
@@ -154,32 +140,27 @@ class AuditFolder:
 
 
 def _refuse_inputs(folder: Path, inputs: Iterable[Path]) -> None:
-    outputs = [path for name in _MARKS if (path := folder / name).exists()]
+    outputs = [path for name in MARKS if (path := folder / name).exists()]
     for path in inputs:
         if any(path.samefile(output) for output in outputs):
             raise UsageError(f"--out {folder}: the audit would overwrite its input {path}: use another folder")
 
 
 def _refuse_foreign_files(folder: Path) -> None:
-    """Refuse links, and files in a folder where no file begins like that of an audit. The others may be torn."""
-    present = [path for name in _MARKS if os.path.lexists(path := folder / name)]
+    """Refuse links, and files in a folder where no file begins like that of an audit. The others may be torn, but for the page."""
+    present = [path for name in MARKS if os.path.lexists(path := folder / name)]
     for path in present:
         if path.is_symlink() or not path.is_file():
             raise UsageError(
                 f"--out {folder}: {path.name} is no regular file and is not overwritten: use another folder"
             )
-    begins = {path.name: _read_begin(path) for path in present}
-    if any(_MARKS[name].match(begin) for name, begin in begins.items()):
-        return
-    if foreign := next((name for name, begin in begins.items() if begin), None):
+    filled = [path for path in present if path.stat().st_size]
+    of_others = [path.name for path in filled if not is_of_audit(path)]
+    if of_others and (len(of_others) == len(filled) or PAGE in of_others):
+        foreign = PAGE if PAGE in of_others else of_others[0]
         raise UsageError(
             f"--out {folder}: {foreign} was not written by an audit and is not overwritten: use another folder"
         )
-
-
-def _read_begin(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(_BEGIN)
 
 
 def _first_rows(rows: bytes, room: int) -> bytes:

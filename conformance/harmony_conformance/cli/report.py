@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -19,7 +20,7 @@ from harmony_conformance.report.junit import junit
 from harmony_conformance.report.model import InvalidReportError, Report
 from harmony_conformance.runner.options import FAIL_ON
 from harmony_conformance.runner.shared_run import EXCHANGES
-from harmony_conformance.runtime.terminal_text import escape_line_commands
+from harmony_conformance.runtime.terminal_text import print_commands
 
 _FORMATS: Mapping[str, Renderer] = MappingProxyType(
     {
@@ -47,7 +48,10 @@ def execute(arguments: Namespace) -> int:
         document = html(report, FAIL_ON["must"], _views(report, arguments.run_dir))
     else:
         document = _FORMATS[arguments.format](report, FAIL_ON["must"])
-    print(document if arguments.format == "github" else escape_line_commands(document))
+    if arguments.format == "github":
+        print_commands(document, sys.stdout)
+    else:
+        print(document)
     return Exit.CONFORMS
 
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 
+from harmony_conformance.audit.folder_marks import find_audit_file
 from harmony_conformance.engines.target import Target
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.folder_lock import FolderInUseError, lock_folder
@@ -77,6 +78,12 @@ def _create_folder(out: Path) -> None:
 
 
 def _refuse_foreign_files(out: Path) -> None:
+    try:
+        of_audit = find_audit_file(out)
+    except OSError as problem:
+        raise UsageError(f"--out {out}: {problem.strerror}") from None
+    if of_audit:
+        raise UsageError(f"--out {out}: {of_audit} was written by an audit and is not overwritten: use another folder")
     for name in (*_MARKS, PART):
         refuse_foreign_file(out, name, _MARKS.get(name))
 

@@ -25,6 +25,7 @@ from harmony_conformance.runner.access_loss import INCOMPLETE_RUN_KINDS, early_s
 from harmony_conformance.runner.features import FEATURES
 from harmony_conformance.runner.options import failing_severities, fails_on_inconclusive
 from harmony_conformance.runner.run import Run
+from harmony_conformance.runtime.terminal_text import print_commands
 from harmony_conformance.transport.messages import FailureKind
 
 _REASONS_SHOWN = 5
@@ -113,7 +114,7 @@ def print_run(arguments: Namespace, report: Report, finished: Run, out: Path) ->
 
 def _annotate(report: Report, fails_on: frozenset[Severity]) -> None:
     """Write the annotations and the summary of a step of GitHub Actions."""
-    print(github_annotations(report, fails_on), file=sys.stderr)
+    print_commands(github_annotations(report, fails_on), sys.stderr)
     if (summary := os.environ.get("GITHUB_STEP_SUMMARY")) is not None:
         try:
             with Path(summary).open("a", encoding="utf-8", errors="backslashreplace") as file:

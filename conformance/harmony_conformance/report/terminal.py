@@ -33,7 +33,7 @@ from harmony_conformance.report.summary import (
     title,
     variants,
 )
-from harmony_conformance.runtime.terminal_text import escape_invisible, escape_line_commands, unescaped
+from harmony_conformance.runtime.terminal_text import escape_invisible, escape_line_commands, line_beginning, unescaped
 
 STYLE = {
     Outcome.PASS: "green",
@@ -66,8 +66,7 @@ class EscapingConsole(Console):
                 yield segment
                 continue
             shown = escape_line_commands(line + escape_invisible(segment.text, keep="\n"))[len(line) :]
-            line = f"{line}{shown}".rpartition("\n")[2]
-            line = line.strip()[:1] or line  # blanks, or a sign that shows that there is more
+            line = line_beginning(f"{line}{shown}")
             yield segment._replace(text=shown)
 
 

@@ -45,6 +45,12 @@ def escape_line_commands(value: str) -> str:
     return _LINE_COMMAND.sub(r"\1\\u003a", value) if "::" in value else value
 
 
+def line_beginning(value: str) -> str:
+    """Return what decides whether more text makes a command of the last line: its blanks, or its first sign."""
+    line = value.rpartition("\n")[2]
+    return line.strip()[:1] or line[-1:]
+
+
 def _is_visible(char: str) -> bool:
     return char.isprintable() and not _BLANK.match(char)
 
@@ -54,17 +60,20 @@ def _escape(char: str) -> str:
 
 
 class EscapingStream(io.TextIOBase):
-    """A text stream that escapes what it passes on, except line breaks and tabs.
+    """A text stream that escapes what it passes on, except line breaks and tabs. No line of it is a command for a CI system.
 
-    `file` is the stream behind it, for writers that escape foreign text themselves and then add colours.
+    State: the beginning of the current line. `file` is the stream behind it, for writers that escape foreign text themselves and then add colours.
     """
 
     def __init__(self, file: TextIO) -> None:
         self.file = file
+        self._line = ""
 
     def write(self, text: str) -> int:
         """Write the escaped text and return the length of the text."""
-        self.file.write(escape_invisible(text, keep=_LAYOUT))
+        shown = escape_line_commands(self._line + escape_invisible(text, keep=_LAYOUT))[len(self._line) :]
+        self.file.write(shown)
+        self._line = line_beginning(f"{self._line}{shown}")
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:  # type: ignore[override]
@@ -112,6 +121,13 @@ def escaped_output() -> Generator[None]:
 
 def _escaping(stream: TextIO) -> TextIO:
     return stream if stream is None or isinstance(stream, EscapingStream) else EscapingStream(stream)  # type: ignore[return-value]
+
+
+def print_commands(value: str, stream: TextIO) -> None:
+    """Print lines that are commands for GitHub, and whose foreign texts are escaped."""
+    file = unescaped(stream)
+    file.write(escape_invisible(f"{value}\n", keep=_LAYOUT))
+    file.flush()
 
 
 def unescaped(stream: TextIO) -> TextIO:

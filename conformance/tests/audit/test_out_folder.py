@@ -82,3 +82,38 @@ def test_any_file_of_an_audit_is_replaced(tmp_path, log, kept):
         (out / name).unlink()
     assert audit(log, out) == Exit.DIVERGES
     assert {name: (out / name).read_bytes() for name in written} == written
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["run", "reference", "--select", "errors.*"], ["rates", "reference"], ["load", "reference", "--rate", "1"]],
+)
+@pytest.mark.parametrize("left", ["all", "journal.jsonl", "report.html"])
+def test_no_other_command_writes_into_the_folder_of_an_audit(tmp_path, log, capsys, command, left):
+    """`run` replaced the page of the audit, whose title has the same end."""
+    out = tmp_path / "out"
+    if left == "journal.jsonl":  # of a killed audit
+        out.mkdir()
+        (out / left).write_text('{"version":"0.1.0","files":["a.jsonl"]}\n')
+    else:
+        assert audit(log, out) != Exit.USAGE
+        for path in out.iterdir():
+            if left not in ("all", path.name):
+                path.unlink()
+    capsys.readouterr()
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert cli.main([*command, "--out", str(out)]) == Exit.USAGE
+    assert "was written by an audit and is not overwritten: use another folder" in refusal(capsys)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_an_audit_replaces_no_page_of_a_run_in_its_own_folder(tmp_path, log, capsys):
+    """Such a page lay in the folder of an audit that was killed."""
+    out = tmp_path / "out"
+    assert audit(log, out) != Exit.USAGE
+    page = "<!doctype html><title>openai at h (harmony-conformance)</title>"
+    (out / "report.html").write_text(page)
+    capsys.readouterr()
+    assert audit(log, out) == Exit.USAGE
+    assert "report.html was not written by an audit and is not overwritten: use another folder" in refusal(capsys)
+    assert (out / "report.html").read_text() == page

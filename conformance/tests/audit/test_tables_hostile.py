@@ -74,3 +74,26 @@ def test_row_groups_with_different_dictionaries_are_read(tmp_path):
     rows = [{"completion": str(number)} for number in range(300)]
     pq.write_table(pa.Table.from_pylist(rows), path := tmp_path / "log.parquet", row_group_size=7)
     assert rows_of(path) == rows
+
+
+LIMITED = """
+import sys
+from harmony_conformance.audit.readers.files import open_logs
+tables.GROUP_MEMORY = 64 * 1024 * 1024
+for log in open_logs([sys.argv[1]], "auto"):
+    for line in log.records:
+        print(log.name[-1], getattr(line, "data", b"").decode() or f"{line.kind}: {line.detail}")
+"""
+
+
+def test_rows_of_duckdb_that_are_decoded_together_have_a_limit_of_memory(tmp_path):
+    """DuckDB decodes 2,048 rows at once. A file of 1.3 MB took 3.8 GB."""
+    path = tmp_path / "log.duckdb"
+    with duckdb.connect(str(path)) as database:
+        database.execute("CREATE TABLE a AS SELECT repeat('x', 8000000) AS x, i FROM range(20) rows(i)")
+        database.execute("CREATE TABLE b AS SELECT 'short' AS x")
+    assert path.stat().st_size < 2_000_000
+    command = [sys.executable, "-c", LIMITED, str(path)]
+    unread, read = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert "emory" in unread
+    assert read == 'b {"x": "short"}'

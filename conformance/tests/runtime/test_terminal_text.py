@@ -1,4 +1,6 @@
+import io
 import json
+import re
 import stat
 import sys
 
@@ -7,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harmony_conformance.runtime.private_files import create_private_folder, write_private
-from harmony_conformance.runtime.terminal_text import escape_invisible, escape_line_commands, escaped_output
+from harmony_conformance.runtime.terminal_text import (
+    EscapingStream,
+    escape_invisible,
+    escape_line_commands,
+    escaped_output,
+    print_commands,
+)
 
 HOSTILE = {
     "C0": "\x00\x07\x08\x0b\x0c\r\x1b",
@@ -74,3 +82,30 @@ def test_new_files_and_folders_are_private_and_old_ones_keep_their_mode(tmp_path
         write_private(old / name, b"x")
     modes = {name: stat.S_IMODE((old / name).stat().st_mode) for name in (".", "a", "b", "b/c", "b/c/d")}
     assert modes == {".": 0o755, "a": 0o644, "b": 0o700, "b/c": 0o700, "b/c/d": 0o600}
+
+
+@pytest.mark.parametrize(
+    "parts", [["::error::x\n"], ["a\n", "  ", "::add-mask::x\n"], ["a\n \t", ":", ":stop-commands::x\n"]]
+)
+def test_no_line_that_is_printed_is_a_command_of_github(parts):
+    """The name of a model is the first word that `run --quiet` prints."""
+    file = io.StringIO()
+    stream = EscapingStream(file)
+    for part in parts:
+        assert stream.write(part) == len(part)
+    assert not re.search(r"(?m)^\s*::", file.getvalue())
+    assert "3a:" in file.getvalue()
+
+
+def test_what_is_no_command_is_printed_as_it_is():
+    file = io.StringIO()
+    stream = EscapingStream(file)
+    for part in ("a::b\n", "a", "::", "b\n", ":\n:a\n", "::"[:1], "\n"):
+        stream.write(part)
+    assert file.getvalue() == "a::b\na::b\n:\n:a\n:\n"
+
+
+def test_commands_of_this_program_are_printed():
+    file = io.StringIO()
+    print_commands("::error title=a::b\x1b\n::notice::c", EscapingStream(file))
+    assert file.getvalue() == "::error title=a::b\\u001b\n::notice::c\n"

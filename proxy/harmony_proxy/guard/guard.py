@@ -173,7 +173,7 @@ class Guard:
             self.recorder.end(at)
         match self._mode:
             case Treatment.STREAMING:
-                body = self._guarded(lambda: self._decoder.end() or [] if self._decoder is not None else [])
+                body = self._guarded(self._end_decoding)
                 more = [] if self.must_stop else self._guarded(lambda: self._end_stream(is_complete=True))
                 return Closing(head=None, body=[*body, *more])
             case Treatment.REFUSING:
@@ -214,7 +214,6 @@ class Guard:
             if self._route.fail is FailMode.CLOSED:
                 self._give_up(str(problem))
                 return
-            # Many clients ignore the header: what they then show is examined.
             self._undecodable_reason, self._decoder = str(problem), BodyDecoder("identity")
             self._note_left(self._undecodable_reason)
         if not is_stream(headers, self._api):
@@ -230,8 +229,7 @@ class Guard:
         keep, route = b"", self._route
         if self._undecodable_reason and self._handlers is not None:
             keep, route = CONTENT_ENCODING, route.limited_to(self._handlers.leak_checks)
-        name, limit = self._request_id, self._limit
-        self._stream = open_stream(self._handlers, self.recorder, head, self._api, route, name, limit)
+        self._stream = open_stream(self._handlers, self.recorder, head, self._api, route, self._request_id, self._limit)
         self._pending_head = with_request_id(without_body(head, keep), self._request_id)
 
     def _buffer(self, data: bytes, at: float) -> list[bytes]:
@@ -285,6 +283,11 @@ class Guard:
         if self._pending_head is not None:
             self.head, self._pending_head = self._pending_head, None
 
+    def _end_decoding(self) -> list[bytes]:
+        if self._decoder is not None:
+            self._decoder.end()
+        return []
+
     def _end_stream(self, *, is_complete: bool) -> list[bytes]:
         if self._stream is None:
             return []
@@ -298,10 +301,9 @@ class Guard:
         try:
             return act()
         except ContentDecodingError as problem:
-            why = str(problem)
+            self._note_left(str(problem))
             if self._route.fail is FailMode.OPEN and self._pending_head is not None and self.recorder.is_whole:
-                return self._guarded(lambda: self._restart_stream(why))
-            self._note_left(why)
+                return self._guarded(self._restart_stream)
         except BaseException as error:  # noqa: BLE001 - as above
             self._count_problem(error)
             self._note_left("an internal error")
@@ -321,8 +323,7 @@ class Guard:
         record = self.recorder.to_record(self._request_id, 0.0)
         if record.status is not None and record.status >= _FIRST_ERROR and record.end == End.EARLY:
             record = record._replace(end=End.COMPLETE.value)  # an error is read without the rest of the request
-        is_open = self._route.fail is FailMode.OPEN
-        built = build_exchange(record, is_masked=False, keeps_undecodable=is_open)
+        built = build_exchange(record, is_masked=False, keeps_undecodable=self._route.fail is FailMode.OPEN)
         if built.exchange is None or self._handlers is None or self._server_head is None:
             self._give_up(built.unjudged_reason)
             return self._unexamined()
@@ -372,12 +373,12 @@ class Guard:
         self._note_left(why)
         self._mode = Treatment.PASSING if self._route.fail is FailMode.OPEN else Treatment.REFUSING
 
-    def _restart_stream(self, why: str) -> list[bytes]:
-        """Judge what could be decoded. Then read the body as it came: the client has nothing of it yet."""
+    def _restart_stream(self) -> list[bytes]:
+        """Judge what could be decoded. Then read the body as it came, as many clients do: they have nothing of it yet."""
         if self._stream is None or self._server_head is None or (self._stream.close(), self._stream.is_terminated)[1]:
             return self._emit([])
-        self._undecodable_reason, self._decoder = why, BodyDecoder("identity")
-        self._note_left(why)
+        self._undecodable_reason = self.recorder.unrepaired_reasons["*"]
+        self._decoder = BodyDecoder("identity")
         self._unsent.take()
         self._open_stream(self._server_head)
         return self._feed_stream(self.recorder.response_body)

@@ -10,8 +10,10 @@ import os
 import sqlite3
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -24,7 +26,7 @@ _SQLITE_HEADER = 100
 _ROWS = 64
 """Rows of a Parquet file that are decoded together."""
 GROUP_MEMORY = 1024 * 1024 * 1024
-"""Memory for the rows of Parquet or Arrow that are decoded together, in bytes. A few compressed kilobytes can stand for much more."""
+"""Memory for the rows of Parquet, Arrow or DuckDB that are decoded together, in bytes. A few compressed kilobytes can stand for much more."""
 _ROW_BYTES = 4
 """The fewest bytes that SQLite needs for a row: its place in the page, its size and its key."""
 _NOT_A_FILE = "{} is read from a file: store the decompressed data in one"
@@ -161,7 +163,7 @@ def _sqlite_tables(name: str) -> Iterator[InputFile]:
         for (table,) in database.execute(tables).fetchall():
             found = database.execute("SELECT name FROM pragma_table_xinfo(?) WHERE hidden IN (0, 3)", (table,))
             size = _size_of(database)
-            records = _read_table(database.cursor(), [str(table)], [str(column) for (column,) in found], size)
+            records = _read_table(database.cursor(), [str(table)], [str(column) for (column,) in found], size=size)
             yield InputFile(name=f"{name}:{table}", format="sqlite", records=records, mark="#")
     except (sqlite3.Error, ValueError) as error:  # names may be no text
         yield InputFile(
@@ -191,6 +193,16 @@ def _decode(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
+_DUCKDB_CONFIG: Mapping[str, str] = MappingProxyType(
+    {
+        "enable_external_access": "false",
+        "memory_limit": f"{GROUP_MEMORY}B",
+        "temp_directory": "",  # nothing is written
+        "threads": "1",
+    }
+)
+
+
 def _read_duckdb(stream: PeekableStream, name: str) -> Iterable[InputFile]:
     require("duckdb", "DuckDB")
     if not Path(name).is_file() or stream.file is None:
@@ -201,7 +213,8 @@ def _read_duckdb(stream: PeekableStream, name: str) -> Iterable[InputFile]:
 def _duckdb_tables(name: str) -> Iterator[InputFile]:
     library = import_module("duckdb")
     try:
-        database = library.connect(name, read_only=True, config={"enable_external_access": "false"})
+        with memory_limit(GROUP_MEMORY):
+            database = library.connect(name, read_only=True, config={**_DUCKDB_CONFIG})
         try:
             rows = database.execute(
                 "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE' ORDER BY 1, 2"
@@ -212,7 +225,8 @@ def _duckdb_tables(name: str) -> Iterator[InputFile]:
                     " AND is_generated = 'NEVER' ORDER BY ordinal_position",
                     [schema, table],
                 )
-                records = _read_table(database.cursor(), [schema, table], [column for (column,) in found.fetchall()])
+                columns = [column for (column,) in found.fetchall()]
+                records = _read_table(database.cursor(), [schema, table], columns, memory=GROUP_MEMORY)
                 yield InputFile(name=f"{name}:{table}", format="duckdb", records=records, mark="#")
         finally:
             database.close()
@@ -226,24 +240,40 @@ def _no_database(title: str, form: str, name: str) -> InputFile:
     return InputFile(name=name, format=form, records=iter([problem(_NOT_A_FILE.format(title))]), mark="#")
 
 
-def _read_table(cursor: Any, table: Sequence[str], columns: Sequence[str], size: int | None = None) -> Records:  # noqa: ANN401 - of sqlite3 or of DuckDB
+def _read_table(
+    cursor: Any,  # noqa: ANN401 - of sqlite3 or of DuckDB
+    table: Sequence[str],
+    columns: Sequence[str],
+    *,
+    size: int | None = None,
+    memory: int | None = None,
+) -> Records:
     """Yield the rows of a table, without columns that an expression of the file computes.
 
     `size`: the bytes of a database that stores every row once. Pages that point to each other would yield rows without end.
+    `memory`: the most bytes for the rows that a library decodes together. Compressed, they may have few bytes.
     """
     chosen, of_table = ", ".join(map(_quote_name, columns)), ".".join(map(_quote_name, table))
     number = read = 0
     try:
-        cursor.execute(f"SELECT {chosen} FROM {of_table}")  # noqa: S608 - quoted above
-        while (row := cursor.fetchone()) is not None:
+        with memory_limit(memory) if memory is not None else nullcontext():
+            cursor.execute(f"SELECT {chosen} FROM {of_table}")  # noqa: S608 - quoted above
+        while (row := _next_row(cursor, memory)) is not None:
             read += _ROW_BYTES + sum(len(value) for value in row if isinstance(value, str | bytes))
             if size is not None and read > size:
                 yield problem("the file is damaged", f"a table with more text than its {size} bytes", number)
                 return
             yield from _row(number, dict(zip(columns, row, strict=True)))
             number += 1
+    except MemoryError:
+        yield problem("a part of the file needs too much memory", f"more than {memory} bytes", number)
     except Exception as error:  # noqa: BLE001 - each database has its own errors
         yield problem("the table cannot be read further", _first_line(error), number)
+
+
+def _next_row(cursor: Any, memory: int | None) -> Any:  # noqa: ANN401 - see above
+    with memory_limit(memory) if memory is not None else nullcontext():
+        return cursor.fetchone()
 
 
 def _quote_name(name: str) -> str:
