@@ -78,6 +78,7 @@ def test_row_groups_with_different_dictionaries_are_read(tmp_path):
 
 LIMITED = """
 import sys
+from harmony_conformance.audit.readers import tables
 from harmony_conformance.audit.readers.files import open_logs
 tables.GROUP_MEMORY = 64 * 1024 * 1024
 for log in open_logs([sys.argv[1]], "auto"):
