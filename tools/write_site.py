@@ -1,4 +1,4 @@
-"""Write the sources of the documentation site: the pages of this repository, and one page for each check, defect, cause and scenario.
+"""Write the sources of the documentation site: the pages of this repository, and one for each command, check, defect, cause and scenario.
 
     python tools/write_site.py OUT [--repository URL]
 
@@ -13,15 +13,15 @@ import re
 import shutil
 from argparse import ArgumentParser
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path, PurePosixPath
 
 from harmony_conformance.causes.explanation import Section, explain
 from harmony_conformance.causes.known import catalogue, engine_causes
 from harmony_conformance.checks import CHECKS
+from harmony_conformance.cli.main import all_commands
 from harmony_conformance.cli.main import main as run_command
-from harmony_conformance.golden.scenario import Scenario
 from harmony_conformance.json_value import dumps
 from harmony_conformance.reference_server.defects import DEFECTS
 from harmony_conformance.runner.selection import load_scenarios
@@ -51,8 +51,11 @@ KINDS = {
 }
 SECTIONS: Mapping[str, Sequence[tuple[str, str]]] = {
     "Guides": (
+        ("Installation", "docs/install.md"),
         ("Tutorial", "docs/tutorial.md"),
+        ("Concepts", "docs/concepts.md"),
         ("Testing an endpoint", "docs/run.md"),
+        ("Ready for a client?", "docs/clients.md"),
         ("Rates", "docs/rates.md"),
         ("Latency under load", "docs/load.md"),
         ("In CI", "docs/ci.md"),
@@ -61,9 +64,12 @@ SECTIONS: Mapping[str, Sequence[tuple[str, str]]] = {
         ("In production", "docs/deployment.md"),
         ("mitmproxy", "docs/mitmproxy.md"),
         ("Questions", "docs/faq.md"),
+        ("Troubleshooting", "docs/troubleshooting.md"),
     ),
     "Reference": (
+        ("Commands", "reference/commands/index.md"),
         ("Checks", "reference/checks/index.md"),
+        ("All checks on one page", "conformance/CHECKS.md"),
         ("Causes", "reference/causes/index.md"),
         ("Defects", "reference/defects/index.md"),
         ("Scenarios", "reference/scenarios/index.md"),
@@ -84,23 +90,30 @@ SECTIONS: Mapping[str, Sequence[tuple[str, str]]] = {
     "Measured": (
         ("Speed of the reference", "docs/performance.md"),
         ("Cost of the proxy", "docs/proxy-performance.md"),
+        ("Speed of audits", "docs/audit-performance.md"),
         ("Leak detection", "docs/leak-detection.md"),
         ("Hostile cases", "docs/hostile.md"),
     ),
     "Project": (
+        ("Versions", "docs/versions.md"),
         ("Security model", "docs/security.md"),
+        ("Security policy", "SECURITY.md"),
         ("Architecture", "docs/architecture.md"),
         ("Hugging Face", "docs/hugging-face.md"),
+        ("Style", "docs/style.md"),
         ("Contributing", "CONTRIBUTING.md"),
+        ("Code of conduct", "CODE_OF_CONDUCT.md"),
         ("Changes", "CHANGELOG.md"),
     ),
 }
 """Navigation; pages that do not exist are left out."""
 _LINK_OR_CODE = re.compile(
-    r"^```.*?^```|(?P<shown>!?\[(?:[^\]`]|`[^`]*`)*\])\((?!https?:|mailto:)(?P<place>[^)#\s]*)(?P<anchor>#[^)\s]*)?\)|`[^`\n]+`",
+    r"^```.*?^```|(?P<shown>!?\[(?:[^\]`]|`[^`]*`)*\])\((?!https?:|mailto:)(?P<place>[^)#\s]*)(?P<anchor>#[^)\s]*)?\)|`[^`\n]+`|(?P<bracket>\\[()])",
     re.DOTALL | re.MULTILINE,
 )
 _LONGEST_ITEM = 160
+_HELP_WIDTH = 100
+_CATALOGUE = "Catalogue of published faults"
 _NEW_LINE = "\n"
 
 
@@ -126,6 +139,8 @@ def site_text(source: Path, pages: set[Path], repository: str) -> str:
     own = PurePosixPath(site_path(source.relative_to(ROOT).as_posix())).parent
 
     def change(link: re.Match[str]) -> str:
+        if link["bracket"]:  # the site would read an escaped bracket as the beginning of a formula
+            return f"&#{ord(link['bracket'][1])};"
         shown, place, anchor = link["shown"], link["place"], link["anchor"] or ""
         if not place:  # code, or an anchor of the same page
             return link[0]
@@ -153,11 +168,28 @@ def write_reference(out: Path) -> None:
     for kind, about in KINDS.items():
         folder = out / "reference" / kind
         folder.mkdir(parents=True)
-        names = sorted(name for name, its_kind in kind_of.items() if its_kind == kind)
-        rows = [f"- [`{name}`]({name}.md)" for name in names]
+        explained = {name: explain(name, scenarios) for name in sorted(kind_of) if kind_of[name] == kind}
+        rows = _index(kind, explained, kind_of)
         (folder / "index.md").write_text(f"# {kind.capitalize()}\n\n{about}\n\n{_lines(rows)}", encoding="utf-8")
-        for name in names:
-            (folder / f"{name}.md").write_text(_lines(_page(name, scenarios, kind_of)), encoding="utf-8")
+        for name, sections in explained.items():
+            text = _lines(_page(name, kind, sections, kind_of))
+            (folder / f"{name}.md").write_text(text, encoding="utf-8")
+
+
+def write_commands(out: Path) -> None:
+    """Write a page for each command, with all its options as `--help` prints them, and an index."""
+    folder = out / "reference" / "commands"
+    folder.mkdir(parents=True)
+    os.environ["COLUMNS"] = str(_HELP_WIDTH)
+    commands = list(all_commands())
+    rows = (f"- [`{command.name}`]({command.name}.md): {_escape(command.help)}" for command in commands)
+    about = "The commands of `harmony-conformance`. Each page has every option, as `--help` prints it."
+    (folder / "index.md").write_text(f"# Commands\n\n{about}\n\n{_lines(rows)}", encoding="utf-8")
+    for command in commands:
+        with redirect_stdout(StringIO()) as shown, suppress(SystemExit):
+            run_command([command.name, "--help"])
+        text = f"# harmony-conformance {command.name}\n\n[All commands](index.md)\n\n```text\n{shown.getvalue()}```\n"
+        (folder / f"{command.name}.md").write_text(text, encoding="utf-8")
 
 
 def write_runs(out: Path) -> None:
@@ -173,14 +205,31 @@ def write_runs(out: Path) -> None:
     (folder / "pages.md").write_text(f"# Runs as pages\n\n{about}\n\n{_lines(rows)}", encoding="utf-8")
 
 
-def _page(name: str, scenarios: Mapping[str, Scenario], kind_of: Mapping[str, str]) -> Iterator[str]:
-    sections: tuple[Section, ...] = explain(name, scenarios)
+def _index(kind: str, explained: Mapping[str, Sequence[Section]], kind_of: Mapping[str, str]) -> Iterator[str]:
+    """Yield a row for each page: its first sentence, under the family of a check or the engine of a cause."""
+    groups: dict[str, list[str]] = {}
+    for name, sections in explained.items():
+        heading, (sentence, *_) = sections[0]
+        note = heading.partition("(")[2].removesuffix(")")  # the severity of a check, the engine of a cause
+        group = {"checks": name.partition(".")[0], "causes": _CATALOGUE if name in catalogue() else note}.get(kind, "")
+        shown = f"**{note.lower()}** · " if kind == "checks" else f"{_escape(note)}: " if group == _CATALOGUE else ""
+        groups.setdefault(group, []).append(f"- [`{name}`]({name}.md): {shown}{_named(sentence, kind_of)}")
+    for group in sorted(groups, key=lambda group: (group == _CATALOGUE, group)):
+        yield f"## {_escape(group)}\n" if group else ""
+        yield from groups[group]
+        yield ""
+
+
+def _page(name: str, kind: str, sections: Sequence[Section], kind_of: Mapping[str, str]) -> Iterator[str]:
     yield f"# {name}\n"
+    yield f"[All {kind}](index.md)\n"
     for heading, paragraphs in sections:
         shown = [_named(paragraph, kind_of) for paragraph in paragraphs if paragraph]
         if shown:
-            yield f"*{_escape(heading.replace(name, '').strip())}*\n" if name in heading else f"## {_escape(heading)}\n"
-        bullet = "- " if len(shown) > 1 and max(map(len, paragraphs)) <= _LONGEST_ITEM else ""
+            title = _escape(re.sub(r" +", " ", heading.replace(name, "")).strip())
+            yield f"*{title}*\n" if name in heading else f"## {title[:1].upper()}{title[1:]}\n"
+        blocks = any(paragraph.startswith("```") for paragraph in shown)
+        bullet = "- " if len(shown) > 1 and not blocks and max(map(len, paragraphs)) <= _LONGEST_ITEM else ""
         yield from (f"{bullet}{paragraph}{'' if bullet else _NEW_LINE}" for paragraph in shown)
         yield ""
     yield f"`harmony-conformance explain {name}` prints this page."
@@ -199,9 +248,9 @@ def _named(paragraph: str, kind_of: Mapping[str, str]) -> str:
     def change(place: int, part: str) -> str:
         if place % 2 == 0:
             return re.sub(r"[\w.-]*\w|[^\w]+", link, part)
-        return f"<{part}>" if part.startswith("http") else f"<code>{_escape(part[1:-1])}</code>"
+        return f"<{part}>" if part.startswith("http") else f"<code>{_escape(part.strip('`'))}</code>"
 
-    parts = re.split(r"(https?://[^\s,]+|`[^`\n]+`)", paragraph)
+    parts = re.split(r"(https?://[^\s,]+|`[^`\n]+`|golden/[\w./-]+\.json)", paragraph)
     return "".join(change(place, part) for place, part in enumerate(parts)).replace("\n", "  \n")
 
 
@@ -225,8 +274,23 @@ def configuration(out: Path) -> str:
         f"nav = {_toml(navigation)}\n\n"
         "[project.theme]\n"
         "font = false\n"
-        'features = ["content.code.copy", "navigation.tabs", "navigation.top", "search.highlight"]\n'
+        'features = ["content.code.copy", "navigation.footer", "navigation.path", "navigation.tabs", "navigation.top", "search.highlight"]\n'
+        f"{_lines(_palette())}"
     )
+
+
+def _palette() -> Iterator[str]:
+    """Yield light and dark colours: the system's by default, and a button to change them."""
+    for preference, scheme, icon, following in (
+        ("", "", "lucide/sun-moon", "light colours"),
+        (": light", "default", "lucide/sun", "dark colours"),
+        (": dark", "slate", "lucide/moon", "the system's colours"),
+    ):
+        yield "\n[[project.theme.palette]]"
+        yield f'media = "(prefers-color-scheme{preference})"'
+        yield from (f'scheme = "{scheme}"',) if scheme else ()
+        yield f'toggle.icon = "{icon}"'
+        yield f'toggle.name = "Switch to {following}"'
 
 
 def _toml(value: object) -> str:
@@ -255,6 +319,7 @@ def main() -> None:
     (out / "pages").mkdir(parents=True)
     copy_pages(out / "pages", str(arguments.repository).rstrip("/"))
     write_reference(out / "pages")
+    write_commands(out / "pages")
     write_runs(out / "pages")
     (out / "zensical.toml").write_text(configuration(out / "pages"), encoding="utf-8")
 

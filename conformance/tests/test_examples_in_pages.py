@@ -1,13 +1,17 @@
 """The tutorial, the action and the site do what they say."""
 
+import json
 import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
+
+from harmony_conformance.checks import CHECKS
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = str(Path(sys.executable).parent)
@@ -84,15 +88,92 @@ def test_site_has_a_page_for_each_id_and_no_dead_link(tmp_path):
         "defects/output-unparsed",
         "scenarios/tool_call",
         "causes/vllm-joiner",
+        "commands/run",
+        "commands/proxy",
     ):
         assert (pages / "reference" / f"{there}.md").is_file(), there
+    texts = {page: page.read_text("utf-8") for page in pages.rglob("*.md")}
+    assert [page for page, text in texts.items() if re.search(r"^- ```", text, re.MULTILINE)] == []
+    index = texts[pages / "reference" / "checks" / "index.md"]
+    assert index.count(": **must** · ") + index.count(": **should** · ") == len(CHECKS)
+    assert "--baseline-write FILE" in texts[pages / "reference" / "commands" / "run.md"]
+    escaped = [
+        page for page, text in texts.items() if r"\(" in re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
+    ]
+    assert escaped == []  # the site reads it as the beginning of a formula
     linked = {
         page.parent / place
-        for page in pages.rglob("*.md")
+        for page, text in texts.items()
         for place in re.findall(
             r"\]\((?!https?:|mailto:)([^)#\s]+)",
-            re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text("utf-8"), flags=re.DOTALL),
+            re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL),
         )
     }
     assert len(linked) > 1000
     assert [place for place in linked if not place.exists()] == []
+    configuration = tomllib.loads((tmp_path / "zensical.toml").read_text("utf-8"))
+    shown = {place for section in configuration["project"]["nav"] for place in places(section)}
+    assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} - shown == set()
+
+
+def places(entry):
+    """The pages of an entry of the navigation."""
+    for value in entry.values():
+        if isinstance(value, str):
+            yield value
+        else:
+            for one in value:
+                yield from places(one)
+
+
+def test_example_of_concepts(tmp_path):
+    page = (ROOT / "docs" / "concepts.md").read_text("utf-8")
+    request, prompt, completion = re.findall(r"^```(?:json|text)\n(.*?)\n```", page, re.DOTALL | re.MULTILINE)
+    (tmp_path / "request.json").write_text(request, encoding="utf-8")
+    (tmp_path / "completion.txt").write_text(completion, encoding="utf-8")
+    ran = run_bash("harmony-conformance render request.json --date 2026-11-27", tmp_path)
+    assert (ran.returncode, ran.stdout.strip()) == (0, prompt)
+    ran = run_bash("harmony-conformance parse completion.txt", tmp_path)
+    assert [message["channel"] for message in json.loads(ran.stdout)["messages"]] == ["analysis", "commentary"]
+
+
+def test_extras_of_the_installation():
+    page = (ROOT / "docs" / "install.md").read_text("utf-8").partition("## Extras")[2].partition("\n## ")[0]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == list(project["optional-dependencies"])
+    assert project["requires-python"] == ">=3.11"
+
+
+UNUSED = "http://127.0.0.1:9/v1"
+
+
+@pytest.fixture
+def server(tmp_path):
+    command = [f"{COMMANDS}/harmony-conformance", "serve", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        yield re.search(r"http://[\d.:]+", process.stdout.readline())[0]
+        process.terminate()
+
+
+def test_messages_of_troubleshooting(server, tmp_path):
+    page = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
+    rows = page.partition("## The run does not start")[2].partition("\n## ")[0]
+    simple = "--select simple_answer --latency 0"
+    commands = (
+        f"run {UNUSED}",
+        "run http://nohost.invalid/v1",
+        f"run {server.replace('http:', 'https:')}/v1",
+        f"run {server}/v2",
+        f"run {server}/v1 --model nope {simple}",
+        f"run {server}/v1 --api-key-env NOPE",
+        f"run vlm:{UNUSED}",
+        "run reference --select nothing",
+        "run replay:nope.jsonl",
+        f"run reference {simple} --out a; harmony-conformance run reference --select tool_call --latency 0 --resume --out a",
+    )
+    messages = re.findall(r"^\| `(.*?)` \|", rows, re.MULTILINE)
+    assert len(messages) == len(commands)
+    for message, command in zip(messages, commands, strict=True):
+        ran = run_bash(f"harmony-conformance {command}", tmp_path, HTTP_PROXY="", HTTPS_PROXY="", ALL_PROXY="")
+        assert ran.returncode == 2, command
+        assert message in ran.stderr, command
