@@ -112,7 +112,7 @@ _LINK_OR_CODE = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _LONGEST_ITEM = 160
-_HELP_WIDTH = 100
+_HELP_WIDTH = 84  # columns of a code block beside the contents
 _CATALOGUE = "Catalogue of published faults"
 _NEW_LINE = "\n"
 
