@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from harmony_conformance.apis.api import CHAT_PATH
-from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, Api
+from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, MESSAGES, Api
 from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, Validity
 from harmony_conformance.evidence.exchange_json import read_script
@@ -120,20 +120,26 @@ def for_api(scenario: Scenario, api: Api) -> Scenario | None:
     """Convert a scenario to another API. Return None if it cannot use that API.
 
     Plain chat requests use every API that takes a conversation, except optional extra APIs of a server (`option`).
-    Scenarios about the format of one API (malformed bodies, other paths), time or load use that API only.
+    Scenarios about time, load or a client that leaves use Chat Completions and Messages, which coding agents speak.
+    Scenarios about the format of one API (malformed bodies, other paths) use that API only.
     Only the first variant of each hand-written row is sent.
     """
     if scenario.api != CHAT_COMPLETIONS.name or api is CHAT_COMPLETIONS:
         return scenario if scenario.api == api.name else None
-    if api.is_raw or api.option is not None or scenario.exclusive or any(map(_is_chat_only, scenario.steps)):
+    if api.is_raw or api.option is not None or any(map(_is_chat_only, scenario.steps)):
+        return None
+    if api is not MESSAGES and (scenario.exclusive or any(map(_is_about_time, scenario.steps))):
         return None
     return replace(one_of_each_row(scenario), api=api.name)
 
 
 def _is_chat_only(step: Step) -> bool:
     is_plain = step.raw_body is None and step.path == CHAT_PATH and step.method == "POST" and not step.headers
-    is_plain = is_plain and step.validity not in REFUSABLE_VALIDITIES
-    return not is_plain or step.wait_until_idle is not None or step.disconnect_after_events is not None
+    return not is_plain or step.validity in REFUSABLE_VALIDITIES
+
+
+def _is_about_time(step: Step) -> bool:
+    return step.wait_until_idle is not None or step.disconnect_after_events is not None
 
 
 def has_only_rows(scenario: Scenario) -> bool:

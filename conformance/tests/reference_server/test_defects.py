@@ -16,7 +16,14 @@ import pytest
 
 from harmony_conformance.cli.main import main
 from harmony_conformance.reference_server import DEFECTS, MODEL, SURFACE_DEFECTS, create_app, running
-from harmony_conformance.reference_server.defects import api_surfaces, messages, raw_continuation, responses, sglang
+from harmony_conformance.reference_server.defects import (
+    api_surfaces,
+    messages,
+    messages_delivery,
+    raw_continuation,
+    responses,
+    sglang,
+)
 from harmony_conformance.reference_server.defects.stages import Changes
 from harmony_ref import decode, encode, encode_with_special_tokens
 
@@ -43,7 +50,9 @@ TWO_CALLS = f"{HEAD}1<|end|>{START}{HEAD}2<|call|>"
 
 
 OF_OTHER_APIS = {
-    defect.id for family in (api_surfaces, raw_continuation, sglang, messages) for defect in family.DEFECTS
+    defect.id
+    for family in (api_surfaces, raw_continuation, sglang, messages, messages_delivery)
+    for defect in family.DEFECTS
 }
 """Shown in `test_api_defects.py` and `test_messages_defects.py`."""
 

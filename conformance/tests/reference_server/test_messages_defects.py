@@ -7,7 +7,8 @@ import httpx
 import pytest
 
 from harmony_conformance.reference_server import DEFECTS, MODEL, create_app
-from harmony_conformance.reference_server.defects import messages
+from harmony_conformance.reference_server.defects import messages, messages_delivery
+from harmony_conformance.reference_server.defects.stages import ApiFamily, Changes
 from harmony_ref import decode
 
 START = "<|start|>assistant"
@@ -68,6 +69,14 @@ def ending(events):
     return next(event["delta"] for event in events if event["type"] == "message_delta")
 
 
+def written(events, member):
+    return "".join(event["delta"].get(member, "") for event in events if event["type"] == "content_block_delta")
+
+
+def kind(response):
+    return response.headers["content-type"].partition(";")[0]
+
+
 SHOWN = {
     "messages-thinking-dropped": [
         (lambda s: types(s.whole()["content"]), ["text"]),
@@ -113,17 +122,56 @@ SHOWN = {
     "messages-events-unnamed": [(lambda s: "event: " in s.send(harmony_script=SAID, stream=True).text, False)],
     "messages-blocks-all-zero": [(lambda s: started(s.events()), [(0, "thinking"), (0, "text")])],
     "messages-usage-at-the-start-only": [(lambda s: "usage" in s.events()[-2], False)],
+    "messages-streams-unasked": [(lambda s: kind(s.send(harmony_script=SAID)), "text/event-stream")],
+    "messages-answered-whole": [(lambda s: kind(s.send(harmony_script=SAID, stream=True)), "application/json")],
+    "messages-stream-ignores-effort": [
+        (
+            lambda s: "high" in decode(s.events(output_config={"effort": "high"})[0]["message"]["prompt_token_ids"]),
+            False,
+        )
+    ],
+    "messages-text-lost": [(lambda s: written(s.events(), "text"), "Good to you.")],
+    "messages-text-again": [(lambda s: written(s.events(), "text"), "Good day to you.Good day to you.")],
+    "messages-input-lost": [(lambda s: written(s.events(CALLED), "partial_json"), "")],
+    "messages-stream-end-turn": [(lambda s: ending(s.events(CALLED))["stop_reason"], "end_turn")],
+    "messages-usage-counts-events": [(lambda s: len(s.events()) - s.events()[-2]["usage"]["output_tokens"], 2)],
+    "messages-thinking-after-text": [
+        (lambda s: started(s.events()), [(1, "text"), (0, "thinking")]),
+    ],
+    "messages-usage-zero": [
+        (lambda s: s.whole()["usage"]["input_tokens"], 0),
+        (lambda s: s.events()[-2]["usage"]["output_tokens"], 0),
+    ],
+    "messages-same-id-for-all": [
+        (lambda s: s.whole()["id"], "msg_123"),
+        (lambda s: s.events()[0]["message"]["id"], "msg_123"),
+    ],
+    "messages-call-without-name": [
+        (lambda s: "name" in s.whole(CALLED)["content"][-1], False),
+        (lambda s: [e["content_block"].get("name") for e in s.events(CALLED) if "content_block" in e], [None, None]),
+    ],
+    "messages-errors-with-status-200": [(lambda s: s.send(max_tokens=-1).status_code, 200)],
+    "messages-errors-unexplained": [(lambda s: "error" in s.send(max_tokens=-1).json(), False)],
 }
 
 
 def test_every_defect_is_shown():
-    assert set(SHOWN) == {defect.id for defect in messages.DEFECTS} <= set(DEFECTS)
+    defects = {defect.id for defect in (*messages.DEFECTS, *messages_delivery.DEFECTS)}
+    assert set(SHOWN) | {"messages-all-at-once"} == defects <= set(DEFECTS)
 
 
 @pytest.mark.parametrize(("ident", "look", "expected"), [(name, *one) for name, rows in SHOWN.items() for one in rows])
 def test_defect_shows(ident, look, expected):
     assert look(Server(ident)) == expected
     assert look(Server()) != expected
+
+
+def test_all_at_once_reads_the_whole_stream_before_its_first_event():
+    tokens = iter(["a", "b", "c"])
+    stream = Changes([DEFECTS["messages-all-at-once"]]).stream(tokens, ApiFamily.MESSAGES)
+    assert next(stream) == "a"
+    assert list(tokens) == []
+    assert list(stream) == ["b", "c"]
 
 
 def test_a_dropped_block_leaves_the_tokens_in_the_stream():
@@ -136,7 +184,7 @@ def test_a_dropped_block_leaves_the_tokens_in_the_stream():
 
 
 def test_other_apis_stay_right():
-    for defect in messages.DEFECTS:
+    for defect in (*messages.DEFECTS, *messages_delivery.DEFECTS):
         answers = [
             server.send("/v1/chat/completions", harmony_script=SAID, tools=[]).json()
             for server in (Server(defect.id), Server())

@@ -13,7 +13,7 @@ from harmony_conformance.reference_server.chat.candidate import ChoiceGeneration
 from harmony_conformance.reference_server.defects.stages import ApiFamily
 from harmony_conformance.reference_server.messages.answer import MessagesAnswer, error_body
 from harmony_conformance.reference_server.messages.request import MessagesRequest, read_request
-from harmony_conformance.reference_server.model.generation import Generation, Sampling, keep_output, output_tokens
+from harmony_conformance.reference_server.model.generation import Generation, Sampling, output_tokens
 from harmony_conformance.reference_server.model.output_deltas import ClientCapabilities
 from harmony_conformance.reference_server.model.plain_text import unscripted_continuation
 from harmony_conformance.reference_server.pipeline.http import ServerState, read_json_body, stream_response
@@ -76,7 +76,7 @@ class Messages:
             declared_functions=frozenset(tool.name for tool in chat.tools), accepts_calls=bool(chat.declared_tools)
         )
         is_continued = bool(opening) and chat.script is None
-        output = unscripted_continuation(prompt) if is_continued else output_tokens(chat, keep_output)
+        output = unscripted_continuation(prompt) if is_continued else output_tokens(chat, changes.unscripted_output)
         refuse_large_answer(len(output), chat.limit)
         run = PromptRun(
             id_seed=request_hash(body),

@@ -21,6 +21,8 @@ def read_messages(value: Json) -> tuple[ChatMessage, ...]:
         read = [*_read_message(entry, f"messages[{place}]", functions)]
         functions.update((call.id, call.name) for message in read for call in message.calls)
         messages += read
+    if not messages:
+        raise wrong_value("messages", "expected at least one message that is not empty.")
     return tuple(messages)
 
 
