@@ -1,4 +1,4 @@
-"""Write the page on leaks from results: `leak_page.py RESULTS PAGE`."""
+"""Write the page on leaks from results: `leak_page.py RESULTS PAGE`. `thoughts.json` beside the results has those of thoughts without markers."""
 
 from __future__ import annotations
 
@@ -57,6 +57,23 @@ The expected result for the text alone is fixed in advance: *fail* if the text s
 like an answer. With known ids, each must fail. The catalogue's ids name the defects with this kind of leak.
 
 {by_way}
+
+## Thoughts without markers
+
+A server may return the thought itself as the answer: `The user asks… We need to answer…`. No marker, tag or channel word shows it.
+`channels.no_suspected_leak` suspects such a text by its form (`evidence/leaks/unmarked_thought.py`): its first words, and a second sign in its first 600 characters.
+It is never proof, and hence SHOULD. A request for the reasoning, or with the same text, excuses it.
+
+The rules were written on the part `tuning` of the texts below, which real models wrote. The held-out texts were only counted. `benchmarks/thoughts.py` reads
+them in clones of these public repositories; no text of theirs is here.
+
+{thoughts}
+
+{thought_totals}
+
+The interval is Wilson's, 95 %. Two of the repositories have one kind of task each, so their texts are less independent than their number.
+The most informative row is that of the repositories which are held out as a whole. Missed thoughts were not read, or they would be tuning texts.
+A classifier was not added. The rules have no false alarm on held-out answers, and a classifier would need a corpus and weights in every installation.
 
 ## Method
 
@@ -240,8 +257,46 @@ def by_way(results: dict) -> str:
     )
 
 
-def page(results: dict) -> str:
+def interval(one: dict) -> str:
+    return f"{100 * one['found'] / one['of']:.1f} % ({100 * one['low']:.1f} to {100 * one['high']:.1f})"
+
+
+def thoughts(found: dict) -> str:
+    """Return the table of real thoughts and answers, by source."""
+    rows = [
+        (
+            f"[{one['repository']}](https://github.com/{one['repository']}/tree/{one['commit']}): {one['about']}"
+            if "repository" in one
+            else one["about"],
+            one["part"],
+            f"{one['kind']}s",
+            f"{one['of']:,}",
+            f"{one['found']:,}",
+            interval(one),
+        )
+        for one in found["sources"]
+    ]
+    return table(("source", "part", "texts", "number", "suspected", "share (interval)"), rows, left=3)
+
+
+def thought_totals(found: dict) -> str:
+    names = {
+        "recall": "recall, all held-out thoughts",
+        "recall of other repositories": "recall, thoughts of the repositories that are held out as a whole",
+        "false alarms": "held-out answers with an alarm",
+        "precision": "precision on the held-out texts",
+    }
+    rows = [
+        (told, f"{found[name]['found']:,} of {found[name]['of']:,}", interval(found[name]))
+        for name, told in names.items()
+    ]
+    return table(("figure", "number", "share (interval)"), rows)
+
+
+def page(results: dict, found: dict) -> str:
     return PAGE.format(
+        thoughts=thoughts(found),
+        thought_totals=thought_totals(found),
         cases=results["corpus"]["cases"],
         distinct=results["corpus"]["distinct"],
         strata=len(results["strata"]),
@@ -261,4 +316,5 @@ def page(results: dict) -> str:
 
 if __name__ == "__main__":
     source, target = map(Path, sys.argv[1:])
-    target.write_text(page(json.loads(source.read_text("utf-8"))), "utf-8")
+    beside = source.with_name("thoughts.json")
+    target.write_text(page(*(json.loads(file.read_text("utf-8")) for file in (source, beside))), "utf-8")

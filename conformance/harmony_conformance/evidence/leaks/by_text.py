@@ -35,10 +35,10 @@ from harmony_conformance.evidence.leaks.reasoning_tags import (
     SINGLE_TAG,
     TAG_MENTION,
     TAGGED_REASONING,
-    begins_as_thought,
     find_shared_thought,
     has_repeated_reasoning,
 )
+from harmony_conformance.evidence.leaks.unmarked_thought import begins_as_thought
 from harmony_conformance.json_value import strings
 from harmony_conformance.redactable_text import Location, RedactableText
 from harmony_conformance.runtime.caching import cached_view

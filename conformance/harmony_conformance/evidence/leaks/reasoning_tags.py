@@ -1,4 +1,4 @@
-"""Detect reasoning in the answer from the text alone: in another model's tags, identical to the reasoning field, or in its manner."""
+"""Detect reasoning in the answer from the text alone: in another model's tags, or identical to the reasoning field."""
 
 from __future__ import annotations
 
@@ -58,16 +58,8 @@ _ABOUT_THE_ANSWER = re.compile(
     rf"\b(?:We|we|I) (?:need to|should|must|have to|are asked to) {_ANSWERING}\b"
     r"|\b(?:Need to|Must|Should|Let'?s|Let me) (?:answer|respond|reply|produce|output|craft|provide)\b"
 )
-_FIRST_PART = 400  # characters in which a thought shows both
 _LONG_SENTENCE = 40
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
-
-
-def begins_as_thought(content: str) -> bool:
-    """Return True if a text begins with what the user asks or how to answer, and soon names the other."""
-    text = content.lstrip()[:_FIRST_PART]
-    user, answer = _ABOUT_THE_USER.search(text), _ABOUT_THE_ANSWER.search(text)
-    return user is not None and answer is not None and min(user.start(), answer.start()) == 0
 
 
 def find_shared_thought(reasoning: str, content: str) -> str | None:
