@@ -138,7 +138,9 @@ def configure(parser: ArgumentParser) -> None:
 
 def _is_output(path: str, out: Path | None) -> bool:
     """Return True for a file of the output folder, which may be in the folder of the log."""
-    return out is not None and not is_url(path) and Path(path).resolve().is_relative_to(out.resolve())
+    return (
+        out is not None and not is_url(path) and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(out))
+    )  # a circle of links raises nothing
 
 
 def _shown(path: str) -> str:
@@ -197,7 +199,7 @@ def execute(arguments: Namespace) -> int:
         raise UsageError("invalid --incremental: expected files and --out with the folder of the last audit")
     if arguments.parquet and out is None:
         raise UsageError("invalid --parquet: expected --out with a folder for the table, got none")
-    if not reading.plan.judges_all:
+    if not reading.plan.judges_all or reading.plan.note:
         print(reading.plan, file=sys.stderr)
     audit = _scan(paths, reading, arguments) if out is None else _scan_into(out, paths, reading, arguments)
     total = audit.tally

@@ -227,3 +227,24 @@ def test_needles_find_the_leaks_of_a_mixed_folder(tmp_path):
         leaks.append([row["exchange"] for row in rows if row["check"] == "channels.no_marker_leak"])
     assert leaks[0] == leaks[1]
     assert len(leaks[0]) > 100
+
+
+@pytest.mark.parametrize("pattern", ["", "/*.jsonl", "/**/*.jsonl"], ids=["folder", "glob", "glob of all folders"])
+@pytest.mark.parametrize(
+    "more", [(), ("--plan", "needles"), ("--incremental",)], ids=["all checks", "needles", "incremental"]
+)
+def test_a_link_that_leads_nowhere_is_counted_with_its_place(tmp_path, capsys, pattern, more):
+    (folder := tmp_path / "log").mkdir()
+    (folder / "a.jsonl").write_bytes(LINES)
+    (folder / "moved.jsonl").symlink_to(tmp_path / "nothing.jsonl")
+    (folder / "circle.jsonl").symlink_to(folder / "circle.jsonl")
+    (folder / ".hidden.jsonl").symlink_to(tmp_path / "nothing.jsonl")
+    out = tmp_path / "out"
+    assert cli.main(["audit", f"{folder}{pattern}", "--out", str(out), "--workers", "1", *more]) == Exit.DIVERGES
+    assert "a link that leads to no file" in capsys.readouterr().err
+    rows = [json.loads(row) for row in (out / "unreadable.jsonl").read_bytes().splitlines()]
+    kinds = {row["file"].rpartition("/")[2]: row["kind"] for row in rows}
+    assert kinds == {"moved.jsonl": "a link that leads to no file", "circle.jsonl": "the file cannot be read"}
+    header, *_, footer = map(json.loads, (out / "audit.jsonl").read_bytes().splitlines())
+    assert len(header["files"]) == 3
+    assert footer["unreadable"] == 2

@@ -251,8 +251,15 @@ def test_auto_chooses_by_the_size_of_the_files(log, monkeypatch):
     large = choose_plan(PlanName.AUTO, None, [str(log)])
     assert (large.name, large.sample) == (PlanName.NEEDLES, 0.01)
     assert choose_plan(PlanName.AUTO, 0.5, [str(log)]) == AuditPlan(sample=0.5)
+    assert str(large).startswith("plan needles: leaks of markers and channel words in every record (hyperscan); all")
     monkeypatch.setattr("harmony_conformance.audit.plans.plan.installed_library", lambda: "")
-    assert choose_plan(PlanName.AUTO, None, [str(log)]) == AuditPlan()
+    without = choose_plan(PlanName.AUTO, None, [str(log)])
+    assert (without.name, without.sample) == (PlanName.STRUCTURE, 1.0)
+    assert str(without) == (
+        "plan structure: all checks on every record; not needles, as for other logs above 2 GiB: neither hyperscan nor"
+        " google-re2 is installed (pip install 'harmony-conformance[needles]')"
+    )
+    assert choose_plan(PlanName.AUTO, 0.5, [str(log)]) == AuditPlan(sample=0.5)
     with pytest.raises(UsageError, match="expected hyperscan or google-re2, got neither"):
         choose_plan(PlanName.NEEDLES, None, [])
 

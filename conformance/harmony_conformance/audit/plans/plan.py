@@ -30,6 +30,10 @@ UNSEEN: Final = (
     " unreadable records; texts in base64"
 )
 """Failures that the plan `needles` does not find."""
+_NO_LIBRARY: Final = (
+    f"not needles, as for other logs above {LARGE_LOG >> 30} GiB: neither {' nor '.join(LIBRARIES)} is installed"
+    " (pip install 'harmony-conformance[needles]')"
+)
 _FACTOR, _RANGE = 0x9E3779B97F4A7C15, 2**64
 
 
@@ -41,11 +45,13 @@ class AuditPlan:
         name: `needles`: the checks of leaks judge each record that has a needle. `structure`: they need none.
         sample: The share of the records that all checks judge, from 0 to 1. The plan `needles` includes the first record of each file.
         library: The library that finds the needles.
+        note: The reason why `auto` did not choose what it would have chosen, else empty.
     """
 
     name: PlanName = PlanName.STRUCTURE
     sample: float = 1.0
     library: str = ""
+    note: str = ""
 
     @property
     def judges_all(self) -> bool:
@@ -63,7 +69,7 @@ class AuditPlan:
             found = f"plan needles: leaks of markers and channel words in every record ({self.library})"
             return f"{found}; all checks on {self.sample:.4g} of the records; {UNSEEN}"
         share = "every record" if self.judges_all else f"{self.sample:.4g} of the records; not seen: the other records"
-        return f"plan structure: all checks on {share}"
+        return f"plan structure: all checks on {share}{self.note and f'; {self.note}'}"
 
 
 def choose_plan(name: PlanName, sample: float | None, paths: Iterable[str]) -> AuditPlan:
@@ -78,13 +84,15 @@ def choose_plan(name: PlanName, sample: float | None, paths: Iterable[str]) -> A
         raise UsageError(
             f"invalid --plan needles: expected {names}, got neither: pip install 'harmony-conformance[needles]'"
         )
+    note = ""
     if name is PlanName.AUTO:
         is_large = sum(path.stat().st_size for path in map(Path, paths) if path.is_file()) > LARGE_LOG
         name = PlanName.NEEDLES if is_large and sample is None and library else PlanName.STRUCTURE
+        note = _NO_LIBRARY if is_large and sample is None and not library else ""
         sample = SAMPLE_OF_LARGE_LOG if name is PlanName.NEEDLES else sample
     if name is PlanName.NEEDLES:
         return AuditPlan(name=name, sample=sample or 0.0, library=library)
-    return AuditPlan(name=name, sample=1.0 if sample is None else sample)
+    return AuditPlan(name=name, sample=1.0 if sample is None else sample, note=note)
 
 
 __all__ = ["LARGE_LOG", "SAMPLE_OF_LARGE_LOG", "UNSEEN", "AuditPlan", "PlanName", "choose_plan"]

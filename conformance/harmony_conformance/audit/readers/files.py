@@ -15,7 +15,13 @@ from harmony_conformance.audit.readers.disk_index import DiskIndex
 from harmony_conformance.audit.readers.mitmproxy_flows import FLOWS
 from harmony_conformance.audit.readers.otlp_binary import OTLP_BINARY
 from harmony_conformance.audit.readers.pairs import BATCH_INPUT_MEMBERS, BATCH_REQUEST
-from harmony_conformance.audit.readers.sources import MissingLibraryError, is_url, mask_urls, open_source
+from harmony_conformance.audit.readers.sources import (
+    MissingLibraryError,
+    is_broken_link,
+    is_url,
+    mask_urls,
+    open_source,
+)
 from harmony_conformance.audit.readers.tables import ARROW, DUCKDB, PARQUET, SQLITE
 from harmony_conformance.audit.readers.texts import CAPTURE, CSV, DOCUMENTS, LINES, VLLM_LOG
 from harmony_conformance.evidence.file_lines import Line, UnreadableLine
@@ -69,7 +75,7 @@ def _open_log(name: str, form: str, end: int | None) -> Iterator[InputFile]:
     except MissingLibraryError as error:
         yield _unopened(shown, str(error))
     except FileNotFoundError:
-        yield _unopened(shown, "no such file")
+        yield _unopened(shown, "a link that leads to no file" if is_broken_link(Path(name)) else "no such file")
     except IsADirectoryError:
         yield _unopened(shown, "it is a folder, not a file")
     except OSError as error:

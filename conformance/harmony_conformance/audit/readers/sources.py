@@ -86,7 +86,7 @@ def expand(names: Iterator[str]) -> Iterator[str]:
         elif is_url(name):
             yield from _expand_url(name)
         elif Path(name).is_dir():
-            found = (path for path in Path(name).rglob("*") if path.is_file())
+            found = (path for path in Path(name).rglob("*") if _is_listed(path))
             shown = (path for path in found if not any(part.startswith(".") for part in path.relative_to(name).parts))
             yield from _some(sorted(map(str, shown)), f"{name}: the folder has no file")
         elif has_magic(name):
@@ -97,18 +97,28 @@ def expand(names: Iterator[str]) -> Iterator[str]:
             raise UsageError(f"{name}: no such file")
 
 
+def is_broken_link(path: Path) -> bool:
+    """Return True for a link that leads to nothing, or in a circle."""
+    return path.is_symlink() and not path.exists()
+
+
+def _is_listed(path: Path) -> bool:
+    """Return True for a file, and for a broken link, which is reported as unreadable: it may stand for a file of the log."""
+    return path.is_file() or is_broken_link(path)
+
+
 def _matching(pattern: str) -> Iterator[str]:
     """Yield the files of a glob. Below `**`, links to folders are not followed: two that form a loop stand for 2^40 paths. Hidden files are left out."""
     path = Path(pattern)
     if "**" not in path.parts:
-        yield from (found for found in glob(pattern) if Path(found).is_file())  # noqa: PTH207 - of any root
+        yield from (found for found in glob(pattern) if _is_listed(Path(found)))  # noqa: PTH207 - of any root
         return
     place = path.parts.index("**")
     rest = path.parts[place + 1 :] or ("*",)
     for root in glob(str(Path(*path.parts[:place]))) if place else (".",):  # noqa: PTH207 - see above
         for found in Path(root).glob(str(Path("**", *rest))):
             inner = found.relative_to(root).parts
-            if found.is_file() and not any(part.startswith(".") for part in inner):
+            if _is_listed(found) and not any(part.startswith(".") for part in inner):
                 yield str(found)
 
 
