@@ -46,7 +46,8 @@ def _no_number(_: str) -> None:
     """Return null for NaN and infinity, which JSON lacks."""
 
 
-def _row(number: int, row: Mapping[str, object]) -> Records:
+def row_record(number: int, row: Mapping[str, object]) -> Records:
+    """Yield the record of a row as JSON, or the problem of one that JSON cannot have."""
     try:
         text = json.dumps(row, default=_plain)
         if "NaN" in text or "Infinity" in text:
@@ -68,7 +69,7 @@ def _read_arrow_batches(batches: Iterator[Any]) -> Records:
             for place in range(batch.num_rows):
                 with memory_limit(GROUP_MEMORY):
                     (row,) = batch.slice(place, 1).to_pylist(maps_as_pydicts="lossy")
-                yield from _row(number, row)
+                yield from row_record(number, row)
                 number += 1
     except MemoryError:
         yield problem("a part of the file needs too much memory", f"more than {GROUP_MEMORY} bytes", number)
@@ -263,7 +264,7 @@ def _read_table(
             if size is not None and read > size:
                 yield problem("the file is damaged", f"a table with more text than its {size} bytes", number)
                 return
-            yield from _row(number, dict(zip(columns, row, strict=True)))
+            yield from row_record(number, dict(zip(columns, row, strict=True)))
             number += 1
     except MemoryError:
         yield problem("a part of the file needs too much memory", f"more than {memory} bytes", number)
