@@ -79,7 +79,7 @@ def repeat_loads(folder: Path, count: int) -> dict[str, dict]:
                 if number:
                     code, differences = changes(folder / f"{name.replace(' ', '-')}-0", out)
                     found[name]["alarms"] += code != 0
-                    found[name]["differences"] += [{"load": number, **one} for one in differences]
+                    found[name]["differences"] += [{"repetition": number, **one} for one in differences]
             print(f"load {number}: { {name: one['alarms'] for name, one in found.items()} }", flush=True)
     with serving(SLOWER_TPOT) as url:
         for name, options in LOADS.items():

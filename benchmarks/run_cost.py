@@ -58,9 +58,11 @@ def measure(options: list[str]) -> dict[str, float]:
             "--out",
             out,
         ]
+        # the compiled modules are kept, as for a user
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         each: dict[int, float] = {}
-        with subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL) as run:
+        with subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL, env=environment) as run:
             while run.poll() is None:
                 seconds = process_seconds()
                 each.update((pid, seconds[pid][1]) for pid in descendants(run.pid, seconds) if pid in seconds)
