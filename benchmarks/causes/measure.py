@@ -1,6 +1,6 @@
 """Switch on random pairs and triples of defects of the reference server, and compare the named causes with them.
 
-    python -m benchmarks.causes.measure [--draws 300] [--seed 1] [--out benchmarks/results/causes.json]
+    python -m benchmarks.causes.measure [--draws 300] [--size 2] [--seed 1] [--out benchmarks/results/causes.json]
 
 A named cause is right if one of its defects is switched on. A defect is found if a named cause has it.
 Three levels of evidence: the token ids of prompts (`ids`), their number only (`counts`), neither ids nor usage (`texts`).
@@ -94,10 +94,10 @@ HIDE: Mapping[str, Callable[[Series], Series]] = {"counts": without_prompt_ids, 
 LEVELS = ("ids", *HIDE)
 
 
-def draw(count: int, seed: int) -> list[tuple[str, ...]]:
-    """Return random pairs and triples of defects, alternately."""
+def draw(count: int, seed: int, size: int = 0) -> list[tuple[str, ...]]:
+    """Return random sets of defects of a size, or pairs and triples alternately."""
     chosen = random.Random(seed)
-    return [tuple(chosen.sample(list(DEFECTS), 2 + number % 2)) for number in range(count)]
+    return [tuple(chosen.sample(list(DEFECTS), size or 2 + number % 2)) for number in range(count)]
 
 
 def summarise(draws: list[tuple[str, ...]], measured: list[Causes], level: str) -> dict[str, object]:
@@ -110,7 +110,9 @@ def summarise(draws: list[tuple[str, ...]], measured: list[Causes], level: str) 
         found = {defect for cause in named for defect in cause} & set(defects)
         counts.update(named=len(named), right=len(right), switched_on=len(defects), found=len(found))
         counts.update(
-            groups=len(causes[level]) - len(named), exact=len(named) == len(right) and len(found) == len(defects)
+            groups=len(causes[level]) - len(named),
+            all_named=len(found) == len(defects),
+            exact=len(named) == len(right) and len(found) == len(defects),
         )
         missed.update(set(defects) - found)
         wrong.update(cause[0] for cause in named if cause not in right)
@@ -124,20 +126,36 @@ def summarise(draws: list[tuple[str, ...]], measured: list[Causes], level: str) 
     }
 
 
+def unnamed(defects: tuple[str, ...], causes: Causes) -> dict[str, list[str]]:
+    """Return the defects of a draw that no cause names, by level."""
+    lacking = {level: sorted({*defects}.difference(*found)) for level, found in causes.items()}
+    return {level: names for level, names in lacking.items() if names}
+
+
 def main() -> None:
     """Measure, and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=300)
+    parser.add_argument("--size", type=int, default=0, metavar="DEFECTS", help="as many in each draw, not two or three")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/causes.json"))
     arguments = parser.parse_args()
     series, digests = run_correct_server()
     results = judge_correct_run(series)
     correct = {"ids": results, **{level: judge_correct_run(map(hide, series)) for level, hide in HIDE.items()}}
-    draws = draw(arguments.draws, arguments.seed)
+    draws = draw(arguments.draws, arguments.seed, arguments.size)
     with ProcessPoolExecutor(None, process_context(), initializer=remember, initargs=(digests, correct)) as pool:
         measured = list(pool.map(measure, draws))
-    figures = {"seed": arguments.seed, **{level: summarise(draws, measured, level) for level in LEVELS}}
+    partly = {
+        " + ".join(one): lacking
+        for one, causes in zip(draws, measured, strict=True)
+        if (lacking := unnamed(one, causes))
+    }
+    figures = {
+        "seed": arguments.seed,
+        "partly_named": partly,
+        **{level: summarise(draws, measured, level) for level in LEVELS},
+    }
     arguments.out.write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
     print(json.dumps(figures, indent=1))
 

@@ -51,6 +51,7 @@ _NEED_STYLE: Mapping[str, str] = {
 }
 _FINDINGS_SHOWN = 3
 _ROWS, _MIN_COLUMNS = 30, 80
+_INDENT = "    "
 _NARROW_COLUMNS = ("metric", "load", "n", "median", "max")
 _WIDE = 140  # a file has no edge; a table cut at 80 columns would lose words
 
@@ -87,11 +88,12 @@ def print_summary(
     `folder`: the folder of the run's files.
     """
     width = max(console.width, _MIN_COLUMNS)
-    first = [_fit(line, 2 * width) for line in _verdict(report, fails_on)]
-    last = [_fit(line, width) for line in _open_questions(report)]
+    first = [row for line in _verdict(report, fails_on, width) for row in _wrap(Text.from_markup(line), width, console)]
+    last = [row for line in _open_questions(report) for row in _wrap(Text.from_markup(line), width, console)]
     if folder is not None:
-        last.append(Text(f"report: {escape_invisible(str(folder / 'report.html'))}"))
-    last.append(Text(report.summary()))
+        path = escape_invisible(str(folder / "report.html"))
+        last += [Text(f"report: {path}")] if len(path) + len("report: ") <= width else [Text("report:"), Text(path)]
+    last += _wrap(Text(report.summary()), width, console)
     for line in (*first, *_causes(report, width, _ROWS - _rows([*first, *last], width)), *last):
         console.print(line, soft_wrap=True, highlight=False)
 
@@ -115,15 +117,28 @@ def _fit(line: str, width: int) -> Text:
     return shown
 
 
+def _wrap(line: Text, width: int, console: Console) -> list[Text]:
+    """Return a line in at most two rows of a width. No word is broken that fits into a row."""
+    if line.cell_len <= width:
+        return [line]
+    first, *others = line.wrap(console, width - len(_INDENT), tab_size=1)
+    first.rstrip()
+    rest = Text(" ", style=line.style).join(others)
+    rest.truncate(width - len(_INDENT), overflow="ellipsis")
+    return [first, Text(_INDENT) + rest]
+
+
 def _rows(lines: Iterable[Text], width: int) -> int:
     """Return the number of rows that lines take at a width."""
     return sum(max(1, -(-line.cell_len // width)) for line in lines)
 
 
-def _verdict(report: Report, fails_on: frozenset[Severity]) -> Iterator[str]:
+def _verdict(report: Report, fails_on: frozenset[Severity], width: int) -> Iterator[str]:
     yield from _client(report)
     verdict = run_verdict(report, fails_on)
-    yield f"[bold]{escape(visible(title(report)))}: {escape(visible(verdict.headline))}[/]"
+    headline = visible(verdict.headline)
+    name = _without_middle(visible(title(report)), max(width - len(headline) - 2, _MIN_COLUMNS // 2))
+    yield f"[bold]{escape(name)}: {escape(headline)}[/]"
     yield escape(visible(verdict.sentence))
     if stopped := text(value_at(report.header, "incomplete")):
         yield f"[{STYLE[Outcome.INCONCLUSIVE]}]incomplete[/]: {escape(visible(stopped))}"
@@ -177,6 +192,12 @@ def _cause(cause: CauseSummary, width: int) -> Iterator[str]:
     mark = "[dim]EXPECTED[/] " if cause.is_expected else ""
     yield f"  {mark}[{style}]{cause.severity.upper()}[/] [bold]{escape(visible(cause.name))}[/]: {cause.extent}{also}"
     yield f"    {escape(visible(cut_words(cause.sentence, width - 4)))}"
+
+
+def _without_middle(value: str, most: int) -> str:
+    """Return a text of at most `most` characters: the end of a model's name has its engine."""
+    half = (most - 1) // 2
+    return value if len(value) <= most else f"{value[:half]}…{value[-half:]}"
 
 
 def cut_words(sentence: str, most: int = 140) -> str:

@@ -162,6 +162,29 @@ def test_checks_and_latency_fit_80_columns(samples):
     assert "…" not in "".join(lines[start : start + 9])
 
 
+def test_no_row_is_wider_than_80_columns_and_the_verdict_is_whole(samples):
+    report = samples.report()
+    model, host = "organization/" + "long-model-name-" * 9 + "20b", "sub." * 30 + "example.com"
+    header = {
+        **report.header,
+        "target": {"model": model, "engine": "vllm", "engine_version": "0.32.0", "url_host": host},
+        "incomplete": f"no answer from https://{host}/v1/chat/completions after 60 s, and none to the request before",
+        "features": {"answers": 7, "never": ["reasoning", "tools", "usage", "logprobs", "streams", "several choices"]},
+        "missing_features": ["reasoning", "tools"],
+    }
+    report = make_report(header, report.results, causes=[cause("c" * 30, "a very long sentence " * 9)])
+    report.counts.update(dict.fromkeys([one for one in Outcome if one is not Outcome.ERROR], 100_000))
+    lines = summarized(report, folder=Path("runs") / ("folder-" * 14))
+    assert max(len(line) for line in lines if "folder-" not in line) <= 80
+    assert lines[0].startswith("organization/long")
+    assert lines[0].endswith("20b on vllm 0.32.0: does not conform")
+    assert "report:" in lines
+    flagged = [line for line in lines if "--require" in line]
+    assert len(flagged) == 1
+    assert "(--require)" in flagged[0]
+    assert " ".join(" ".join(lines[-2:]).split()) == report.summary()
+
+
 def test_the_whole_latency_table_is_shown_where_it_fits(samples):
     text = StringIO()
     print_report(
