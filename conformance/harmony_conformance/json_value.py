@@ -7,6 +7,7 @@ return an empty value (for `integer` None) for any other type. A check that must
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
@@ -193,6 +194,24 @@ def parse_object(document: str) -> JsonObject | None:
     except InvalidJsonError:
         return None
     return value if isinstance(value, dict) else None
+
+
+def parse_finite_object(document: str) -> JsonObject | None:
+    """Parse a text as `parse_object` does, but return None if it has a number beyond those of Python, which reads it as infinite."""
+    value = parse_object(document)
+    return None if value is not None and "Infinity" in dumps(value) and not _is_finite(value) else value
+
+
+def _is_finite(value: Json) -> bool:
+    match value:
+        case float():
+            return math.isfinite(value)
+        case dict():
+            return all(map(_is_finite, value.values()))
+        case list():
+            return all(map(_is_finite, value))
+        case _:
+            return True
 
 
 def value_at(value: Json, *path: str | int) -> Json:

@@ -60,7 +60,7 @@ def test_a_request_may_be_refused_over_the_api_of_its_ruling_alone():
     )
     assert is_refusable(x)
     assert not is_refusable(replace(x, api="chat"))
-    assert not is_refusable(replace(x, step="an empty answer"))
+    assert not is_refusable(replace(x, step="tame text of the user"))
 
 
 def test_an_output_with_a_ruling_is_malformed():

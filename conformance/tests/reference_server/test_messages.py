@@ -214,10 +214,11 @@ def test_events_come_in_their_order(http):
     assert list(dict.fromkeys(deltas)) == ["thinking_delta", "signature_delta", "text_delta", "input_json_delta"]
 
 
-def test_input_that_is_no_object_is_text(http):
-    script = f"{THINK}{HEAD}[1]<|call|>"
+@pytest.mark.parametrize("arguments", ["[1]", '{"n":1e400}'])
+def test_input_that_is_no_object_is_text(http, arguments):
+    script = f"{THINK}{HEAD}{arguments}<|call|>"
     answer = post(http, harmony_script=script, tools=[WEATHER]).json()
-    assert [(block["type"], block.get("text")) for block in answer["content"]][1:] == [("text", "[1]")]
+    assert [(block["type"], block.get("text")) for block in answer["content"]][1:] == [("text", arguments)]
     assert answer["stop_reason"] == "end_turn"
 
 

@@ -226,7 +226,7 @@ def test_limit_cuts_anywhere(http, length):
     assert lines(http, **members)[-1]["done_reason"] == "length"
 
 
-@pytest.mark.parametrize("arguments", ["import json", "[1]", "3", '{"a":'])
+@pytest.mark.parametrize("arguments", ["import json", "[1]", "3", '{"a":', '{"a":[1e400]}'])
 def test_arguments_that_are_no_object_are_content(http, arguments):
     members = {"harmony_script": THINK + HEAD + arguments + "<|call|>", "tools": [WEATHER]}
     whole = answer(http, **members)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 
-from harmony_conformance.json_value import Json, JsonObject, members, parse_object, text
+from harmony_conformance.json_value import Json, JsonObject, members, parse_finite_object, text
 from harmony_conformance.reference_server.chat.candidate import ChoiceGeneration
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Changes
 from harmony_conformance.reference_server.messages.request import MessagesRequest
@@ -106,7 +106,7 @@ class MessagesAnswer:
                 name, pieces, call = delta.text, [], delta.call
             else:
                 yield from self._text(delta)
-        if name is not None and not (self.output.generation.hit_token_limit and parse_object("".join(pieces)) is None):
+        if name is not None and not (self.output.generation.hit_token_limit and parse_finite_object("".join(pieces)) is None):
             yield from self._call(name, pieces, call)
         yield from self._close()
 
@@ -123,7 +123,7 @@ class MessagesAnswer:
     def _call(self, name: str, pieces: list[str], call: int) -> Iterator[JsonObject]:
         """Yield the block of a call. Without any input it has an empty object."""
         written = "".join(pieces)
-        if written and parse_object(written) is None:
+        if written and parse_finite_object(written) is None:
             yield from self._text(OutputDelta(field=OutputField.CONTENT, text=written))
             return
         yield from self._close()
@@ -192,4 +192,4 @@ def _extend(block: JsonObject, delta: JsonObject) -> None:
 
 
 def _finished(block: JsonObject) -> Json:
-    return {**block, "input": parse_object(text(block["input"])) or {}} if "input" in block else block
+    return {**block, "input": parse_finite_object(text(block["input"])) or {}} if "input" in block else block

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from harmony_conformance.json_value import Json, JsonObject, items, parse_object, text
+from harmony_conformance.json_value import Json, JsonObject, items, parse_finite_object, text
 from harmony_conformance.reference_server.defects.stages import ApiFamily
 from harmony_conformance.reference_server.model.output_deltas import DeltaBuilder, OutputField, call_id
 from harmony_conformance.reference_server.model.plain_text import PlainTextReader, decode_ids
@@ -145,7 +145,7 @@ class OllamaAnswer:
         yield self._calls(names, arguments)
 
     def _calls(self, names: Sequence[str], arguments: Sequence[str]) -> JsonObject:
-        parsed = [(name, parse_object(text)) for name, text in zip(names, arguments, strict=True)]
+        parsed = [(name, parse_finite_object(text)) for name, text in zip(names, arguments, strict=True)]
         if self.run.generation.hit_token_limit and arguments and not arguments[-1]:
             parsed.pop()
         valid = [(name, value) for name, value in parsed if value is not None]
@@ -188,7 +188,7 @@ def _merged(values: Iterator[Json]) -> Json:
 
 def _invalid_arguments(arguments: Sequence[str]) -> Iterator[JsonObject]:
     """Yield the arguments of complete calls that are not a JSON object, as content."""
-    return ({"content": text} for text in arguments if text and parse_object(text) is None)
+    return ({"content": text} for text in arguments if text and parse_finite_object(text) is None)
 
 
 def _logprob(token: int, alternatives: int) -> JsonObject:
