@@ -209,7 +209,9 @@ class HarmonySession:
         cut = early_stop_reason(series)
         refused = ((_REFUSED, cut.detail),) if cut is not None and cut.kind in INCOMPLETE_RUN_KINDS else ()
         # plain strings, which workers of pytest-xdist can send
-        masked = tuple((name, str(self._mask.mask_text(value))) for name, value in (*outcomes.properties(result), *refused))
+        masked = tuple(
+            (name, str(self._mask.mask_text(value))) for name, value in (*outcomes.properties(result), *refused)
+        )
         return ItemResult(status=end, text=self._mask.mask_text(text), properties=masked)
 
     def _run(self) -> SharedRun:

@@ -10,9 +10,17 @@ import pytest
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.engines.target import parse_target
 from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.golden import data as golden
+from harmony_conformance.judge.check import Outcome
 from harmony_conformance.runner.run import Options, make_plan, run
 from harmony_conformance.selftest.in_memory_transport import application_client, run_with_simulated_clock
-from harmony_conformance.selftest.selftest import ExpectedDetections, judge_defect, read_switches, run_reference
+from harmony_conformance.selftest.selftest import (
+    ExpectedDetections,
+    judge_defect,
+    read_checks_of_logs,
+    read_switches,
+    run_reference,
+)
 from harmony_conformance.selftest.unchanged_answers import changed_series, digests
 from harmony_conformance.transport.messages import Chunk, FailureKind, Request, Response
 
@@ -134,9 +142,13 @@ def test_waiting_for_what_never_comes_is_an_error():
         run_with_simulated_clock(asyncio.Event().wait())
 
 
-def test_every_check_is_there_for_a_defect():
+def test_every_check_is_there_for_a_defect_or_for_logs_alone():
     there = {check for row in read_switches().values() for check in row.caught_by}
-    assert {check.id for check in CHECKS} - there == set()
+    logs_only = read_checks_of_logs()
+    assert {check.id for check in CHECKS} - there == logs_only.keys()
+    failing = {example.check for example in golden.examples() if example.outcome is Outcome.FAIL}
+    assert logs_only.keys() <= failing
+    assert all(logs_only.values())
     assert there - {check.id for check in CHECKS} == set()
 
 

@@ -106,7 +106,9 @@ class MessagesAnswer:
                 name, pieces, call = delta.text, [], delta.call
             else:
                 yield from self._text(delta)
-        if name is not None and not (self.output.generation.hit_token_limit and parse_finite_object("".join(pieces)) is None):
+        if name is not None and not (
+            self.output.generation.hit_token_limit and parse_finite_object("".join(pieces)) is None
+        ):
             yield from self._call(name, pieces, call)
         yield from self._close()
 
