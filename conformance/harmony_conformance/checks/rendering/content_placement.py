@@ -48,13 +48,14 @@ def join_lines_as_in_prompt(
         if not part.text or part.text in contents:
             return part
         pieces = [text(value_at(piece, "text")) for piece in items(resolve(request, part.where))]
-        joined = next((one for mark in _SEPARATORS if (one := mark.join(pieces)) in contents), part.text)
+        joined = next((one for mark in PART_SEPARATORS if (one := mark.join(pieces)) in contents), part.text)
         return replace(part, text=joined)
 
     return tuple(map(as_in_prompt, parts))
 
 
-_SEPARATORS = ("\n", " ", "\n\n")
+PART_SEPARATORS = ("\n", " ", "\n\n")
+"""White space that servers put between the parts of a text. No source defines a separator."""
 
 
 def quoted_text(content: str) -> str | None:

@@ -20,7 +20,12 @@ from harmony_conformance.checks.rendering.accepted_renderings import (
     library_prompts,
     renderings,
 )
-from harmony_conformance.checks.rendering.content_placement import kind_of, place_of_empty_text, without_content
+from harmony_conformance.checks.rendering.content_placement import (
+    PART_SEPARATORS,
+    kind_of,
+    place_of_empty_text,
+    without_content,
+)
 from harmony_conformance.checks.rendering.differing_tokens import differing_tokens, tokens_of_text
 from harmony_conformance.checks.rendering.system_and_developer import (
     JudgedDifference,
@@ -255,7 +260,7 @@ def _differences(
     elif shown.content != expected.content and one.kind is PartKind.INSTRUCTIONS:
         yield from developer_difference(expected.content, shown.content, request)
     elif shown.content != expected.content:
-        is_form = _is_joined_in(one, shown) or shown.content == _joined_by_line_ends(one, request)
+        is_form = _is_joined_in(one, shown) or shown.content in _joined_by_white_space(one, request)
         is_form = is_form or (one.kind is PartKind.CALL and equal_json(shown.content, expected.content))
         difference = None if is_form or one.kind is not PartKind.CALL else _argument_difference(expected, shown)
         difference = difference or difference_of_contents(expected.content, shown.content, expected.role)
@@ -300,11 +305,11 @@ def _header_differences(one: ExpectedMessage, shown: PromptMessage) -> Iterator[
             yield judged(difference.part, difference.problem, difference.description)
 
 
-def _joined_by_line_ends(one: ExpectedMessage, request: Json) -> str | None:
-    """Join the parts of a content by line ends, since no source defines a separator. None for a content without parts."""
+def _joined_by_white_space(one: ExpectedMessage, request: Json) -> list[str]:
+    """Join the parts of a content by each white space that servers use, since no source defines a separator."""
     where = one.where.split("/")
     parts = items(value_at(request, "messages", int(where[2]), "content")) if where[-1] == "content" else []
-    return "\n".join(text(value_at(part, "text")) for part in parts) if parts else None
+    return [mark.join(text(value_at(part, "text")) for part in parts) for mark in PART_SEPARATORS if parts]
 
 
 def _unexpected_message(
