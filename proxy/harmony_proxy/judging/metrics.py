@@ -9,9 +9,10 @@ from functools import partial
 from socketserver import ThreadingMixIn
 from threading import Thread
 from types import MappingProxyType
+from typing import TYPE_CHECKING, cast
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry, make_wsgi_app  # pyright: ignore[reportUnknownVariableType]
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -20,6 +21,9 @@ from harmony_proxy.judging.judge_queue import JudgeQueue
 from harmony_proxy.judging.live.app import create_live_app
 from harmony_proxy.judging.live.state import live_state
 from harmony_proxy.judging.model_names import OTHER, ModelNames
+
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIApplication
 
 _MICROSECONDS = 1_000_000
 _REQUEST_SECONDS = 10.0  # of silence within a request
@@ -124,7 +128,8 @@ def serve_metrics(
     registry = CollectorRegistry()
     registry.register(GuardCollector(queue, gauges))
     read_state = partial(live_state, queue, gauges, is_upstream_ready)
-    app = create_live_app(address[0], read_state, make_wsgi_app(registry))
+    metrics = cast("WSGIApplication", make_wsgi_app(registry))
+    app = create_live_app(address[0], read_state, metrics)
     kind = _Server6 if ":" in address[0] else _Server
     server = make_server(*address, app, kind, _Handler)
     thread = Thread(target=server.serve_forever, name="harmony-guard-metrics", daemon=True)

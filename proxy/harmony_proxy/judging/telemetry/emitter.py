@@ -123,7 +123,7 @@ class OtlpEmitter:
 
     def _give_up(self) -> None:
         for exporter in self._exporters:
-            exporter.shutdown()
+            exporter.shutdown()  # pyright: ignore[reportUnknownMemberType]
 
     def _count(self, built: BuiltExchange, applied: Sequence[Result], tokens: dict[str, int]) -> None:
         record = built.record
