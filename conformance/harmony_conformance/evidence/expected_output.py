@@ -243,8 +243,9 @@ def parse_output(ids: Sequence[int]) -> ExpectedOutput | None:
 _PROMPT_END = "<|start|>assistant"
 _TYPE = r"(?: ?<\|constrain\|>| )[^\s<=]+"
 _CHANNEL = r"<\|channel\|>(?:analysis|commentary|final)"
+_TO = r" to=(?!(?:assistant|user)(?:[\s<]|$))[^\s<]+"
 _HEADER = re.compile(
-    rf"<\|start\|>assistant(?: to=[^\s<]+{_CHANNEL}(?:{_TYPE})?|{_CHANNEL}(?: to=[^\s<]+(?:{_TYPE})?| ?<\|constrain\|>[^\s<]+)?)"
+    rf"<\|start\|>assistant(?:{_TO}{_CHANNEL}(?:{_TYPE})?|{_CHANNEL}(?:{_TO}(?:{_TYPE})?| ?<\|constrain\|>[^\s<]+)?)"
 )
 """The header of an assistant message as the guide describes it. A content type without `<|constrain|>` needs a recipient."""
 _CUT_RECIPIENT = r"(?: (?:t|to|to=[^\s<]*)?)?"
@@ -258,6 +259,7 @@ def is_malformed(ids: Sequence[int]) -> bool:
 
     Both have a header with anything beyond role, recipient, channel and content type, or a special token within a text.
     So is a call that ends in `<|return|>`, and an answer that ends in `<|call|>`. A last header that generation was cut in is not malformed.
+    So is a message to the assistant or the user: the guide has recipients of calls alone.
     """
     ids = strip_endoftext(ids)
     if not all(map(tokens.is_known, ids)):

@@ -35,6 +35,7 @@ class Ruling:
 
 QUOTED_RESULTS = "quoted-results"
 WHITE_SPACE_BETWEEN_MESSAGES = "white-space-between-messages"
+CUT_CHARACTERS = "cut-characters"
 EFFORTS_OF_THE_API = "efforts-of-the-api"
 MALFORMED_OUTPUT = "malformed-output"
 COUNTS_OF_ENDPOINTS = "counts-of-endpoints"
@@ -56,6 +57,12 @@ RULINGS: Mapping[str, Ruling] = MappingProxyType(
         WHITE_SPACE_BETWEEN_MESSAGES: Ruling(
             subject="the texts of several messages are joined by other white space in a stream than in the whole answer",
             source="No source defines what joins two messages of a channel.",
+            severity=SHOULD,
+            checks=("streaming.content_equals_whole", "streaming.reasoning_equals_whole"),
+        ),
+        CUT_CHARACTERS: Ruling(
+            subject="a stream lacks the U+FFFD of an incomplete last character, which the whole answer has",
+            source="The official library does the same: its parsed message ends in U+FFFD, and its joined deltas do not. No source asks for it.",
             severity=SHOULD,
             checks=("streaming.content_equals_whole", "streaming.reasoning_equals_whole"),
         ),

@@ -6,11 +6,14 @@ import pytest
 
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.golden import data as golden
+from harmony_conformance.judge.check import MUST, SHOULD, Outcome
 from harmony_conformance.judge.judge import judge
 from harmony_conformance.judge.rulings import MALFORMED_OUTPUT
+from harmony_ref import encode_with_special_tokens
 
 RULES = {rule.id: rule for rule in CHECKS}
 CHECK = "streaming.content_equals_whole"
+ANSWER_IS_JSON = "structured.answer_is_json"
 
 
 @pytest.mark.parametrize(
@@ -27,3 +30,44 @@ def test_a_difference_has_the_ruling_of_its_row(expected, ruling):
     example = golden.read_example(json.dumps(shown).encode(), check=CHECK, name="fail-content-lost")
     (result,) = judge([example.series], [RULES[CHECK]])
     assert [finding.ruling for finding in result.findings] == [ruling]
+
+
+def severity_of_lost_content(change):
+    shown = json.loads((golden.root() / "exchanges" / CHECK / "fail-content-lost.json").read_text("utf-8"))
+    for x in shown["exchanges"].values():
+        change(x)
+    example = golden.read_example(json.dumps(shown).encode(), check=CHECK, name="fail-content-lost")
+    (result,) = judge([example.series], [RULES[CHECK]])
+    return result.severity
+
+
+@pytest.mark.parametrize(("cut", "severity"), [("<|end|>", MUST), ("", SHOULD)])
+def test_a_message_before_the_limit_is_well_formed(cut, severity):
+    def change(x):
+        x["script"] = f"<|channel|>final<|message|>Hello!{cut}"
+        x["expected"] = {"must": {}, "may": {}, "never": ["<|"]}
+        x["request"]["json"]["max_tokens"] = len(encode_with_special_tokens(x["script"]))
+
+    assert severity_of_lost_content(change) is severity
+
+
+@pytest.mark.parametrize(("streamed", "severity"), [("Hello", SHOULD), ("Hell", MUST)])
+def test_a_stream_may_lack_the_sign_of_an_incomplete_character(streamed, severity):
+    def change(x):
+        x["script"] = "<|channel|>final<|message|>Hello!<|return|>"
+        for choice in x["response"].get("json", {}).get("choices", []):
+            choice["message"]["content"] = "Hello\ufffd"
+        for event in x["response"].get("events", [])[1:2]:
+            event["choices"][0]["delta"] = {"content": streamed}
+
+    assert severity_of_lost_content(change) is severity
+
+
+@pytest.mark.parametrize(("header", "severity"), [("final json", SHOULD), ("final", MUST)])
+def test_an_answer_behind_a_forced_malformed_header_is_not_required(header, severity):
+    shown = json.loads((golden.root() / "exchanges" / ANSWER_IS_JSON / "fail-empty.json").read_text("utf-8"))
+    forced = " ".join(map(str, encode_with_special_tokens(f"<|channel|>{header}<|message|>")))
+    shown["request"]["json"]["vllm_xargs"] = {"harmony_script": forced, "harmony_script_then": "model"}
+    example = golden.read_example(json.dumps(shown).encode(), check=ANSWER_IS_JSON, name="fail-empty")
+    (result,) = judge([example.series], [RULES[ANSWER_IS_JSON]])
+    assert (str(result.outcome), result.severity) == (str(Outcome.FAIL), severity)

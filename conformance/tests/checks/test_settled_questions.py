@@ -132,10 +132,13 @@ def test_instructions_after_an_answer():
         ('<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|end|>', False),
         ("<|channel|>final<|message|>hi<|return|>", False),
         ("<|channel|>final<|message|>hi<|call|>", True),
+        ("<|channel|>commentary to=assistant<|message|>A note.<|end|>", True),
+        ("<|channel|>commentary to=user <|constrain|>json<|message|>{}<|end|>", True),
+        ("<|channel|>commentary to=assistants<|message|>{}<|call|>", False),
         ("<|channel|>final<|message|>hi", False),
     ],
 )
-def test_no_source_describes_a_call_that_returns_nor_an_answer_that_calls(script, is_so):
+def test_no_source_describes_a_call_that_returns_an_answer_that_calls_or_a_note_to_a_person(script, is_so):
     assert is_malformed(encode_with_special_tokens(script)) is is_so
 
 

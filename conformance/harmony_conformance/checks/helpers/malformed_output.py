@@ -7,8 +7,10 @@ from functools import wraps
 
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import is_malformed
+from harmony_conformance.json_value import text, value_at
 from harmony_conformance.judge.check import Finding, Verdict, ruled
 from harmony_conformance.judge.rulings import MALFORMED_OUTPUT
+from harmony_ref import tokens
 
 
 def ruled_if_malformed(finding: Finding, x: Exchange) -> Finding:
@@ -17,18 +19,35 @@ def ruled_if_malformed(finding: Finding, x: Exchange) -> Finding:
     Broken output by its row in the golden data counts too, with precedence over another ruling.
     """
     is_broken = _is_broken(x)
-    is_malformed_script = not finding.ruling and x.output.ids is not None and is_malformed(x.output.ids)
-    is_excused = finding.verdict is Verdict.FAIL and (is_broken or is_malformed_script)
+    is_excused = finding.verdict is Verdict.FAIL and (is_broken or (not finding.ruling and _wrote_malformed_output(x)))
     return ruled(finding, MALFORMED_OUTPUT) if is_excused else finding
 
 
 def has_malformed_output(x: Exchange) -> bool:
     """Return True if the model wrote malformed output, or a row of the golden data says so."""
-    return _is_broken(x) or (x.output.ids is not None and is_malformed(x.output.ids))
+    return _is_broken(x) or _wrote_malformed_output(x)
+
+
+def _wrote_malformed_output(x: Exchange) -> bool:
+    ids = x.output.ids if x.output.ids is not None else _forced_prefix(x)
+    return ids is not None and is_malformed(ids)
+
+
+def _forced_prefix(x: Exchange) -> tuple[int, ...] | None:
+    """Return the tokens that the request forces at the start of an answer whose rest is sampled."""
+    body = x.request.json
+    given = [
+        inner for inner in (body, value_at(body, "vllm_xargs")) if value_at(inner, "harmony_script_then") == "model"
+    ]
+    words = text(value_at(given[0], "harmony_script")).split() if given else []
+    return tuple(map(int, words)) if words and all(map(str.isdecimal, words)) else None
 
 
 def _is_broken(x: Exchange) -> bool:
-    return x.expectation is not None and not x.expectation.is_well_formed
+    """Return True for broken output by its row. A limit behind a whole message leaves that message well-formed."""
+    ids = x.output.ids or ()
+    is_cut_behind_message = x.hit_token_limit and ids[-1:] == (tokens.END,) and not is_malformed(ids)
+    return x.expectation is not None and not x.expectation.is_well_formed and not is_cut_behind_message
 
 
 def lenient_on_malformed_output(

@@ -28,12 +28,13 @@ from harmony_conformance.checks.streaming.right_side import (
 )
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.expected_output import parse_output
+from harmony_conformance.evidence.leaks.broken_characters import REPLACEMENT
 from harmony_conformance.evidence.series_pairs import stream_step_pairs
 from harmony_conformance.json_value import Json, JsonObject, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, mismatch, ruled, variant
 from harmony_conformance.judge.condition import evidence
-from harmony_conformance.judge.rulings import WHITE_SPACE_BETWEEN_MESSAGES
+from harmony_conformance.judge.rulings import CUT_CHARACTERS, WHITE_SPACE_BETWEEN_MESSAGES
 from harmony_conformance.redactable_text import RedactableText
 from harmony_ref import tokens
 
@@ -135,7 +136,15 @@ def _pair_findings(pair: _Pair, name: str, part: Callable[[Turn], Json]) -> Iter
         is_joiner = finding.message.endswith(_IN_WHITE_SPACE) and _has_several(x, finding.location)
         if is_joiner and x.api == RESPONSES.name:
             continue  # items have no joiner: it is that of the translation
+        if _differs_in_cut_character(one, other, finding.location):
+            finding = ruled(finding, CUT_CHARACTERS)  # noqa: PLW2901 - the same finding, with its ruling
         yield ruled(finding, WHITE_SPACE_BETWEEN_MESSAGES) if is_joiner else ruled_if_malformed(finding, x)
+
+
+def _differs_in_cut_character(whole: Json, streamed: Json, member: str) -> bool:
+    """Return True if a text of the stream lacks nothing but the U+FFFD at the end of the whole answer."""
+    one, other = value_at(whole, member), value_at(streamed, member)
+    return isinstance(one, str) and one != other and other == one.rstrip(REPLACEMENT)
 
 
 def _has_several(x: Exchange, member: str) -> bool:
