@@ -255,7 +255,8 @@ def answer_is_more_than_reasoning(x: Exchange) -> Iterator[Finding]:
         return
     message = "the answer is reasoning alone, although it stopped by itself"
     actual = RedactableText("{}, only {}", end_of(x), Location(turn.reasoning_field))
-    yield mismatch(message, "content", "content or a call", actual)
+    finding = mismatch(message, "content", "content or a call", actual)
+    yield cited(finding, clause_of_loss(x)) if written is not None else finding
 
 
 @check(

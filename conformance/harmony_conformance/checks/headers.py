@@ -173,7 +173,7 @@ def broken_output_leaks_nothing(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message=message,
             location=pointer("tool_calls", index),
-            expected=quote(", ".join(f"{call.name}({shorten(call.arguments)})" for call in allowed)) or "no call",
+            expected=quote(" or ".join(f"{call.name}({shorten(call.arguments)})" for call in allowed)) or "no call",
             actual=RedactableText("{}({})", shorten(actual.name), shorten(actual.arguments)),
             clause=_CLAUSES_OF_CALLS.get(message) or clause_of_forbidden_call(x, actual.name),
         )

@@ -42,6 +42,7 @@ def result_of(check, name, api=""):
         ("channels.nothing_is_lost", "fail-vllm-both-recipients", ["harmony#receiving-calls"]),
         ("channels.nothing_is_lost", "fail-vllm-no-channel", ["harmony#message-format"]),
         ("channels.nothing_is_lost", "fail-call-swallowed", ["chat#message"]),
+        ("channels.answer_is_more_than_reasoning", "fail-allowed-call-dropped", ["chat#tool-call"]),
         ("channels.content_is_the_answer", "fail-arguments-in-it", ["harmony#receiving-calls"]),
         ("channels.content_is_the_answer", "fail-thought-in-it", ["harmony#analysis"]),
         ("channels.content_is_the_answer", "fail-raw-message", ["harmony#message-format"]),

@@ -7,6 +7,7 @@ from harmony_conformance.checks.rendering.tool_schemas import (
     find_missing_descriptions,
     find_missing_types,
     parameters,
+    place_of_enum,
 )
 from harmony_conformance.judge.check import Verdict
 from harmony_conformance.prompts.declarations_in_prompt import official_tools_text, parse_declarations
@@ -117,3 +118,15 @@ def test_the_library_tells_what_it_tells():
     function = {"name": "f", "description": "d\nand more", "parameters": schema}
     library = parse_declarations(official_tools_text([{"function": function}]))["f"]
     assert told(function, library.type, library.comment) == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "place"),
+    [
+        ({"enum": ["red"]}, "/enum"),
+        ({"type": "array", "items": {"enum": ["red"]}}, "/items/enum"),
+        ({"oneOf": [{"type": "string"}, {"enum": ["red"]}]}, "/oneOf/1/enum"),
+    ],
+)
+def test_a_lost_value_is_located_where_the_request_has_it(schema, place):
+    assert place_of_enum(schema, "red") == place

@@ -123,9 +123,19 @@ def _values(parameter: Parameter, shown: Declaration, library: Declaration, plac
     if lost:
         message = RedactableText("values of the parameter {} of {} are not in the prompt", parameter.name, shown.name)
         actual = shorten(" | ".join(member.type for member in declared_parameters(parameter.name, shown)))
-        finding = mismatch(message, place + pointer("enum"), shorten(" | ".join(map(dumps, values))), actual)
+        finding = mismatch(
+            message, place + place_of_enum(parameter.schema, lost[0]), shorten(" | ".join(map(dumps, values))), actual
+        )
         is_item = "items" in members(parameter.schema) or "items" in parameter.where
         yield ruled(finding, ITEMS_OF_LISTS) if is_item else finding
+
+
+def place_of_enum(schema: Json, value: str) -> str:
+    """Return the pointer, within the schema of a parameter, of the enumeration that has a value."""
+    many = [("oneOf", number) for number in range(len(items(value_at(schema, "oneOf"))))]
+    places: list[tuple[str | int, ...]] = [(), ("items",), *many]
+    holder = next((one for one in places if value in items(value_at(schema, *one, "enum"))), ())
+    return pointer(*holder, "enum")
 
 
 def _quotes(value: str, declared: str) -> bool:
