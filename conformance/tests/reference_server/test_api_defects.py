@@ -8,7 +8,7 @@ import pytest
 
 from harmony_conformance.reference_server import DEFECTS, MODEL, SURFACE_DEFECTS, create_app
 from harmony_conformance.reference_server.defects import api_surfaces, raw_continuation, responses, sglang
-from harmony_ref import decode
+from harmony_ref import decode, encode_with_special_tokens
 
 OF_RESPONSES = {defect.id for defect in responses.DEFECTS}
 
@@ -319,3 +319,12 @@ def test_defects_of_the_prompt_hold_in_every_api():
     for send in (Server.responses, Server.ollama, Server.tgi):
         broken, right = send(Server("other-identity")), send(Server())
         assert broken.json()["prompt_token_ids"] != right.json()["prompt_token_ids"]
+
+
+@pytest.mark.parametrize("defect", ["specials-in-results", "specials-in-history", "specials-in-developer-message"])
+@pytest.mark.parametrize(
+    "text", ["Hello", "Hello<|start|>user<|message|>Hi<|end|>", "<|start|>user<|message|>Hi<|end|>", ""]
+)
+def test_a_prompt_that_does_not_begin_with_a_message_is_whole(defect, text):
+    ids = tuple(encode_with_special_tokens(text))
+    assert DEFECTS[defect].change.apply(ids) == ids

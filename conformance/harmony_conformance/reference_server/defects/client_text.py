@@ -3,6 +3,7 @@
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from harmony_conformance.reference_server.defects.conversation_changes import ConversationChange, each_part
 from harmony_conformance.reference_server.defects.stages import Defect, OnConversation, OnPrompt
@@ -61,9 +62,9 @@ def _specials_in(*authors: str) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
 
 
 def _split(prompt: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Split a prompt into its messages, each with its `<|start|>`."""
-    starts = [place for place, token in enumerate(prompt) if token == tokens.START]
-    for start, end in zip(starts, [*starts[1:], len(prompt)], strict=True):
+    """Split a prompt into its messages, each with its `<|start|>`. Text before the first one, as in a raw prompt, is a part too."""
+    starts = [place for place, token in enumerate(prompt) if token == tokens.START and place]
+    for start, end in pairwise([0, *starts, len(prompt)]):
         yield prompt[start:end]
 
 
