@@ -39,6 +39,11 @@ LOSSES = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+
+
 def run(out, target, client, capsys, *options):
     code = main(["run", target, "--client", client, "--out", str(out), *options])
     return code, capsys.readouterr().out.splitlines()
