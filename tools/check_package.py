@@ -33,7 +33,8 @@ PROGRAMS = {
     "compat": "from harmony_ref.compat import load_harmony_encoding as f; f('HarmonyGptOss').encode('a')",
     "huggingface": "from harmony_ref.huggingface.chat_template import render_chat_template",
     "teleprompter": "from harmony_conformance.cli.main import main; import sys; sys.exit(main(['teleprompter', 'build', '--format', 'safetensors', 't']))",
-    "proxy": "import harmony_proxy.standalone.server, harmony_proxy.asgi",
+    "proxy": "import harmony_proxy.standalone.server, harmony_proxy.asgi;"
+    " from harmony_proxy.judging.live.app import create_live_app as f; f('127.0.0.1', dict, None)",  # its page is package data
     "logs": "import pyarrow as a, pyarrow.parquet as p, sys; p.write_table(a.table({'output': ['Hello!']}), 'a.parquet');"
     " from harmony_conformance.cli.main import main; sys.exit(main(['audit', 'a.parquet']))",
     "mitmproxy": "import harmony_proxy.addon",
