@@ -3,7 +3,7 @@
     python tools/write_messages_depth.py
 
 The rows are measured on the scenarios and the examples. `golden/messages_depth.json` names for each check a defect and the scenario that shows it over
-Messages, or says why the check does not apply there. A test runs each of these defects.
+Messages, or says why the check does not apply there, or judges logs of clients alone. A test runs each of these defects.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ HEAD = """# Messages has the depth of Chat Completions
 
 One row for each check that judges Chat Completions. *Scenarios*: those over Messages that are written for the check. *Pass*, *fail*: its examples over
 Messages. *Defect*: one that it catches over Messages, and where. A test runs each of them. The family `messages` judges the form of that API alone.
+The family `apis` compares an answer over Messages with the one over Chat Completions.
 
 {summary}
 """
@@ -50,7 +51,17 @@ class Depth(NamedTuple):
     @property
     def is_judged(self) -> bool:
         """True if a defect over Messages is caught, and examples pass and fail."""
-        return bool(value_at(self.row, "defect")) and self.passing > 0 and self.failing > 0
+        return bool(value_at(self.row, "defect")) and self.has_examples
+
+    @property
+    def judges_logs(self) -> bool:
+        """True if no defect of a server can fail the check, and examples pass and fail."""
+        return bool(value_at(self.row, "logs")) and self.has_examples
+
+    @property
+    def has_examples(self) -> bool:
+        """True if examples over Messages pass and fail."""
+        return self.passing > 0 and self.failing > 0
 
 
 def rows() -> Iterator[Depth]:
@@ -72,11 +83,12 @@ def rows() -> Iterator[Depth]:
 def page_text() -> str:
     """Return the page."""
     found = list(rows())
-    judged = sum(row.is_judged for row in found)
+    judged, of_logs = sum(row.is_judged for row in found), sum(row.judges_logs for row in found)
     no_place = sum(bool(value_at(row.row, "why")) for row in found)
     summary = (
         f"Of {len(found)} checks, {judged} judge Messages with examples that pass and fail and a defect that is caught. "
-        f"{no_place} have no place there. {len(found) - judged - no_place} have gaps."
+        f"Judged on logs of clients alone, with such examples: {of_logs}. No place there: {no_place}. "
+        f"Gaps: {len(found) - judged - of_logs - no_place}."
     )
     table = ["| check | scenarios | pass | fail | defect, or the reason |", "| --- | ---: | ---: | ---: | --- |"]
     table += [
@@ -91,7 +103,7 @@ def _last_cell(row: Json) -> str:
         return f"{why} Judged by {instead}." if instead else why
     if defect := text(value_at(row, "defect")):
         return f"`{defect}` in `{text(value_at(row, 'scenario'))}`"
-    return text(value_at(row, "gap"))
+    return text(value_at(row, "logs"))
 
 
 if __name__ == "__main__":

@@ -169,12 +169,12 @@ def same_prompt(series: Series) -> Iterator[Finding]:
 
     A server has a renderer for each API, and the model should get the same prompt from each of them (defect V18). If the prompts are shown, their
     messages are compared, and a difference in form alone is a variant. Calls with equal JSON are one too, if one of the APIs holds objects.
-    Otherwise their numbers of tokens are compared.
+    Otherwise their numbers of tokens are compared, unless the conversation ends with an answer, which only some APIs continue.
     """
     for one, other in _same_steps(series):
         if _harmony_messages(one) != _harmony_messages(other) or any(map(_has_a_part_of_its_own, (one, other))):
             continue  # one of the APIs cannot express a part of the conversation
-        shown = (one.prompt.ids, other.prompt.ids)
+        shown, counts = (one.prompt.ids, other.prompt.ids), (one.prompt.count, other.prompt.count)
         if None not in shown:
             has_texts = one.api_adapter.has_text_arguments and other.api_adapter.has_text_arguments
             first, second = (list(_contents(x, has_texts=has_texts)) for x in (one, other))
@@ -187,9 +187,9 @@ def same_prompt(series: Series) -> Iterator[Finding]:
             elif shown[0] != shown[1]:
                 form = variant(f"the prompt has another form than over {one.api_adapter.title}", where="prompt")
                 yield replace(form, exchange=other.id)
-        elif None not in (one.prompt.count, other.prompt.count) and one.prompt.count != other.prompt.count:
+        elif not _is_continued(one) and None not in counts and counts[0] != counts[1]:
             message = f"the prompt has another number of tokens than over {one.api_adapter.title}"
-            both = _values(quote(one.prompt.count), quote(other.prompt.count), one, other)
+            both = _values(quote(counts[0]), quote(counts[1]), one, other)
             yield mismatch(message, "/usage/prompt_tokens", _SAME, both, exchange=other.id)
 
 
@@ -203,6 +203,11 @@ def _has_a_part_of_its_own(x: Exchange) -> bool:
     own = x.turn.reasoning_field if x.turn is not None and x.turn.reasoning else None
     names = {name for message in x.messages for name in REASONING_FIELDS if value_at(message, name)}
     return value_at(x.chat_request, "chat_template_kwargs") is not None or (own is not None and names - {own} != set())
+
+
+def _is_continued(x: Exchange) -> bool:
+    """Return True if the request ends with an answer. Messages continues it, and Chat Completions begins another one."""
+    return bool(x.messages) and value_at(x.messages[-1], "role") == "assistant"
 
 
 def _harmony_messages(x: Exchange) -> tuple[Message, ...]:

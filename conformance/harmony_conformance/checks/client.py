@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import takewhile
+from typing import LiteralString
 
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.leaks import JOINED_WORDS, STRUCTURE, remove_code
@@ -189,10 +190,12 @@ def arguments_are_encoded_once(x: Exchange) -> Iterator[Finding]:
         arguments = value_at(call, "function", "arguments")
         if isinstance(arguments, str) and not _is_quoted_json(arguments):
             continue
-        message = f"the arguments of a call are {'encoded twice' if isinstance(arguments, str) else 'not a string'}"
+        has_texts, is_text = x.api_adapter.has_text_arguments, isinstance(arguments, str)
+        problem: LiteralString = ("encoded twice" if has_texts else "encoded as a text") if is_text else "not a string"
         where = pointer("messages", index, "tool_calls", number, "function", "arguments")
+        expected: LiteralString = "JSON, encoded once, as a string" if has_texts else "an object"
         actual = shorten(arguments) if isinstance(arguments, str) else quote(type(arguments).__name__)
-        yield mismatch(message, where, "JSON, encoded once, as a string", actual)
+        yield mismatch(f"the arguments of a call are {problem}", where, expected, actual)
 
 
 def _is_quoted_json(arguments: str) -> bool:

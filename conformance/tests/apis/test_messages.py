@@ -76,6 +76,41 @@ def test_a_tool_loop_means_the_same_there_and_back():
         assert back[name] == request[name], name
 
 
+@pytest.mark.parametrize(
+    ("given", "arguments"),
+    [
+        ({"city": "Köln"}, '{"city":"Köln"}'),
+        ('{"city":"Köln"}', r'"{\"city\":\"Köln\"}"'),
+        ('{"city":', '{"city":'),
+        ("", ""),
+    ],
+    ids=["an object", "its JSON as a text", "a text that was cut", "an empty text"],
+)
+def test_an_input_that_is_a_text_with_json_was_encoded_twice(given, arguments):
+    block = {"type": "tool_use", "id": "t", "name": "f", "input": given}
+    sent = {"messages": [{"role": "assistant", "content": [block]}]}
+    answer = {"type": "message", "content": [block]}
+    (message,) = MESSAGES.read_request(sent)["messages"]
+    assert message["tool_calls"][0]["function"]["arguments"] == arguments
+    read = MESSAGES.read_response(answer)["choices"][0]["message"]
+    assert read["tool_calls"][0]["function"]["arguments"] == arguments
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given"),
+    [
+        ('{"city": "Köln"}', {"city": "Köln"}),
+        (r'"{\"city\":\"Köln\"}"', '{"city":"Köln"}'),
+        ("", {}),
+    ],
+)
+def test_an_input_goes_back_as_it_came(arguments, given):
+    call = {**CALL, "function": {"name": "get_weather", "arguments": arguments}}
+    history = [USER, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    (block,) = MESSAGES.write_request({"model": MODEL, "messages": history})["messages"][1]["content"]
+    assert block["input"] == given
+
+
 def test_a_tool_loop_is_written_as_blocks():
     written = MESSAGES.write_request({"model": MODEL, "messages": LOOP, "tools": [WEATHER]})
     assert written["system"] == "Be brief."

@@ -7,14 +7,17 @@ import httpx
 import pytest
 
 from harmony_conformance.reference_server import DEFECTS, MODEL, create_app
-from harmony_conformance.reference_server.defects import messages, messages_delivery
+from harmony_conformance.reference_server.defects import messages, messages_calls, messages_delivery
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Changes
 from harmony_ref import decode
 
 START = "<|start|>assistant"
 THINK = f"<|channel|>analysis<|message|>Hm.<|end|>{START}"
 SAID = THINK + "<|channel|>final<|message|>Good day to you.<|return|>"
-CALLED = THINK + '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>'
+CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}'
+CALLED = f"{THINK}{CALL}<|call|>"
+TWICE = f"{CALL}<|end|>{START}{CALL}<|call|>"
+ONE_CALL = {"type": "auto", "disable_parallel_tool_use": True}
 USER = {"role": "user", "content": "x"}
 TOOL = {"name": "f", "input_schema": {"type": "object", "properties": {}}}
 USE = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
@@ -24,20 +27,26 @@ RESULT = {
     "content": [{"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "y"}]}],
 }
 LOOP = [USER, PAST, RESULT]
+ORPHAN = [USER, PAST, {"role": "user", "content": [{**RESULT["content"][0], "tool_use_id": "u"}]}]
 
 
 class Server:
     def __init__(self, *defects):
         self._app = create_app(defects=defects, now=lambda: 0.0)
 
-    def send(self, path="/v1/messages", **body):
-        async def sent():
-            transport = httpx.ASGITransport(self._app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://reference") as client:
-                base = {"model": MODEL, "messages": [USER], "max_tokens": 99, "tools": [TOOL], "return_token_ids": True}
-                return await client.post(path, json={**base, **body})
+    async def _sent(self, count, path, body):
+        transport = httpx.ASGITransport(self._app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://reference") as client:
+            base = {"model": MODEL, "messages": [USER], "max_tokens": 99, "tools": [TOOL], "return_token_ids": True}
+            return await asyncio.gather(*(client.post(path, json={**base, **body}) for _ in range(count)))
 
-        return asyncio.run(sent())
+    def send(self, path="/v1/messages", **body):
+        return asyncio.run(self._sent(1, path, body))[0]
+
+    def crowd(self, count):
+        """The stop reasons of requests that are answered at the same time."""
+        body = {"harmony_script": SAID, "harmony_token_delay": 0.01}
+        return [answer.json()["stop_reason"] for answer in asyncio.run(self._sent(count, "/v1/messages", body))]
 
     def whole(self, script=SAID, **body):
         return self.send(harmony_script=script, **body).json()
@@ -67,6 +76,19 @@ def deltas(events):
 
 def ending(events):
     return next(event["delta"] for event in events if event["type"] == "message_delta")
+
+
+def call_ids(body_or_events):
+    """The ids of the calls of a message, or of the events of one."""
+    is_stream = isinstance(body_or_events, list)
+    blocks = (
+        [e["content_block"] for e in body_or_events if "content_block" in e] if is_stream else body_or_events["content"]
+    )
+    return [block["id"] for block in blocks if block["type"] == "tool_use"]
+
+
+def statuses(server, *bodies):
+    return [server.send(harmony_script=SAID, **body).status_code for body in bodies]
 
 
 def written(events, member):
@@ -152,11 +174,37 @@ SHOWN = {
     ],
     "messages-errors-with-status-200": [(lambda s: s.send(max_tokens=-1).status_code, 200)],
     "messages-errors-unexplained": [(lambda s: "error" in s.send(max_tokens=-1).json(), False)],
+    "messages-parallel-calls-unasked": [
+        (lambda s: len(call_ids(s.whole(TWICE, tool_choice=ONE_CALL))), 2),
+        (lambda s: len(call_ids(s.events(TWICE, tool_choice=ONE_CALL))), 2),
+    ],
+    "messages-call-ids-from-zero": [
+        (lambda s: call_ids(s.whole(TWICE)), ["toolu_0", "toolu_1"]),
+        (lambda s: call_ids(s.events(TWICE)), ["toolu_0", "toolu_1"]),
+    ],
+    "messages-call-ids-repeated": [
+        (lambda s: call_ids(s.whole(TWICE)), ["toolu_0", "toolu_0"]),
+        (lambda s: call_ids(s.events(TWICE)), ["toolu_0", "toolu_0"]),
+    ],
+    "messages-calls-returned-twice": [(lambda s: len(set(call_ids(s.whole(CALLED)))), 2)],
+    "messages-input-as-text": [(lambda s: s.whole(CALLED)["content"][-1]["input"], '{"a":1}')],
+    "messages-orphan-result-to-first-call": [(lambda s: s.send(messages=ORPHAN).status_code, 200)],
+    "messages-end-turn-when-cut": [
+        (lambda s: s.whole(max_tokens=7)["stop_reason"], "end_turn"),
+        (lambda s: ending(s.events(max_tokens=7))["stop_reason"], "end_turn"),
+    ],
+    "messages-out-of-range-500": [(lambda s: statuses(s, {"temperature": 1}, {"temperature": 7}), [200, 500])],
+    "messages-engine-down-after-empty-stop": [
+        (lambda s: statuses(s, {}, {"stop_sequences": [""]}, {}), [200, 500, 500]),
+    ],
 }
 
 
+OF_MESSAGES = (*messages.DEFECTS, *messages_delivery.DEFECTS, *messages_calls.DEFECTS)
+
+
 def test_every_defect_is_shown():
-    defects = {defect.id for defect in (*messages.DEFECTS, *messages_delivery.DEFECTS)}
+    defects = {defect.id for defect in OF_MESSAGES}
     assert set(SHOWN) | {"messages-all-at-once"} == defects <= set(DEFECTS)
 
 
@@ -184,9 +232,21 @@ def test_a_dropped_block_leaves_the_tokens_in_the_stream():
 
 
 def test_other_apis_stay_right():
-    for defect in (*messages.DEFECTS, *messages_delivery.DEFECTS):
+    for defect in OF_MESSAGES:
         answers = [
             server.send("/v1/chat/completions", harmony_script=SAID, tools=[]).json()
             for server in (Server(defect.id), Server())
         ]
         assert answers[0] == answers[1], defect.id
+
+
+def test_a_crash_of_the_engine_ends_the_other_api_too():
+    server = Server("messages-engine-down-after-empty-stop")
+    server.send(stop_sequences=[""])
+    chat = [one.send("/v1/chat/completions", harmony_script=SAID, tools=[]).status_code for one in (server, Server())]
+    assert chat == [500, 200]
+
+
+def test_a_crowd_cuts_messages_as_it_cuts_chats():
+    reasons = [Server(*defects).crowd(10) for defects in (("cut-short-in-a-crowd",), ())]
+    assert reasons == [["end_turn"] * 8 + ["max_tokens"] * 2, ["end_turn"] * 10]

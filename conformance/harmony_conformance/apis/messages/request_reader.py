@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 
 from harmony_conformance.apis.adapter_helpers import omit_members
-from harmony_conformance.json_value import Json, JsonObject, dumps, items, members, text, value_at
+from harmony_conformance.json_value import Json, JsonObject, dumps, items, members, parse_object, text, value_at
 from harmony_conformance.prompts.request_members import SEALED_REASONING
 
 SCHEMA_NAME = "answer"
@@ -98,13 +98,22 @@ def _assistant_messages(blocks: list[Json]) -> Iterator[Json]:
 
 
 def read_call(block: Json) -> JsonObject:
-    """Return a `tool_use` block as an element of `tool_calls`. Input that is a text, which is wrong, is taken as it is."""
+    """Return a `tool_use` block as an element of `tool_calls`.
+
+    Input that is a text is wrong. With JSON of an object it was encoded once too often, and any other text is taken as it is.
+    """
     written = value_at(block, "input")
+    is_taken = isinstance(written, str) and not has_object(written)
     function: JsonObject = {
         "name": value_at(block, "name"),
-        "arguments": written if isinstance(written, str) else dumps(written),
+        "arguments": written if is_taken else dumps(written),
     }
     return {"id": value_at(block, "id"), "type": "function", "function": function}
+
+
+def has_object(written: str) -> bool:
+    """Return True if a text is JSON of an object."""
+    return bool(written.strip()) and parse_object(written) is not None
 
 
 def _content(content: Json) -> Json:

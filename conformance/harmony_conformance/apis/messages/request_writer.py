@@ -7,13 +7,25 @@ block, and the results of a turn one user message of `tool_result` blocks. Think
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import groupby
 from typing import Final
 
 from harmony_conformance.apis.adapter_helpers import neutral_values, omit_members, reject_unsupported
 from harmony_conformance.apis.api import UnsupportedByApiError
+from harmony_conformance.apis.messages.request_reader import has_object
 from harmony_conformance.apis.returned_reasoning import RETURNED_REASONING
-from harmony_conformance.json_value import Json, JsonObject, items, members, parse_object, text, value_at
+from harmony_conformance.json_value import (
+    InvalidJsonError,
+    Json,
+    JsonObject,
+    items,
+    loads,
+    members,
+    parse_object,
+    text,
+    value_at,
+)
 from harmony_conformance.prompts.request_members import (
     INSTRUCTING,
     REASONING_FIELDS,
@@ -147,11 +159,20 @@ def _part(part: Json) -> Json:
 
 def _call(call: Json) -> Json:
     arguments = value_at(call, "function", "arguments")
-    arguments = parse_object(arguments) if isinstance(arguments, str) else arguments
-    if not isinstance(arguments, dict):
+    written = _input(arguments) if isinstance(arguments, str) else arguments
+    if not isinstance(written, dict | str):
         raise UnsupportedByApiError("arguments that are no object")
     name = value_at(call, "function", "name")
-    return {"type": "tool_use", "id": value_at(call, "id"), "name": name, "input": arguments}
+    return {"type": "tool_use", "id": value_at(call, "id"), "name": name, "input": written}
+
+
+def _input(arguments: str) -> Json:
+    """Return the object in the arguments, or the text that a server returned in its place. None for others."""
+    with suppress(InvalidJsonError):
+        value = loads(arguments)
+        if isinstance(value, str) and has_object(value):
+            return value
+    return parse_object(arguments)
 
 
 def _result(message: JsonObject) -> Json:

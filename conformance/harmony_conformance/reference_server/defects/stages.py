@@ -20,7 +20,7 @@ from harmony_ref import Message
 
 _Value = TypeVar("_Value")
 _Kind = TypeVar("_Kind")
-_ApiKind = TypeVar("_ApiKind", bound="OnRequest | OnJson | OnStream | OnReply")
+_ApiKind = TypeVar("_ApiKind", bound="OnRequest | OnOutage | OnJson | OnStream | OnReply")
 
 
 class ApiFamily(StrEnum):
@@ -65,6 +65,7 @@ class OnOutage:
     """Returns True for a request that crashes the engine: this one and every later one gets a 500."""
 
     apply: Callable[[JsonObject], bool]
+    api: ApiFamily = ApiFamily.CHAT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +165,7 @@ Change: TypeAlias = (
     | OnReply
 )
 
-API_STAGES = (OnRequest, OnJson, OnStream, OnReply)
+API_STAGES = (OnRequest, OnOutage, OnJson, OnStream, OnReply)
 """The kinds of change that are written for the JSON of one API."""
 
 OUTPUT_PARSING_STAGES = (OnSampling, OnClientCapabilities, OnEvents)
@@ -213,9 +214,9 @@ class Changes:
         """Return the body as a server reads it while it processes `others` more requests."""
         return _chain(self._of(OnOverload) if others >= OVERLOAD_REQUESTS else (), body)
 
-    def is_crash_request(self, body: JsonObject) -> bool:
+    def is_crash_request(self, body: JsonObject, api: ApiFamily = ApiFamily.CHAT) -> bool:
         """Return True if the request crashes the engine."""
-        return any(change.apply(body) for change in self._of(OnOutage))
+        return any(change.apply(body) for change in self._of_api(OnOutage, api))
 
     def disconnect_behaviour(self) -> DisconnectBehaviour:
         """Return the behaviour after the client of a stream disconnects."""

@@ -41,22 +41,25 @@ class Messages:
 
     async def create(self, request: Request) -> Response:
         """POST /v1/messages."""
-        answer = self._accept(await self._body(request))
+        sent = await read_json_body(request)
+        self._host.check_engine(sent, ApiFamily.MESSAGES)
+        body = self._host.changes.overload_request(sent, self._host.load.running)
+        answer = self._accept(self._read(body))
         generations, delay = [answer.output.generation], answer.request.chat.token_delay
         if answer.request.chat.is_streamed:
             return stream_response(_named_events(answer.stream()), generations, delay, self._host.load)
-        body = answer.complete_response()
+        message = answer.complete_response()
         await self._host.wait(request, generations, delay)
-        return self._reply(body)
+        return self._reply(message)
 
     async def count_tokens(self, request: Request) -> Response:
         """POST /v1/messages/count_tokens: the number of tokens of the prompt, without an answer."""
-        accepted = read_request(await self._body(request), is_generated=False)
+        accepted = read_request(self._read(await read_json_body(request)), is_generated=False)
         prompt, _ = self._prompt(accepted)
         return self._reply(self._host.changes.json({"input_tokens": len(prompt)}, ApiFamily.MESSAGES))
 
-    async def _body(self, request: Request) -> JsonObject:
-        return self._host.changes.request(await read_json_body(request), api=ApiFamily.MESSAGES)
+    def _read(self, body: JsonObject) -> JsonObject:
+        return self._host.changes.request(body, api=ApiFamily.MESSAGES)
 
     def _reply(self, body: JsonObject) -> Response:
         return self._host.reply(Reply(status=HTTPStatus.OK, body=body), ApiFamily.MESSAGES)

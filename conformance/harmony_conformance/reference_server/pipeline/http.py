@@ -13,7 +13,7 @@ from harmony_conformance.json_value import InvalidJsonError, Json, JsonObject, d
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Changes
 from harmony_conformance.reference_server.model.generation import Generation
 from harmony_conformance.reference_server.pipeline.load import Load
-from harmony_conformance.reference_server.requests.errors import ApiError, Reply
+from harmony_conformance.reference_server.requests.errors import ApiError, Reply, server_failure
 
 LARGEST_BODY = 16 * 1024 * 1024
 """Maximum request size in bytes."""
@@ -33,6 +33,12 @@ class ServerState:
     now: Callable[[], float]  # seconds since the epoch
     serials: Iterator[int]  # numbers of the requests
     load: Load
+
+    def check_engine(self, body: JsonObject, api: ApiFamily) -> None:
+        """Raise an ApiError (500) if this request crashes the engine, or an earlier event did."""
+        self.load.is_down = self.load.is_down or self.changes.is_crash_request(body, api)
+        if self.load.is_down:
+            raise server_failure("The engine is dead.")
 
     def reply(self, reply: Reply, api: ApiFamily) -> Response:
         """Return a JSON response after the defects were applied."""

@@ -119,10 +119,7 @@ class _Server:
     async def chat(self, request: Request) -> Response:
         """POST /v1/chat/completions."""
         body = await read_json_body(request)
-        if self._changes.is_crash_request(body):
-            self._host.load.is_down = True
-        if self._host.load.is_down:
-            raise server_failure("The engine is dead.")
+        self._host.check_engine(body, ApiFamily.CHAT)
         serial = next(self._host.serials)
         neighbour = None
         if self._changes.crosses_requests:
