@@ -19,6 +19,7 @@ from harmony_conformance.reference_server import DEFECTS, MODEL, SURFACE_DEFECTS
 from harmony_conformance.reference_server.defects import (
     api_surfaces,
     messages,
+    messages_calls,
     messages_delivery,
     raw_continuation,
     responses,
@@ -51,7 +52,7 @@ TWO_CALLS = f"{HEAD}1<|end|>{START}{HEAD}2<|call|>"
 
 OF_OTHER_APIS = {
     defect.id
-    for family in (api_surfaces, raw_continuation, sglang, messages, messages_delivery)
+    for family in (api_surfaces, raw_continuation, sglang, messages, messages_delivery, messages_calls)
     for defect in family.DEFECTS
 }
 """Shown in `test_api_defects.py` and `test_messages_defects.py`."""
