@@ -248,3 +248,35 @@ def test_a_link_that_leads_nowhere_is_counted_with_its_place(tmp_path, capsys, p
     header, *_, footer = map(json.loads, (out / "audit.jsonl").read_bytes().splitlines())
     assert len(header["files"]) == 3
     assert footer["unreadable"] == 2
+
+
+@pytest.mark.parametrize("pattern", ["", "/**/*.jsonl"], ids=["folder", "glob of all folders"])
+@pytest.mark.parametrize(
+    "more", [(), ("--plan", "needles"), ("--incremental",)], ids=["all checks", "needles", "incremental"]
+)
+def test_a_link_to_a_folder_is_not_followed_and_counted_unless_its_files_are_read_elsewhere(
+    tmp_path, capsys, pattern, more
+):
+    for name in ("log/day", "log/.hidden", "other"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "a.jsonl").write_bytes(LINES)
+    folder = tmp_path / "log"
+    for name, target in {
+        "outside": tmp_path / "other",
+        "up": tmp_path,
+        "into-hidden": folder / ".hidden",
+        "latest": folder / "day",
+        ".hidden-link": tmp_path / "other",
+    }.items():
+        (folder / name).symlink_to(target)
+    out = tmp_path / "out"
+    assert cli.main(["audit", f"{folder}{pattern}", "--out", str(out), "--workers", "1", *more]) == Exit.DIVERGES
+    assert "3 x a link to a folder, which is not followed: name the folder as a PATH" in capsys.readouterr().err
+    rows = [json.loads(row) for row in (out / "unreadable.jsonl").read_bytes().splitlines()]
+    assert [row["file"] for row in rows] == [f"{folder}/{name}" for name in ("into-hidden", "outside", "up")]
+    header, *_ = map(json.loads, (out / "audit.jsonl").read_bytes().splitlines())
+    assert header["files"] == [f"{folder}/{name}" for name in ("day/a.jsonl", "into-hidden", "outside", "up")]
+    once = tmp_path / "once"
+    cli.main(["audit", f"{folder}/latest", "--out", str(once), "--workers", "1"])  # a link that is named is followed
+    last = json.loads((once / "audit.jsonl").read_bytes().splitlines()[-1])
+    assert (last["exchanges"], last["unreadable"]) == (3, 0)

@@ -18,6 +18,7 @@ from harmony_conformance.audit.readers.pairs import BATCH_INPUT_MEMBERS, BATCH_R
 from harmony_conformance.audit.readers.sources import (
     MissingLibraryError,
     is_broken_link,
+    is_linked_folder,
     is_url,
     mask_urls,
     open_source,
@@ -32,6 +33,7 @@ CONTAINERS: Mapping[str, Container] = MappingProxyType({container.name: containe
 """The file formats by name, in the order in which they are tried. The last one matches every file."""
 _CUSTOM_ID = b'"custom_id"'
 _LONGEST_INPUT = 4 * 1024 * 1024
+_LINKED_FOLDER = "a link to a folder, which is not followed: name the folder as a PATH"
 _NO_ENDS: Mapping[str, int] = MappingProxyType({})
 
 
@@ -77,7 +79,8 @@ def _open_log(name: str, form: str, end: int | None) -> Iterator[InputFile]:
     except FileNotFoundError:
         yield _unopened(shown, "a link that leads to no file" if is_broken_link(Path(name)) else "no such file")
     except IsADirectoryError:
-        yield _unopened(shown, "it is a folder, not a file")
+        is_link = is_linked_folder(Path(name))
+        yield _unopened(shown, _LINKED_FOLDER if is_link else "it is a folder, not a file")
     except OSError as error:
         yield _unopened(shown, "the file cannot be read", mask_urls(error.strerror or str(error)))
 

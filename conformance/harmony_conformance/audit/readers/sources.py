@@ -86,8 +86,8 @@ def expand(names: Iterator[str]) -> Iterator[str]:
         elif is_url(name):
             yield from _expand_url(name)
         elif Path(name).is_dir():
-            found = (path for path in Path(name).rglob("*") if _is_listed(path))
-            shown = (path for path in found if not any(part.startswith(".") for part in path.relative_to(name).parts))
+            found = (path for path in Path(name).rglob("*") if _is_listed(path) or _leads_out(path, name))
+            shown = (path for path in found if not _is_hidden(path.relative_to(name)))
             yield from _some(sorted(map(str, shown)), f"{name}: the folder has no file")
         elif has_magic(name):
             yield from _some(sorted(_matching(name)), f"{name}: no such file")
@@ -102,9 +102,27 @@ def is_broken_link(path: Path) -> bool:
     return path.is_symlink() and not path.exists()
 
 
+def is_linked_folder(path: Path) -> bool:
+    """Return True for a link to a folder."""
+    return path.is_symlink() and path.is_dir()
+
+
 def _is_listed(path: Path) -> bool:
     """Return True for a file, and for a broken link, which is reported as unreadable: it may stand for a file of the log."""
     return path.is_file() or is_broken_link(path)
+
+
+def _leads_out(path: Path, folder: str) -> bool:
+    """Return True for a link to a folder whose files are not read at another place. It is reported as unreadable, since it is not followed."""
+    if not is_linked_folder(path):
+        return False
+    target, root = Path(os.path.realpath(path)), os.path.realpath(folder)
+    return not target.is_relative_to(root) or _is_hidden(target.relative_to(root))
+
+
+def _is_hidden(inner: Path) -> bool:
+    """Return True if a part of a path within a folder is hidden."""
+    return any(part.startswith(".") for part in inner.parts)
 
 
 def _matching(pattern: str) -> Iterator[str]:
@@ -116,10 +134,9 @@ def _matching(pattern: str) -> Iterator[str]:
     place = path.parts.index("**")
     rest = path.parts[place + 1 :] or ("*",)
     for root in glob(str(Path(*path.parts[:place]))) if place else (".",):  # noqa: PTH207 - see above
-        for found in Path(root).glob(str(Path("**", *rest))):
-            inner = found.relative_to(root).parts
-            if _is_listed(found) and not any(part.startswith(".") for part in inner):
-                yield str(found)
+        found = (one for one in Path(root).glob(str(Path("**", *rest))) if _is_listed(one))
+        linked = (one for one in Path(root).rglob("*") if _leads_out(one, root))
+        yield from (str(one) for one in {*found, *linked} if not _is_hidden(one.relative_to(root)))
 
 
 def _some(found: list[str], problem: str) -> list[str]:
