@@ -111,9 +111,9 @@ $(MITMPROXY)/.ready: requirements/mitmproxy-12.lock pyproject.toml | $(READY)
 	@touch $@
 
 .PHONY: test-browser
-test-browser: $(READY)  ## the pages in a real browser: playwright from PyPI, and the system's Chromium
+test-browser: $(READY)  ## the pages in a real browser, and the archive that it records: playwright from PyPI, and the system's Chromium
 	.venv/bin/uv pip install --quiet --python .venv/bin/python --require-hashes -r requirements/playwright.lock
-	$(BIN)/python -m pytest -v -p no:randomly conformance/tests/report/test_pages_in_browser.py proxy/tests/judging/test_live_page.py
+	$(BIN)/python -m pytest -v -p no:randomly conformance/tests/report/test_pages_in_browser.py conformance/tests/audit/test_chromium_archive.py proxy/tests/judging/test_live_page.py
 
 .PHONY: test-ray
 test-ray: .oracles/ray/.ready  ## audits on a local cluster of Ray, whose processes are killed

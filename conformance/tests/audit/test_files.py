@@ -31,7 +31,6 @@ from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.cli import main as cli
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.evidence.file_lines import Line, UnreadableLine
-from harmony_ref import encode_with_special_tokens
 
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 LEAK = "Hello.<|end|><|start|>assistant<|channel|>final<|message|>Hello."
@@ -346,83 +345,6 @@ def test_captured_streams_are_told_apart(tmp_path):
     total, failing, unread = judged(path)
     assert (total.exchanges, unread) == (3, [])
     assert failing == [f"{path}@{len(stream('Hello.')) + 8}"]
-
-
-def logged(logger, message):
-    return f"(APIServer pid=1) {logger} {message}\n"
-
-
-PROMPT = "prompt: None, prompt_token_ids: [200006, 77, 200008], prompt_embeds shape: None."
-DELTA = "output: 'Hel', output_token_ids: None, finish_reason: streaming_delta"
-COMPLETE = f"output: {LEAK!r}, output_token_ids: [13225, 13], finish_reason: streaming_complete"
-QUOTES = """output: 'It\\'s "fine"', output_token_ids: (13225, 13), finish_reason: stop"""
-INFO = "INFO 01-01 10:00:01 [logger.py:56]"
-VLLM_LOG = [
-    logged(INFO, "Route: /v1/chat/completions, Methods: POST"),
-    logged("DEBUG 01-01 10:00:01 [logger.py:50]", f"Request chatcmpl-1 details: {PROMPT}"),
-    logged(INFO, "Received request chatcmpl-1: params: SamplingParams(n=1), lora_request: None."),
-    logged(INFO, f"Generated response chatcmpl-1 (streaming delta): {DELTA}"),
-    logged(INFO, f"Generated response chatcmpl-1 (streaming complete): {COMPLETE}"),
-    logged(INFO, f"Generated response chatcmpl-2: {QUOTES}"),
-    logged("DEBUG", f"Request chatcmpl-4 details: {PROMPT}"),
-    logged(INFO, "Generated response chatcmpl-5: output: '\\N{no}', output_token_ids: None, finish_reason: stop"),
-    logged(INFO, "Generated response chatcmpl-3: output: 'torn"),
-]
-
-
-def test_the_log_of_vllm_is_joined_by_request(tmp_path):
-    (path := tmp_path / "vllm.log").write_text("".join(VLLM_LOG), encoding="utf-8")
-    total, failing, unread = judged(path)
-    assert total.exchanges == 2
-    assert failing == [f"{path}@{len(''.join(VLLM_LOG[:4]))}"]
-    starts = [len("".join(VLLM_LOG[:number])) for number in range(len(VLLM_LOG))]
-    assert unread == [
-        (f"{path}@{starts[7]}", "a response of vLLM's log that cannot be read"),
-        (f"{path}@{starts[8]}", "a response of vLLM's log that cannot be read"),
-        (f"{path}@{starts[6]}", "a request of vLLM's log without a response (log with --enable-log-outputs)"),
-    ]
-    (log,) = (
-        [json.loads(line.data) for line in log.records if isinstance(line, Line)]
-        for log in open_logs([str(path)], "auto")
-    )
-    assert [one["output"] for one in log] == [LEAK, 'It\'s "fine"']
-    assert [one["prompt_token_ids"] for one in log] == [[200006, 77, 200008], []]
-
-
-def rendered(text):
-    line = logged(INFO, f"Generated response chatcmpl-1: {QUOTES}")
-    ids = encode_with_special_tokens(text)
-    return (
-        logged(INFO, f"Request chatcmpl-1 details: prompt: None, prompt_token_ids: {ids}, prompt_embeds shape: None.")
-        + line
-    )
-
-
-SYSTEM = "<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.\nKnowledge cutoff: 2024-06\n{}<|end|>"
-VALID = "Current date: 2026-01-01\n\nReasoning: medium\n\n# Valid channels: analysis, commentary, final. Channel must be included for every message."
-
-
-@pytest.mark.parametrize(
-    ("form", "failed"),
-    [
-        (VALID, set()),
-        (
-            VALID.replace("2026-01-01", "0001-01-01"),
-            {"hierarchy.current_date_is_sane", "hierarchy.system_message_has_the_trained_form"},
-        ),
-    ],
-)
-def test_a_prompt_of_the_log_of_vllm_is_judged(tmp_path, form, failed):
-    end = "<|start|>user<|message|>Hi<|end|><|start|>assistant"
-    (path := tmp_path / "vllm.log").write_text(rendered(SYSTEM.format(form) + end), encoding="utf-8")
-    tally = judged(path)[0]
-    assert {name for name, check in tally.checks.items() if check.counts.get("fail")} == failed
-    applied = {name for name, check in tally.checks.items() if check.counts.get("pass")}
-    assert applied >= {"headers.form_is_known", "headers.messages_end_as_they_must"}
-    path.write_text(rendered((SYSTEM.format(form) + end)[:-20]), encoding="utf-8")  # cut by --max-log-len
-    assert "headers.form_is_known" not in {
-        name for name, check in judged(path)[0].checks.items() if check.counts.get("pass")
-    }
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harmony_conformance.audit.batches import ReadOptions, batches, scan_batch
+from harmony_conformance.audit.readers.files import open_logs
 from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.errors import Exit
 
@@ -15,14 +16,22 @@ LOGS = Path(__file__).parent / "logs"
 LEAK = "<|start|>assistant<|channel|>commentary to=functions."
 PYTHON = os.environ.get("HARMONY_MITMPROXY_PYTHON", "")
 EXPORTS = [
-    # file, exchanges, places with the leak, models, a check that the log has enough for
+    # file, exchanges, places with the leak, a check that the log has enough for
     ("traceloop.otlp.jsonl", 4, ["@0/0", "@0/2"], "channels.no_channel_words"),
     ("traceloop_numbered.otlp.jsonl", 4, ["@0/0", "@0/2"], "channels.no_channel_words"),
     ("openai_v2_spans.otlp.jsonl", 3, ["@0/0", "@0/2"], "channels.no_channel_words"),
     ("openai_v2_events.otlp.jsonl", 3, ["@0/0", "@0/2"], "channels.no_channel_words"),
     ("litellm_spend_logs.jsonl", 2, ["@0"], "tool_calls.demanded_call_is_made"),
     ("mitmproxy.har", 4, None, "tool_calls.demanded_call_is_made"),
+    ("chromium.har", 4, None, "tool_calls.demanded_call_is_made"),
+    ("phoenix_spans.jsonl", 4, None, "tool_calls.demanded_call_is_made"),
+    ("phoenix_dataframe.jsonl", 4, None, "tool_calls.demanded_call_is_made"),
+    ("phoenix_dataframe.parquet", 4, ["#1", "#3"], "tool_calls.demanded_call_is_made"),
+    ("phoenix_otlp.json", 4, None, "tool_calls.demanded_call_is_made"),
+    ("langfuse_openai.otlp.jsonl", 4, ["@0/0", "@0/2"], "channels.no_channel_words"),
 ]
+OTHERS = {"chromium.har": "no exchange: its request has no body, as for a page or an image"}
+"""Records that are no call of a model, one in each file."""
 
 
 def judged(path):
@@ -34,9 +43,13 @@ def judged(path):
 @pytest.mark.parametrize(("name", "exchanges", "places", "check"), EXPORTS, ids=[row[0] for row in EXPORTS])
 def test_an_export_of_real_software_shows_its_leaks(name, exchanges, places, check):
     total, rows = judged(LOGS / name)
-    assert (total.exchanges, total.unreadable, total.errors) == (exchanges, 0, 0)
+    assert (total.exchanges, total.errors) == (exchanges, 0)
+    assert {kind: found.count for kind, found in total.unreadable_by_kind.items()} == (
+        {OTHERS[name]: 1} if name in OTHERS else {}
+    )
     leaks = [row for row in rows if row["check"] == "channels.no_marker_leak"]
     assert len(leaks) == (2 if places is None else len(places))
+    assert {row["exchange"] for row in rows if row["severity"] == "must"} == {row["exchange"] for row in leaks}
     if places is not None:
         assert [row["exchange"] for row in leaks] == [f"{LOGS / name}{place}" for place in places]
     assert {row["model"] for row in leaks} == {"gpt-oss-reference"}
@@ -44,6 +57,29 @@ def test_an_export_of_real_software_shows_its_leaks(name, exchanges, places, che
     assert sum(total.checks[check].counts.get(outcome, 0) for outcome in ("pass", "fail")) > 0
     if "spend" in name:
         assert {row["provider"] for row in leaks} == {"openai"}
+
+
+VLLM_LOGS = [
+    # file, places of the answers with a marker, ids of the output and of the prompt by answer
+    ("vllm-0.11.log", [3, 15], [6, 10, 0, 0]),
+    ("vllm-0.32.log", [9, 31], [6, 10, 0, 0]),
+]
+
+
+@pytest.mark.parametrize(("name", "leaking", "output_ids"), VLLM_LOGS, ids=[row[0] for row in VLLM_LOGS])
+def test_the_log_of_a_real_vllm_shows_its_leaks(name, leaking, output_ids):
+    path = LOGS / name
+    total, rows = judged(path)
+    assert (total.exchanges, total.unreadable, total.errors) == (4, 0, 0)
+    lines = path.read_bytes().splitlines(keepends=True)
+    offsets = [sum(map(len, lines[:number])) for number in leaking]
+    leaks = [row for row in rows if row["check"] == "channels.no_marker_leak"]
+    assert [row["exchange"] for row in leaks] == [f"{path}@{offset}" for offset in offsets]
+    assert {row["exchange"] for row in rows} == {row["exchange"] for row in leaks}
+    records = [json.loads(line.data) for log in open_logs([str(path)], "auto") for line in log.records]
+    assert [len(one["output_token_ids"]) for one in records] == output_ids
+    assert {len(one["prompt_token_ids"]) > 10 for one in records} == {True}
+    assert total.checks["headers.messages_end_as_they_must"].counts == {"pass": 4}
 
 
 @pytest.mark.skipif(not PYTHON, reason="HARMONY_MITMPROXY_PYTHON names no environment with mitmproxy 12")

@@ -12,6 +12,7 @@ from harmony_conformance.audit.readers.shapes import find_shape, parse_record, r
 from harmony_conformance.audit.scopes import Scope
 from harmony_conformance.evidence.exchange_json import write_exchange
 from harmony_conformance.evidence.file_lines import Line, UnreadableLine
+from harmony_conformance.json_value import value_at
 
 LOGS = Path(__file__).parent / "logs"
 LEAK = "Hello.<|end|><|start|>assistant<|channel|>final<|message|>Hello."
@@ -145,6 +146,21 @@ DOCUMENTED = [
         Scope.CONVERSATION,
         id="Langfuse, a row of its export",
     ),
+    pytest.param(
+        {
+            "id": "1",
+            "type": "GENERATION",
+            "traceId": "t",
+            "startTime": "2026-01-01T00:00:00Z",
+            "providedModelName": "gpt-oss-20b",
+            "modelParameters": {"temperature": 1},
+            "input": json.dumps(MESSAGES),
+            "output": json.dumps(MESSAGE),
+        },
+        "langfuse",
+        Scope.CONVERSATION,
+        id="Langfuse, an observation of its API v2",
+    ),
     pytest.param({"input": ASKED, "output": ANSWER}, "langfuse", Scope.WHOLE, id="input and output with whole bodies"),
     pytest.param(
         {
@@ -196,6 +212,8 @@ def test_a_documented_record_is_read(value, shape, scope):
     (found,) = records(value)
     assert isinstance(found, LoggedExchange), found
     assert (found.scope, found.exchange.turn.content) == (scope, LEAK)
+    if shape == "langfuse":
+        assert value_at(found.exchange.chat_request, "model") == "gpt-oss-20b"
     if scope in (Scope.WHOLE, Scope.CONVERSATION):
         assert [message["content"] for message in found.exchange.messages] == ["Hi"]
 

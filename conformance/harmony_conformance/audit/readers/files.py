@@ -24,7 +24,8 @@ from harmony_conformance.audit.readers.sources import (
     open_source,
 )
 from harmony_conformance.audit.readers.tables import ARROW, DUCKDB, PARQUET, SQLITE
-from harmony_conformance.audit.readers.texts import CAPTURE, CSV, DOCUMENTS, LINES, VLLM_LOG
+from harmony_conformance.audit.readers.texts import CAPTURE, CSV, DOCUMENTS, LINES
+from harmony_conformance.audit.readers.vllm_log import VLLM_LOG
 from harmony_conformance.evidence.file_lines import Line, UnreadableLine
 from harmony_conformance.json_value import Json, JsonObject, integer, members, text
 

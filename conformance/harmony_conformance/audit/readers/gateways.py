@@ -97,7 +97,8 @@ def _read_observation(value: Json, name: str) -> LoggedExchange:
     asked, output = parse_text(found["input"]), parse_text(found["output"])
     if output is None and not text(found["output"]):
         raise NotAnExchangeError("no exchange: it has no response")
-    model = found.get("model") or found.get("provided_model_name") or value_at(asked, "model")
+    named = (found.get(name) for name in ("model", "providedModelName", "provided_model_name"))
+    model = next((name for name in named if name), value_at(asked, "model"))
     started = read_time(found.get("startTime") or found.get("start_time"))
     if (
         isinstance(asked, dict)

@@ -134,6 +134,8 @@ def _read_har_entry(value: Json, name: str) -> LoggedExchange:
     request, response = value_at(value, "request"), value_at(value, "response")
     sent = text(value_at(request, "postData", "text"))
     body = parse_text(sent)
+    if not sent:
+        raise NotAnExchangeError("no exchange: its request has no body, as for a page or an image")
     if not isinstance(body, dict):
         raise NotAnExchangeError("no exchange: its request is not a JSON object")
     content = text(value_at(response, "content", "text"))

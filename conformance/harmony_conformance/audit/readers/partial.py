@@ -159,7 +159,8 @@ def _read_vllm_record(value: Json, name: str) -> LoggedExchange:
         body: JsonObject = {"object": "text_completion", "choices": [choice]}
         pair = HttpPair(request={"prompt": prompt, "stream": False}, response=body, path=COMPLETIONS.path)
         return LoggedExchange(exchange=build_exchange(pair, name=name), scope=Scope.TOKENS)
-    logged = conversation_exchange([], found.get("output"), name=name)
+    answer: JsonObject = {"content": found.get("output"), "reasoning": found.get("reasoning")}
+    logged = conversation_exchange([], answer, name=name)
     ids = integers(prompt) or ()
     is_whole = ids[-2:] == tuple(encode_with_special_tokens(_PROMPT_END))
     rendered = RenderedPrompt(source="vLLM's log", ids=ids) if is_whole else None

@@ -1,6 +1,7 @@
 """Spans of traces: OpenTelemetry's conventions for generative AI, and OpenInference (Arize, Phoenix).
 
-Read are OTLP in JSON (collector, file exporter), spans as the Python SDK prints them, and rows with `attributes.…` columns.
+Read are OTLP in JSON (collector, file exporter), spans as the Python SDK prints them, and rows with `attributes.…` columns. Members of OTLP may have
+their names in protobuf.
 Sources: semantic conventions 1.37 of OpenTelemetry (gen-ai-spans, gen-ai-events), OpenInference's semantic conventions 0.1.
 """
 
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from harmony_conformance.audit.readers.http_pair import HttpPair, build_exchange, parse_text
+from harmony_conformance.audit.readers.http_pair import HttpPair, build_exchange, parse_text, read_time
 from harmony_conformance.audit.readers.partial import conversation_exchange, read_message
 from harmony_conformance.audit.readers.record import LoggedExchange, Shape
 from harmony_conformance.evidence.exchange_json import NotAnExchangeError
@@ -31,8 +32,17 @@ _ENGINES = (
     "gen_ai.openai.response.system_fingerprint",
 )
 _USERS = ("enduser.id", "user.id", "langfuse.user.id", "gen_ai.request.user")
-_TIMES = ("startTimeUnixNano", "timeUnixNano", "observedTimeUnixNano")
+_TIMES = ("startTimeUnixNano", "timeUnixNano", "observedTimeUnixNano", "start_time_unix_nano")
 """Times of spans and log records. The SDK writes events with the time of observation alone."""
+_CASES = {
+    "string_value": "stringValue",
+    "bool_value": "boolValue",
+    "double_value": "doubleValue",
+    "int_value": "intValue",
+    "array_value": "arrayValue",
+    "kvlist_value": "kvlistValue",
+}
+"""The names of protobuf and those of its JSON. Phoenix exports the former."""
 _CALL_SIGNS = (*_MODELS, "gen_ai.operation.name", "gen_ai.system", "gen_ai.provider.name")
 
 
@@ -73,7 +83,7 @@ def _attributes(pairs: Json) -> JsonObject:
 
 def _any_value(value: Json) -> Json:
     """Return the plain value of an `AnyValue` of OTLP."""
-    match value:
+    match {_CASES.get(name, name): plain for name, plain in members(value).items() if plain is not None}:
         case {"stringValue": str(plain)} | {"boolValue": bool(plain)} | {"doubleValue": float(plain) | int(plain)}:
             return plain
         case {"intValue": int(plain) | str(plain)}:
@@ -87,16 +97,23 @@ def _any_value(value: Json) -> Json:
 
 
 def _is_span(value: JsonObject) -> bool:
-    return isinstance(value.get(_SPAN), dict) or any(
-        key.startswith((_SPAN + ".llm.", _SPAN + ".gen_ai.")) for key in value
+    return (
+        isinstance(value.get(_SPAN), dict)
+        or _is_encoded(value)
+        or any(key.startswith((_SPAN + ".llm.", _SPAN + ".gen_ai.")) for key in value)
     )
 
 
+def _is_encoded(value: JsonObject) -> bool:
+    """Return True for a span of OTLP outside of its message."""
+    return isinstance(value.get(_SPAN), list) and any(name in value for name in _TIMES)
+
+
 def _read_span(value: Json, name: str) -> LoggedExchange:
-    found = members(value)
+    found = members(_plain_span(members(value)) if _is_encoded(members(value)) else value)
     columns = {key.removeprefix(_SPAN + "."): member for key, member in found.items() if key.startswith(_SPAN + ".")}
     attributes = dict(_flat({**members(found.get(_SPAN)), **columns}))
-    started = text(found.get("start_time")) or None
+    started = read_time(found.get("start_time"))
     if raw := _raw_pair(attributes, started):
         return _with_source(LoggedExchange(exchange=build_exchange(raw, name=name)), attributes)
     events = [(text(value_at(event, "name")), members(value_at(event, _SPAN))) for event in items(found.get("events"))]

