@@ -125,6 +125,18 @@ def dumps(value: Json) -> str:
     return _ENCODER.encode(value)
 
 
+_HALF_OF_A_PAIR = re.compile("[\ud800-\udfff]")
+
+
+def reads_back(document: str) -> bool:
+    """Return True if the UTF-8 bytes of a text are parsed to the same value as the text, or as the value that `dumps` wrote.
+
+    Not so for half of a surrogate pair, an infinite number, and a value that may have more than `MAX_DEPTH` levels.
+    """
+    is_shallow = len(document) < 2 * MAX_DEPTH or document.count("[") + document.count("{") <= MAX_DEPTH
+    return is_shallow and "Infinity" not in document and (document.isascii() or not _HALF_OF_A_PAIR.search(document))
+
+
 def canonical_json(value: Json) -> str:
     """Return canonical JSON: sorted members, no white space."""
     return _CANONICAL.encode(value)

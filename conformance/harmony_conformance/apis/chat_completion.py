@@ -23,6 +23,7 @@ from harmony_conformance.json_value import (
 )
 from harmony_conformance.prompts.request_members import REASONING_FIELDS, content_text
 
+_REASONING = frozenset(REASONING_FIELDS)
 ABORTED = "abort"
 """The finish reason of a request that was aborted on the server (SGLang, vLLM)."""
 
@@ -205,25 +206,31 @@ def read_stream(chunks: Iterable[Json]) -> Turn:
     for chunk in map(members, chunks):
         identity = identity or _optional_text(chunk.get("id"))
         model = model or _optional_text(chunk.get("model"))
-        usage = read_usage(chunk.get("usage")) or usage
-        prompt_ids = prompt_ids or _ids(chunk.get("prompt_token_ids"))
+        if "usage" in chunk:
+            usage = read_usage(chunk["usage"]) or usage
+        if "prompt_token_ids" in chunk:
+            prompt_ids = prompt_ids or _ids(chunk["prompt_token_ids"])
         for choice in map(members, items(chunk.get("choices"))):
             if integer(choice.get("index")):
                 continue
             finish = _optional_text(choice.get("finish_reason")) or finish
-            if (ids := _ids(choice.get("token_ids"))) is not None:
+            if "token_ids" in choice and (ids := _ids(choice["token_ids"])) is not None:
                 output_ids.extend(ids)
                 has_ids = True
+            # most deltas have one member of many: members that are absent cost no call
             delta = members(choice.get("delta"))
-            role = role or _optional_text(delta.get("role"))
-            refusal = refusal or _optional_text(delta.get("refusal"))
-            if (piece := content_text(delta.get("content"))) is not None:
+            if "role" in delta:
+                role = role or _optional_text(delta["role"])
+            if "refusal" in delta:
+                refusal = refusal or _optional_text(delta["refusal"])
+            if "content" in delta and (piece := content_text(delta["content"])) is not None:
                 content.append(piece)
-            if (name := _reasoning_field(delta)) is not None:
+            if not _REASONING.isdisjoint(delta) and (name := _reasoning_field(delta)) is not None:
                 reasoning_field = reasoning_field or name
                 reasoning.append(text(delta[name]))
-            for call in items(delta.get("tool_calls")):
-                _join_call(calls, call)
+            if "tool_calls" in delta:
+                for call in items(delta["tool_calls"]):
+                    _join_call(calls, call)
     return Turn(
         role=role,
         content="".join(content) if content else None,

@@ -40,11 +40,12 @@ class ChunkChoice(NamedTuple):
 
 def read_chunk_choices(chunks: Iterable[Json]) -> tuple[ChunkChoice, ...]:
     """Return all choices of a stream of `chat.completion.chunk` objects. A choice that is no object is read as an empty one."""
-    return tuple(
-        ChunkChoice(position, place, integer(choice.get("index")), choice, choice.get("delta"))
-        for position, chunk in enumerate(chunks)
-        for place, choice in enumerate(map(members, items(members(chunk).get("choices"))))
-    )
+    found: list[ChunkChoice] = []
+    for position, chunk in enumerate(chunks):
+        choices = chunk.get("choices") if isinstance(chunk, dict) else None
+        for place, choice in enumerate(map(members, choices) if isinstance(choices, list) else ()):
+            found.append(ChunkChoice(position, place, integer(choice.get("index")), choice, choice.get("delta")))
+    return tuple(found)
 
 
 def extract_choices(
@@ -58,8 +59,10 @@ def extract_choices(
     Each copy repeats the members that all choices share. Choices after the first `MOST_FURTHER_CHOICES`, and those whose copies
     together are larger than `LARGEST_COPIES` or have more than `MOST_COPIED_VALUES`, are left out.
     """
-    last = response.chunks[-1].arrival_time if response.chunks else 0.0
     places = range(1, min(count, MOST_FURTHER_CHOICES + 1))
+    if not places:  # the choices of a stream are collected for others alone
+        return
+    last = response.chunks[-1].arrival_time if response.chunks else 0.0
     events = _StreamChoices(stream, places) if stream is not None else None
     remaining, remaining_values = LARGEST_COPIES, MOST_COPIED_VALUES
     for place in places:

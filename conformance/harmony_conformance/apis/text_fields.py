@@ -101,8 +101,10 @@ def read_streamed_answers(choices: Iterable[ChunkChoice]) -> tuple[AnswerTexts, 
     for part in choices:
         index = part.choice_index or 0
         deltas[index].add(part.delta)
-        ids[index] += items(part.choice.get("token_ids"))
-        logprobs[index] += _logprob_tokens(part.choice)
+        if "token_ids" in part.choice:
+            ids[index] += items(part.choice["token_ids"])
+        if part.choice.get("logprobs") is not None:
+            logprobs[index] += _logprob_tokens(part.choice)
     return tuple(
         AnswerTexts(fields=tuple(_texts(joined.value())), ids=_harmony_ids(ids[index]), logprobs=tuple(logprobs[index]))
         for index, joined in sorted(deltas.items())
@@ -133,7 +135,10 @@ class _JoinedDeltas:
                     joined = self._members.get(name)
                     if joined is None:
                         joined = self._members[name] = _JoinedDeltas()
-                    joined.add(member)
+                    if isinstance(member, str):
+                        joined._pieces.append(member)  # a call for each delta costs more
+                    else:
+                        joined.add(member)
             case list():
                 for position, item in enumerate(piece):
                     index = integer(value_at(item, "index"))

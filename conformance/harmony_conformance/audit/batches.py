@@ -27,7 +27,7 @@ from harmony_conformance.json_value import Json, JsonObject, dumps
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import Result, judge_split
 from harmony_conformance.report.model import finding_json
-from harmony_conformance.runtime.time_limit import JUDGING_SECONDS, TimeLimitError, time_limit
+from harmony_conformance.runtime.time_limit import JUDGING_SECONDS, TimeLimitError, time_limits
 
 MAX_BATCH_LINES, MAX_BATCH_BYTES = 200, 1024 * 1024
 """Maximum lines and bytes of a batch. A longer line forms one batch alone."""
@@ -163,35 +163,36 @@ def scan_batch(batch: Batch, reading: ReadOptions) -> BatchResult:
     unreadable: list[str] = []
     digest = replace(batch, selection=(selection := batch.selected(reading.plan))).digest
     counting.add_passed_over(selection.passed_over)
-    for line in selection.lines:
-        place = batch.place(line)
-        by_needle = line.offset in selection.by_needle
-        records: list[Record] = []
-        try:
-            with time_limit(reading.line_seconds):
-                records = [line] if isinstance(line, UnreadableLine) else _read_record(line, place, reading)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:  # noqa: BLE001 - an internal error, or a panic of a library, must not end the audit
-            failures.append(_count_error(counting, place, error))
-        for part, record in enumerate(records):
-            where = place if len(records) == 1 else replace(place, part=part)
+    with time_limits(reading.line_seconds) as limit:
+        for line in selection.lines:
+            place = batch.place(line)
+            by_needle = line.offset in selection.by_needle
+            records: list[Record] = []
             try:
-                with time_limit(reading.line_seconds):
-                    judged = _judge(record, where, reading, by_needle=by_needle)
-                match judged:
-                    case UnreadableLine():
-                        unreadable.append(dumps(_unreadable_row(where, judged)))
-                        counting.add_problem(where, judged)
-                    case DiscoveryLine():
-                        counting.add_discovery()
-                    case one, rows:
-                        counting.add(one)
-                        failures += rows
+                with limit:
+                    records = [line] if isinstance(line, UnreadableLine) else _read_record(line, place, reading)
             except (KeyboardInterrupt, SystemExit):
                 raise
-            except BaseException as error:  # noqa: BLE001 - see above
-                failures.append(_count_error(counting, where, error))
+            except BaseException as error:  # noqa: BLE001 - an internal error, or a panic of a library, must not end the audit
+                failures.append(_count_error(counting, place, error))
+            for part, record in enumerate(records):
+                where = place if len(records) == 1 else replace(place, part=part)
+                try:
+                    with limit:
+                        judged = _judge(record, where, reading, by_needle=by_needle)
+                    match judged:
+                        case UnreadableLine():
+                            unreadable.append(dumps(_unreadable_row(where, judged)))
+                            counting.add_problem(where, judged)
+                        case DiscoveryLine():
+                            counting.add_discovery()
+                        case one, rows:
+                            counting.add(one)
+                            failures += rows
+                except (KeyboardInterrupt, SystemExit):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - see above
+                    failures.append(_count_error(counting, where, error))
     return BatchResult(
         tally=counting.tally(),
         failures=_encode_rows(failures),

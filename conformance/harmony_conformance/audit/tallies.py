@@ -6,10 +6,11 @@ Memory is bounded: counts, and the first examples of each check by file and offs
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
+from itertools import chain
 from operator import attrgetter
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ from harmony_conformance.judge.check import Finding, Outcome
 from harmony_conformance.judge.judge import Result
 
 Key = TypeVar("Key", bound=str)
+Value = TypeVar("Value")
 
 MAX_EXAMPLES = 10
 """Maximum examples of each check and outcome."""
@@ -213,16 +215,15 @@ class TallyBuilder:
     def tally(self) -> Tally:
         """Return the tally of everything added so far."""
         self._count_asides()
+        counts, reasons, examples = _by_check(self._counts), _by_check(self._reasons), _by_check(self._examples)
         checks = {
             check: CheckTally(
-                counts={outcome: n for (name, outcome), n in self._counts.items() if name == check},
-                reasons={reason: n for (name, reason), n in self._reasons.items() if name == check},
+                counts=of_check,
+                reasons=reasons.get(check, {}),
                 evidence=frozenset(self._evidence.get(check, ())),
-                examples=_first_examples(
-                    example for (name, _), examples in self._examples.items() if name == check for example in examples
-                ),
+                examples=_first_examples(chain.from_iterable(examples[check].values())) if check in examples else (),
             )
-            for check, _ in self._counts
+            for check, of_check in counts.items()
         }
         return Tally(
             exchanges=self._exchanges,
@@ -248,6 +249,14 @@ class TallyBuilder:
         )
         examples.sort(key=_PLACE)
         del examples[MAX_EXAMPLES:]
+
+
+def _by_check(values: Mapping[tuple[str, Key], Value]) -> dict[str, dict[Key, Value]]:
+    """Return the values of each check, by the second part of their keys."""
+    found: defaultdict[str, dict[Key, Value]] = defaultdict(dict)
+    for (check, key), value in values.items():
+        found[check][key] = value
+    return {**found}
 
 
 def _first_examples(examples: Iterable[FindingExample]) -> tuple[FindingExample, ...]:

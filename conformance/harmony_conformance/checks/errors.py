@@ -160,7 +160,9 @@ def _shape_problem(message: Json, holder: LiteralString) -> tuple[ReportText, st
     if role != "assistant" and not (role is None and holder == "delta"):
         return "the role is not assistant", f"{holder}/role", "assistant", role
     for name in _TEXTS:
-        value = message.get(name)
+        if name not in message:
+            continue
+        value = message[name]
         if isinstance(value, str):
             if not value.isascii() and _SURROGATE.search(value) is not None:
                 return f"{name} contains half of a surrogate pair", f"{holder}/{name}", "whole characters", value

@@ -89,11 +89,18 @@ def expected_parts(request: Json) -> tuple[PromptPart, ...]:
     names: dict[str, str] = {}
     numbered = enumerate(zip(messages, _reasoning_retention(messages), strict=True))
     parts = (part for index, (message, keep) in numbered for part in _parts_of(message, index, names, keep))
-    return tuple(replace(part, text=_HALF_OF_A_PAIR.sub("\ufffd", part.text)) for part in parts)
+    return tuple(map(_with_tokens, parts))
 
 
 _HALF_OF_A_PAIR = re.compile("[\ud800-\udfff]")
 """Half of a surrogate pair. It has no UTF-8 form, hence no tokens: a prompt can only have U+FFFD in its place."""
+
+
+def _with_tokens(part: PromptPart) -> PromptPart:
+    """Return the part with a text that has tokens."""
+    if part.text.isascii() or _HALF_OF_A_PAIR.search(part.text) is None:
+        return part
+    return replace(part, text=_HALF_OF_A_PAIR.sub("\ufffd", part.text))
 
 
 def _parts_of(message: Json, index: int, names: dict[str, str], keep: Retention) -> Iterator[PromptPart]:

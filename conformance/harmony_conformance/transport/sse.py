@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from harmony_conformance.json_value import InvalidJsonError, Json, dumps, loads
+from harmony_conformance.json_value import MAX_DEPTH, InvalidJsonError, Json, dumps, items, loads
 from harmony_conformance.runtime.caching import cached_property
 from harmony_conformance.transport.messages import Chunk
 
@@ -16,6 +16,11 @@ DONE = "[DONE]"
 _VARYING = frozenset({"id", "created", "created_at", "system_fingerprint"})
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _FIELD, _END = b"data: ", b"\n\n"
+_FEW = 4
+_SHORT = 2 * MAX_DEPTH
+"""The length below which no text has more than `MAX_DEPTH` levels."""
+_MARK, _ESCAPED_MARK = "|~|", r"\u007"
+_BETWEEN = f',"{_MARK}",'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +93,14 @@ class EventDecoder:
         self._line = bytearray(rest)
         return [event for line in lines if (event := self._add_line(line, arrival_time)) is not None]
 
+    def stream(self, events: Iterable[Event]) -> EventStream:
+        """Return the stream of these events, with what was left over so far."""
+        return EventStream(
+            events=tuple(events),
+            unfinished_data=self.unfinished_data(),
+            unrecognized_lines=tuple(self.unrecognized_lines),
+        )
+
     def unfinished_data(self) -> str:
         """Return the data after the last complete event, which is empty at the end of a valid stream."""
         return "\n".join([*self._data, *([bytes(self._line).decode("utf-8", "replace")] if self._line else [])])
@@ -128,11 +141,31 @@ def read_events(chunks: Iterable[Chunk]) -> EventStream:
     events: list[Event] = []
     for chunk in chunks:
         events += decoder.feed(chunk.data, chunk.arrival_time)
-    return EventStream(
-        events=tuple(events),
-        unfinished_data=decoder.unfinished_data(),
-        unrecognized_lines=tuple(decoder.unrecognized_lines),
-    )
+    parse_together(events)
+    return decoder.stream(events)
+
+
+def parse_together(events: Iterable[Event]) -> None:
+    """Parse the values of short events by one call, and store each in its event. What this cannot parse stays as it is."""
+    short = [event for event in events if len(event.data) < _SHORT and event.data.startswith("{")]
+    document = _BETWEEN.join([event.data for event in short])
+    if len(short) < _FEW or document.count(_MARK) != len(short) - 1 or _ESCAPED_MARK in document:
+        return
+    try:
+        values = items(loads(f"[{document}]", max_depth=len(document)))
+    except InvalidJsonError:
+        return
+    # if every mark is a value of the array, each text between two of them is one value or several
+    if len(values) == 2 * len(short) - 1 and all(value == _MARK for value in values[1::2]):
+        for event, value in zip(short, values[::2], strict=True):
+            vars(event)["value"] = value
+
+
+def parsed_event(data: str, value: Json, *, name: str) -> Event:
+    """Return an event with the value of its data, which saves parsing it."""
+    event = Event(data=data, arrival_time=0.0, name=name or "message")
+    vars(event)["value"] = value
+    return event
 
 
 def read_lines(chunks: Iterable[Chunk]) -> EventStream:

@@ -1,7 +1,8 @@
 import json
+from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harmony_conformance.audit.readers.record import DiscoveryLine, LoggedExchange
@@ -261,3 +262,39 @@ def test_what_is_no_file_has_no_lines(tmp_path, name, said):
 
 def test_a_time_that_is_too_large_is_no_time():
     assert read({"request": ASKED, "response": ANSWER, "started": 10**400}).exchange.started is None
+
+
+ODD = ("Hello", "\ud83d", "é \u2028 \r\n", "Infinity", "{}", "data: x")
+PIECES = st.sampled_from([*ODD, 1, 1.5, 10**400, None, True, {}, ["x"], {"type": "a\nb"}])
+
+
+def deep(levels):
+    return json.loads("[" * levels + "]" * levels)
+
+
+@given(
+    response=st.lists(
+        st.sampled_from([CHUNK, {**CHUNK, "type": "response.created"}, "[DONE]", json.dumps(CHUNK)])
+        | st.dictionaries(st.sampled_from(["choices", "id", "type", "error"]), PIECES)
+        | PIECES,
+        max_size=6,
+    ),
+    form=st.sampled_from(["list", "text", "text without end", "body"]),
+    said=PIECES,
+)
+@example(response=[CHUNK, {"id": deep(257)}], form="list", said=deep(257))
+@example(response=[CHUNK] * 6, form="text", said="\ud83d")
+def test_what_a_log_has_parsed_is_what_its_bytes_say(response, form, said):
+    texts = [event if isinstance(event, str) else json.dumps(event) for event in response]
+    stream = "".join(f"data: {text}\n\n" for text in texts)
+    logged = {"list": response, "text": stream, "text without end": stream[:-1], "body": {**ANSWER, "id": said}}[form]
+    asked = {**ASKED, "user": said, "stream": form != "body"}
+    x = read({"request": asked, "response": logged, "path": "/v1/chat/completions"})
+    if isinstance(x, LoggedExchange):
+        known = x.exchange
+        alone = replace(known, request=replace(known.request), response=known.response and replace(known.response))
+        assert known.events == alone.events
+        assert [event.value for event in (known.events.events if known.events else ())] == [
+            event.value for event in (alone.events.events if alone.events else ())
+        ]
+        assert (known.request.json, known.response_json) == (alone.request.json, alone.response_json)

@@ -208,6 +208,17 @@ def test_a_line_that_takes_too_long_in_this_process_is_an_error(tmp_path, monkey
     assert (total(scanned).exchanges, total(scanned).errors) == (2, 1)
 
 
+def test_the_timer_that_ends_a_stuck_process_is_set_once_for_many_lines(tmp_path, monkeypatch):
+    started = []
+    monkeypatch.setattr(time_limit, "_exit_files", [None])
+    monkeypatch.setattr(time_limit.faulthandler, "dump_traceback_later", lambda *_, **more: started.append(more))
+    monkeypatch.setattr(time_limit.faulthandler, "cancel_dump_traceback_later", lambda: started.append("cancelled"))
+    monkeypatch.setattr(time_limit, "monotonic", lambda: 100.0)
+    (batch,) = batches([log(tmp_path / "log", LINES)])
+    assert batches_module.scan_batch(batch, ReadOptions()).tally.exchanges == 4
+    assert started == [{"exit": True, "file": None}, "cancelled"]
+
+
 @pytest.mark.parametrize("value", ["0", "-1", "two", "1.5"])
 def test_a_number_of_processes_is_one_or_more(capsys, value):
     parser = ArgumentParser()

@@ -1,12 +1,19 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harmony_conformance.json_value import InvalidJsonError
 from harmony_conformance.transport.messages import Chunk
-from harmony_conformance.transport.sse import Event, EventDecoder, EventStream, read_events, read_lines
+from harmony_conformance.transport.sse import (
+    Event,
+    EventDecoder,
+    EventStream,
+    parse_together,
+    read_events,
+    read_lines,
+)
 
 NASTY = (
     "\ufeffdata: first\r\n\r\n"
@@ -170,3 +177,37 @@ def test_a_last_line_that_does_not_end_is_an_event_where_its_object_is_whole(las
     assert len(stream.events) == events
     assert stream.unfinished_data == last
     assert stream.events[-1].arrival_time == float(events)
+
+
+TEXTS = (
+    '{"a":1}',
+    '{"a":"\\u00e9 |"}',
+    "{}",
+    '{"a":[{}',
+    "{}]}",
+    '{"x":[1',
+    '{"a":1},"|~|",{}',
+    '{"a":1},"\\u007c~|",{}',
+    '{"a":"x',
+    '{"a":1},{"b":2}',
+    '{"a":NaN}',
+    "[DONE]",
+    "{",
+    '{"a":' + "[" * 250 + "]" * 250 + "}",
+    '{"a":"' + "long " * 200 + '"}',
+)
+
+
+@given(st.lists(st.sampled_from(TEXTS), min_size=1, max_size=9))
+@example(["{}", '{"a":1},"\\u007c~|",{}', '{"x":[1', "{}]}", "{}"])
+@example(["{}", "{}", '{"x":[1', "{}]}", '{"a":1},{"b":2}'])
+def test_texts_that_are_parsed_together_have_the_values_that_each_has_alone(texts):
+    together = [Event(data=text, arrival_time=0.0) for text in texts]
+    parse_together(together)
+    assert [event.value for event in together] == [Event(data=text, arrival_time=0.0).value for text in texts]
+
+
+def test_texts_are_parsed_together():
+    events = [Event(data=f'{{"a":{number}}}', arrival_time=0.0) for number in range(5)]
+    parse_together(events)
+    assert [vars(event).get("value") for event in events] == [{"a": number} for number in range(5)]

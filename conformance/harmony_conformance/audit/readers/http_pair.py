@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -11,12 +12,23 @@ from harmony_conformance.apis.registry import APIS
 from harmony_conformance.audit.readers.api_detection import detect_api, has_answer
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.exchange_json import NotAnExchangeError
-from harmony_conformance.json_value import InvalidJsonError, Json, JsonObject, dumps, loads, members, text, value_at
+from harmony_conformance.json_value import (
+    InvalidJsonError,
+    Json,
+    JsonObject,
+    dumps,
+    loads,
+    members,
+    reads_back,
+    text,
+    value_at,
+)
 from harmony_conformance.transport.messages import Chunk, Request, Response
-from harmony_conformance.transport.sse import DONE, EventDecoder
+from harmony_conformance.transport.sse import DONE, EventDecoder, EventStream, parse_together, parsed_event
 
 UNKNOWN_API = "no exchange: its request is for no API that is known (see --explain-format)"
 EVENT_STREAM, JSON_LINES, JSON = "text/event-stream", "application/x-ndjson", "application/json"
+_NAME = re.compile(r"[\w.-]*", re.ASCII)
 _SECRET = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "api-key"})
 _CODED = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 _EVENT_FIELDS = ("data:", "event:", ":", "id:", "retry:")
@@ -81,13 +93,17 @@ def build_exchange(pair: HttpPair, *, name: str) -> Exchange:
     api = _api_of(pair, path, received)
     if api is None:
         raise NotAnExchangeError(UNKNOWN_API)
-    chunks = (
-        _write_events(api, received.events)
-        if received.data is None and received.events is not None
-        else _one_chunk(received)
-    )
+    data, is_exact, stream = b"", False, received.stream
+    if received.data is None and received.events is not None:
+        body, stream = _write_events(api, received.events)
+        data = body.encode("utf-8", "surrogatepass")
+    else:
+        data, is_exact = _whole_body(received)
+    chunks = (Chunk(arrival_time=0.0, data=data),) if data else ()
     kind = JSON if received.events is None else JSON_LINES if api.framing is Framing.LINES else EVENT_STREAM
     response = Response(status=pair.status, headers={"content-type": kind, **pair.response_headers}, chunks=chunks)
+    if is_exact:  # what was parsed already is not parsed again
+        vars(response)["json"] = received.value
     request = pair.request if pair.request is not None else {}
     if (
         not pair.is_wire
@@ -96,12 +112,14 @@ def build_exchange(pair: HttpPair, *, name: str) -> Exchange:
         and isinstance(request, dict)
     ):
         request = _without_stream(request, api)
-    sent = Request(
-        path=path or api.path,
-        headers=pair.request_headers,
-        body=dumps(request).encode("utf-8", "surrogatepass"),
-    )
-    return Exchange(id=name, api=api.name, request=sent, response=response, started=pair.started, from_log=True)
+    document = dumps(request)
+    sent = Request(path=path or api.path, headers=pair.request_headers, body=document.encode("utf-8", "surrogatepass"))
+    if reads_back(document):
+        vars(sent)["json"] = request
+    x = Exchange(id=name, api=api.name, request=sent, response=response, started=pair.started, from_log=True)
+    if stream is not None and response.is_event_stream:
+        vars(x)["events"] = stream
+    return x
 
 
 def find_api_of(pair: HttpPair) -> Api | None:
@@ -124,11 +142,16 @@ def _without_stream(request: JsonObject, api: Api) -> JsonObject:
 
 @dataclass(frozen=True, kw_only=True)
 class _Body:
-    """A response body: the value of a complete one, the events of a stream. `data` has its bytes, if the log has them."""
+    """A response body: the value of a complete one, the values of a stream's events. `data` has its bytes, if the log has them.
+
+    `stream` has the events of server-sent ones, None if they were not decoded. `is_exact`: parsing the bytes gives `value`.
+    """
 
     data: bytes | None = None
     value: Json = None
     events: list[Json] | None = None
+    stream: EventStream | None = None
+    is_exact: bool = False
 
 
 def _read_body(pair: HttpPair) -> _Body:
@@ -141,33 +164,44 @@ def _read_body(pair: HttpPair) -> _Body:
     data = body.encode("utf-8", "surrogatepass")
     if is_event_text(body):
         decoder = EventDecoder()
-        return _Body(data=data, events=[event.value for event in decoder.feed(data + b"\n\n")])
+        events = decoder.feed(data)
+        parse_together(events)
+        stream = decoder.stream(events)
+        return _Body(data=data, events=[event.value for event in (*events, *decoder.feed(b"\n\n"))], stream=stream)
     if (value := parse_text(body)) is not None:
-        return _Body(data=data, value=value)
+        return _Body(data=data, value=value, is_exact=reads_back(body))
     lines = [parse_text(line) for line in body.splitlines() if line.strip()]
     return _Body(data=data, events=lines if lines and isinstance(lines[0], dict) else None)
 
 
-def _one_chunk(body: _Body) -> tuple[Chunk, ...]:
-    whole = dumps(body.value).encode("utf-8", "surrogatepass") if body.value is not None else b""
-    data = body.data if body.data is not None else whole
-    return (Chunk(arrival_time=0.0, data=data),) if data else ()
+def _whole_body(body: _Body) -> tuple[bytes, bool]:
+    """Return the bytes of a complete body, and True if parsing them gives its value."""
+    if body.data is not None or body.value is None:
+        return body.data or b"", body.is_exact
+    document = dumps(body.value)
+    return document.encode("utf-8", "surrogatepass"), reads_back(document)
 
 
-def _write_events(api: Api, events: list[Json]) -> tuple[Chunk, ...]:
-    """Return the chunks of a stream that a log has as a list. `[DONE]` is added if such a list cannot have it. Arrival times are unknown."""
+def _write_events(api: Api, events: list[Json]) -> tuple[str, EventStream | None]:
+    """Return the text of a stream that a log has as a list, and its events if they are certain without decoding the text.
+
+    `[DONE]` is added if such a list cannot have it. Arrival times are unknown.
+    """
     if api.framing is Framing.LINES:
-        return tuple(_chunk((event if isinstance(event, str) else dumps(event)) + "\n") for event in events)
+        return "".join((event if isinstance(event, str) else dumps(event)) + "\n" for event in events), None
+    has_texts = any(isinstance(event, str) for event in events)
     texts = [event if isinstance(event, str) else dumps(event) for event in events]
     names = [text(value_at(event, "type")) for event in events]
-    if not any(isinstance(event, str) for event in events) and not any(names):
+    values = [*events]
+    if not has_texts and not any(names):
         texts.append(DONE)
         names.append("")
-    return tuple(_chunk(_event(data, name)) for data, name in zip(texts, names, strict=True))
-
-
-def _chunk(data: str) -> Chunk:
-    return Chunk(arrival_time=0.0, data=data.encode("utf-8", "surrogatepass"))
+        values.append(None)
+    body = "".join(map(_event, texts, names))
+    if has_texts or not all(map(reads_back, texts)) or not all(map(_NAME.fullmatch, names)):
+        return body, None
+    read = [parsed_event(data, value, name=name) for data, value, name in zip(texts, values, names, strict=True)]
+    return body, EventStream(events=tuple(read))
 
 
 def _event(data: str, name: str) -> str:

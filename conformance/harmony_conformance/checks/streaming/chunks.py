@@ -21,15 +21,21 @@ def one_identity(x: Exchange) -> Iterator[Finding]:
     that last longer than a second. There every such server shows it.
     """
     chunks = [*map(members, x.chunks)]
-    shown = (chunk for chunk in chunks if not is_content_filter_event(chunk))
-    filled = [chunk for chunk in shown if items(chunk.get("choices")) or chunk.get("usage") is not None]
+    filled = [
+        chunk
+        for chunk in chunks
+        if (chunk.get("choices") and items(chunk["choices"])) or chunk.get("usage") is not None
+        if chunk.get("object") or not is_content_filter_event(chunk)
+    ]
     for member in ("id", "model", "created"):
         values = [chunk.get(member) for chunk in filled]
-        changed = next((place for place, value in enumerate(values) if value != values[0]), None)
-        if changed is not None and not (member == "created" and _may_depend_on_the_clock(x, values)):
+        if values == values[:1] * len(values):  # nearly always, and as fast as possible
+            continue
+        changed = next(place for place, value in enumerate(values) if value != values[0])
+        if not (member == "created" and _may_depend_on_the_clock(x, values)):
             message = f"{member} changes within the stream"
             yield mismatch(message, f"chunk {changed}/{member}", "the same in all chunks", "another one")
-    fingerprints = {text(chunk.get("system_fingerprint")) for chunk in chunks} - {""}
+    fingerprints = {text(chunk["system_fingerprint"]) for chunk in chunks if "system_fingerprint" in chunk} - {""}
     if len(fingerprints) > 1:
         yield variant("the fingerprint changes within the stream", where="system_fingerprint")
 
@@ -66,7 +72,7 @@ def choices_are_numbered(x: Exchange) -> Iterator[Finding]:
 @check(MUST, spec="chat#delta-role", when=(on.is_chat, on.has_full_stream, on.is_complete_answer))
 def role_comes_first(x: Exchange) -> Iterator[Finding]:
     """The first delta has the role `assistant`, and no delta has another role; repeating the role is a variant."""
-    roles = [value_at(delta, "role") for delta in deltas(x)]
+    roles = [delta.get("role") if isinstance(delta, dict) else None for delta in deltas(x)]
     if not roles:
         return
     if roles[0] != "assistant":

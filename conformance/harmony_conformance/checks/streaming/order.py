@@ -24,7 +24,7 @@ _PATTERNS = {_REASONING: "r+", _CONTENT: "c+", _BOTH: "[rc]*"}  # a delta with b
 @evidence
 def order_is_known(x: Exchange) -> bool:
     """answers whose output tokens are known to be well-formed, with reasoning and text for the user"""
-    written = _output_kinds(x.output.ids or ())
+    written = _output_kinds(x.output.ids) if x.output.ids else ()
     return _REASONING in written and (_CONTENT in written or _PREAMBLE in written)
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, items, members, value_at
 from harmony_conformance.prompts.request_members import REASONING_FIELDS
+from harmony_conformance.runtime.caching import cached_view
 
 
-def deltas(x: Exchange) -> Iterator[Json]:
-    """Yield the deltas of the first choice, in order."""
-    return (piece.delta for piece in x.chunk_choices if piece.is_first)
+@cached_view
+def deltas(x: Exchange) -> tuple[Json, ...]:
+    """Return the deltas of the first choice, in order."""
+    return tuple([piece.delta for piece in x.chunk_choices if not piece.choice_index])
 
 
 def is_error(value: Json) -> bool:
