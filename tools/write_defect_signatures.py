@@ -33,7 +33,7 @@ ROWS = frozenset(scenario.name for scenario in load_scenarios() if has_only_rows
 
 def compute_signature(defect: str) -> dict[str, frozenset[FailureKey]]:
     """Return the failures of a defect by evidence level."""
-    series, plan, results = judge_defect_run(defect)
+    series, plan, results, _ = judge_defect_run(defect)
     by_ids = failures_of(results)
     # the rows are run apart, and no prompt of theirs is judged: without prompt ids they fail alike
     of_rows = (result for result in results if result.scenario in ROWS)

@@ -13,17 +13,18 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from harmony_conformance.causes.attribution import find_causes
+from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.golden.scenario import has_only_rows
 from harmony_conformance.judge.check import Outcome
-from harmony_conformance.judge.judge import Result
+from harmony_conformance.judge.judge import Result, is_comparison
 from harmony_conformance.reference_server.defects import DEFECTS
 from harmony_conformance.runner.judge_run import judge_all
 from harmony_conformance.runner.selection import load_scenarios
@@ -37,6 +38,7 @@ from harmony_conformance.selftest.selftest import (
 )
 from harmony_conformance.selftest.unchanged_answers import Digests
 
+_COMPARISONS = frozenset(rule.id for rule in CHECKS if is_comparison(rule))
 _CORRECT: dict[str, tuple[Result, ...]] = {}
 """Results of the correct server by level, in each worker process."""
 Causes = dict[str, list[list[str]]]
@@ -57,7 +59,7 @@ def measure(defects: tuple[str, ...]) -> Causes:
     judged = {"ids": run.results}
     for level, hide in HIDE.items():
         judged[level] = (*judge_all(map(hide, run.series), run.plan), *of_rows)
-    found = {level: find_causes(_known(level, (*results, *_CORRECT[level]))) for level, results in judged.items()}
+    found = {level: find_causes(known_results(level, results, run.changed)) for level, results in judged.items()}
     return {level: [list(cause.defects) for cause in causes] for level, causes in found.items()}
 
 
@@ -66,10 +68,25 @@ def _rows() -> frozenset[str]:
     return frozenset(scenario.name for scenario in load_scenarios() if has_only_rows(scenario))
 
 
-def _known(level: str, results: tuple[Result, ...]) -> tuple[Result, ...]:
-    """Return the results of checks that the evidence of the level leaves to judge: on the correct server they do not fail."""
+def known_results(level: str, judged: tuple[Result, ...], changed: frozenset[str]) -> tuple[Result, ...]:
+    """Return the results of a run, as `run` has them: what was judged, and the results of the correct server for the exchanges that are as there.
+
+    Checks that the evidence of the level leaves nothing to judge are left out: they fail on the correct server.
+    """
+    results = (*judged, *_unchanged(level, judged, changed))
     lacking = {(one.check, one.scenario) for one in _CORRECT[level] if one.outcome is Outcome.FAIL}
     return tuple(one for one in results if (one.check, one.scenario) not in lacking)
+
+
+def _unchanged(level: str, judged: tuple[Result, ...], changed: frozenset[str]) -> Iterator[Result]:
+    """Yield the results of the correct server, reduced to unchanged exchanges. A comparison that was judged again replaces its result."""
+    again = {(one.check, one.scenario, one.api) for one in judged}
+    for one in _CORRECT[level]:
+        if one.check in _COMPARISONS:
+            if (one.check, one.scenario, one.api) not in again:
+                yield one
+        elif left := tuple(name for name in one.exchanges if name not in changed):
+            yield one._replace(exchanges=left)
 
 
 def without_counts(series: Series) -> Series:

@@ -237,11 +237,12 @@ def failed_checks(defect: str) -> frozenset[str]:
 
 
 class DefectRun(NamedTuple):
-    """The changes of defects: the whole series with a changed exchange, their plan, and their results."""
+    """The changes of defects: the whole series with a changed exchange, their plan, their results, and the ids of the changed exchanges."""
 
     series: tuple[Series, ...]
     plan: Plan
     results: tuple[Result, ...]
+    changed: frozenset[str]
 
 
 def judge_defect_run(*defects: str) -> DefectRun:
@@ -265,8 +266,11 @@ def judge_defect_run(*defects: str) -> DefectRun:
     )
     results = [*judge_all(different, exchange_plan), *judge_all(whole, comparison_plan)]
     if any(isinstance(DEFECTS[defect].change, OUTPUT_PARSING_STAGES) for defect in defects):
-        results += _judge_rows(plan, Changes(find_defects(defects)))
-    return DefectRun(whole, replace(plan, scenarios=scenarios), tuple(results))
+        rows = changed_series(_run_rows(plan, Changes(find_defects(defects))), _CORRECT)
+        results += _judge_rows(rows, plan)
+        different = (*different, *rows)
+    changed = frozenset(x.id for one in different for x in one.exchanges.values())
+    return DefectRun(whole, replace(plan, scenarios=scenarios), tuple(results), changed)
 
 
 def _without_rows(plan: Plan) -> Plan:
@@ -280,13 +284,12 @@ def _run_rows(plan: Plan, changes: Changes) -> tuple[Series, ...]:
     return tuple(send_scenario(one_of_each_row(scenario), changes) for scenario in rows)
 
 
-def _judge_rows(plan: Plan, changes: Changes) -> Iterable[Result]:
-    """Judge the hand-written rows whose responses differ from those of the correct server."""
-    different = changed_series(_run_rows(plan, changes), _CORRECT)
-    keys = {(one.name, one.api) for one in different}
+def _judge_rows(rows: Sequence[Series], plan: Plan) -> Iterable[Result]:
+    """Judge series of hand-written rows, but not their prompts."""
+    keys = {(one.name, one.api) for one in rows}
     output_checks = tuple(check for check in plan.checks if check.family not in _PROMPT_FAMILIES)
     scenarios = tuple(scenario for scenario in plan.scenarios if scenario.key in keys)
-    return judge_all(different, Plan(scenarios=scenarios, checks=output_checks))
+    return judge_all(rows, Plan(scenarios=scenarios, checks=output_checks))
 
 
 def _transport_differences(over_http: Iterable[Series], in_memory: Iterable[Series]) -> Iterable[str]:
@@ -299,7 +302,7 @@ def _transport_differences(over_http: Iterable[Series], in_memory: Iterable[Seri
 
 def _run_defect(defect: str, right: Mapping[str, int]) -> tuple[frozenset[str], prompt_evidence.DefectEvidence | None]:
     """Return the ids of the checks that fail on a defect and, for a defect of the prompt, its evidence."""
-    series, plan, results = judge_defect_run(defect)
+    series, plan, results, _ = judge_defect_run(defect)
     failed = failing_checks(results)
     if defect not in golden_evidence():
         return failed, None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.checks.responses import views
-from harmony_conformance.checks.responses.offered_tools import OfferedTool, declarations, offered_tools
+from harmony_conformance.checks.responses.offered_tools import CALL_BY_KIND, OfferedTool, declarations, offered_tools
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.series_pairs import prompt_count
 from harmony_conformance.json_value import (
@@ -234,10 +234,15 @@ def calls_of_tools_are_items(x: Exchange) -> Iterator[Finding]:
 
 
 def _custom_calls(x: Exchange) -> Iterator[tuple[str, str, str]]:
-    """Yield each custom call: the place of its item, the input there, and the model's message."""
+    """Yield each custom call: the place of its item, the input there, and the model's message.
+
+    A call under another name or namespace is reported as such, and has an input too.
+    """
     written = [(tool, text_of(message)) for tool, message in _written_calls(x) if tool.kind == "custom"]
     for place, item in enumerate(views.output(x)):
-        found = next((one for one in written if one[0].is_called_by(item)), None)
+        if value_at(item, "type") != CALL_BY_KIND["custom"]:
+            continue
+        found = next((one for one in written if one[0].is_called_by(item) or one[0].is_meant_by(item)), None)
         if found is not None:
             written.remove(found)
             yield pointer("output", place, "input"), text(value_at(item, "input")), found[1]
