@@ -79,7 +79,7 @@ def lines_of(failure: Failure, exchanges: Mapping[str, Exchange]) -> Iterator[st
     finding, result = failure.finding, failure.result
     check = text(result.get("check"))
     yield f"    {finding.get('exchange')} at {finding.get('at', '')}"
-    yield f"    expected {finding.get('expected', '')!r}, actual {finding.get('actual', '')!r}"
+    yield f"    {_values(finding)}"
     yield f"    clause {text(finding.get('quotation') or result.get('quotation'))!r}"
     x = exchanges.get(text(finding.get("exchange")))
     if x is None:
@@ -89,7 +89,7 @@ def lines_of(failure: Failure, exchanges: Mapping[str, Exchange]) -> Iterator[st
     status = "no answer" if x.response is None else f"HTTP {x.response.status}"
     shown = {
         "request": f"{x.request.path} {body}",
-        "script": decode(x.script) if x.script else "",
+        "script": _script(x),
         "answer": f"{status} {_PADDING.sub('<script>', answer.decode('utf-8', 'replace'))}",
     }
     if check.startswith(("prompt", "hierarchy", "tools", "multi_turn", "reasoning", "accounting")) and x.prompt.ids:
@@ -100,6 +100,18 @@ def lines_of(failure: Failure, exchanges: Mapping[str, Exchange]) -> Iterator[st
     first = next((one for one in map(members, items(result.get("findings"))) if one.get("verdict") == "fail"), None)
     if first == finding and x.request.body.decode("utf-8", "replace").replace("'", "'\"'\"'") not in command:
         yield f"    command: {_shorten(_PADDING.sub('<script>', command), 500)}"
+
+
+def _values(finding: JsonObject) -> str:
+    """Return the values of a finding by name: expected and actual one, or an excerpt."""
+    shown = ((name, finding.get(name)) for name in ("expected", "actual", "excerpt"))
+    return ", ".join(f"{name} {value!r}" for name, value in shown if value is not None)
+
+
+def _script(x: Exchange) -> str:
+    """Return the scripted output, with the reason if it was not played. Empty without a script."""
+    script = decode(x.script) if x.script else ""
+    return f"{script} (not played: {x.script_not_played})".strip() if x.script_not_played else script
 
 
 def _print(line: str) -> None:
@@ -135,8 +147,8 @@ def main() -> None:
         _print(f"{number} {report} | {check} {first.severity} | {cause} | {len(group)} times")
         _print(f"    {first.finding.get('message')}")
         if options.brief:
-            values = (first.finding.get(name, "") for name in ("exchange", "at", "expected", "actual"))
-            _print("    " + " | ".join(_shorten(str(value), 160) for value in values))
+            values = (str(first.finding.get(name, "")) for name in ("exchange", "at"))
+            _print("    " + " | ".join(_shorten(value, 320) for value in (*values, _values(first.finding))))
             continue
         if report not in exchanges:
             recording = read_recording(REPORTS / report / "exchanges.jsonl.gz")
