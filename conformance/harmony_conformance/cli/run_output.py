@@ -20,7 +20,14 @@ from harmony_conformance.report.markdown import markdown
 from harmony_conformance.report.model import Report
 from harmony_conformance.report.run_json import run_json
 from harmony_conformance.report.summary import number_of
-from harmony_conformance.report.terminal import print_report, print_summary, report_console, summary_line, visible
+from harmony_conformance.report.terminal import (
+    NO_EDGE,
+    print_report,
+    print_summary,
+    report_console,
+    summary_line,
+    visible,
+)
 from harmony_conformance.runner.access_loss import INCOMPLETE_RUN_KINDS, early_stop_reason
 from harmony_conformance.runner.features import FEATURES
 from harmony_conformance.runner.options import failing_severities, fails_on_inconclusive
@@ -104,7 +111,8 @@ def print_run(arguments: Namespace, report: Report, finished: Run, out: Path) ->
         counted = f"; {_baseline_counts(report)}" if arguments.baseline is not None else ""
         print(f"{summary_line(report, fails_on, out)}{counted}")
     else:
-        (print_report if arguments.verbose else print_summary)(report, report_console(), fails_on, out)
+        console = report_console(piped_width=NO_EDGE)
+        (print_report if arguments.verbose else print_summary)(report, console, fails_on, out)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         _annotate(report, fails_on)
     for note in _notes(arguments, report, finished, code):

@@ -53,7 +53,9 @@ _FINDINGS_SHOWN = 3
 _ROWS, _MIN_COLUMNS = 30, 80
 _INDENT = "    "
 _NARROW_COLUMNS = ("metric", "load", "n", "median", "max")
-_WIDE = 140  # a file has no edge; a table cut at 80 columns would lose words
+_WIDE = 140  # a table cut at 80 columns would lose words
+NO_EDGE = 100_000
+"""The width of a file: a line that is searched for a value, or cut by another tool, is neither wrapped nor cut."""
 
 
 class EscapingConsole(Console):

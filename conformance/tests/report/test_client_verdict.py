@@ -40,8 +40,8 @@ LOSSES = [
 
 
 @pytest.fixture(autouse=True)
-def _wide(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "300")
+def _without_edge(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
 
 
 def run(out, target, client, capsys, *options):

@@ -9,7 +9,7 @@ from harmony_conformance.report import make_report
 from harmony_conformance.report.evidence_grade import evidence_grade
 from harmony_conformance.report.run_json import run_json
 from harmony_conformance.report.summary import DEFAULT_FAILS_ON
-from harmony_conformance.report.terminal import print_report, print_summary, summary_line
+from harmony_conformance.report.terminal import NO_EDGE, print_report, print_summary, report_console, summary_line
 
 
 def printed(report):
@@ -183,6 +183,29 @@ def test_no_row_is_wider_than_80_columns_and_the_verdict_is_whole(samples):
     assert len(flagged) == 1
     assert "(--require)" in flagged[0]
     assert " ".join(" ".join(lines[-2:]).split()) == report.summary()
+
+
+def long_report(samples):
+    header = {**samples.header, "incomplete": "no answer from https://gateway.example/v1/chat/completions " * 4}
+    results = [samples.result(Outcome.FAIL, findings=(samples.finding(),))]
+    return make_report(header, results, causes=[cause("lost", "a call of a tool is lost " * 12)])
+
+
+def test_without_a_terminal_no_line_is_wrapped_or_cut(samples, capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    report = long_report(samples)
+    print_summary(report, report_console(piped_width=NO_EDGE), DEFAULT_FAILS_ON, Path("folder-" * 30))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 30
+    assert f"incomplete: {report.header['incomplete']}" in lines
+    assert f"    {report.causes[0]['sentence']}" in lines
+    assert f"report: {'folder-' * 30}/report.html" in lines
+
+
+def test_without_a_terminal_the_variable_columns_gives_the_width(samples, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    print_summary(long_report(samples), report_console(piped_width=NO_EDGE))
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 100
 
 
 def test_the_whole_latency_table_is_shown_where_it_fits(samples):
