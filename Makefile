@@ -154,7 +154,7 @@ LOCKED = uv pip compile --quiet --universal --generate-hashes --no-emit-index-ur
 lock:  ## pin the versions of the environment and of what installs it anew (needs uv); those of oracles and rivals are chosen, and stay
 	$(LOCKED) --python-version 3.11 pyproject.toml --group dev $(EXTRAS:%=--extra %) -o requirements/dev.lock
 	$(LOCKED) --python-version 3.12 pyproject.toml --group build --extra pytest --extra mitmproxy -o requirements/mitmproxy-12.lock
-	$(LOCKED) --python-version 3.11 pyproject.toml --group build --extra pytest --extra logs --extra needles --extra ray -o requirements/ray.lock
+	$(LOCKED) --python-version 3.11 pyproject.toml --group build --group engines --extra pytest --extra logs --extra needles --extra ray -o requirements/ray.lock
 	echo uv | $(LOCKED) --python-version 3.11 - -o requirements/installer.lock
 	echo zensical | $(LOCKED) --python-version 3.11 - -o requirements/site.lock
 	echo playwright | $(LOCKED) --python-version 3.11 - -o requirements/playwright.lock

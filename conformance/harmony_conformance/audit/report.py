@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from harmony_conformance.audit.log_baseline import BaselineCounter, LogBaseline
 from harmony_conformance.audit.log_causes import SCENARIO, log_causes
+from harmony_conformance.audit.plans.needles import NEEDLE_CHECKS
 from harmony_conformance.audit.plans.plan import AuditPlan
 from harmony_conformance.audit.rates.rate import rates, share_json
 from harmony_conformance.audit.redaction import Excerpts
@@ -52,7 +54,7 @@ class AuditLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """The report of a log: its files, its tally, and one line for each check, sorted by check."""
+    """The report of a log: its files, its tally, one line for each check, sorted by check, and the comparison with a baseline."""
 
     files: tuple[str, ...]
     tally: Tally
@@ -61,6 +63,7 @@ class Audit:
     excerpts: Excerpts
     version: str
     plan: AuditPlan
+    baseline: LogBaseline | None = None
 
     @property
     def counts(self) -> Counter[Outcome]:
@@ -92,6 +95,7 @@ class Audit:
                 "unread": _problems_json(self.tally.unreadable_by_kind),
                 "errors": self.tally.errors,
                 "not_judged": _problems_json(self.tally.errors_by_kind),
+                **({"baseline": self.baseline.to_json()} if self.baseline is not None else {}),
                 "models": {
                     name or "unknown": {"exchanges": model.exchanges, "failed": model.failed}
                     for name, model in sorted(self.tally.groups.get("model", {}).items())
@@ -130,12 +134,24 @@ def make_audit(
     )
 
 
+def with_baseline(audit: Audit, counted: BaselineCounter) -> Audit:
+    """Return the report with the comparison of its failures with a baseline."""
+    judged = (line.result.check for line in audit.lines if line.result.applied)
+    certain = frozenset(check for check in judged if audit.plan.judges_all or check in NEEDLE_CHECKS)
+    return replace(audit, baseline=counted.compare(audit.causes, certain, audit.tally.groups))
+
+
 def exit_code(audit: Audit, fails_on: frozenset[Severity]) -> Exit:
-    """Return 3 after an internal error, 2 if nothing was checked, 1 if a check of a severity in `fails_on` failed, else 0."""
+    """Return 3 after an internal error, 2 if nothing was checked, 1 if a check of a severity in `fails_on` failed, else 0.
+
+    With a baseline, 1 means such a failure that it does not expect, or a stale entry.
+    """
     if audit.counts[Outcome.ERROR] or audit.tally.errors:
         return Exit.INTERNAL_ERROR
     if unchecked_reason(audit):
         return Exit.USAGE
+    if audit.baseline is not None:
+        return Exit.DIVERGES if audit.baseline.is_broken(fails_on) else Exit.CONFORMS
     failed = any(line.counts.get(Outcome.FAIL) and line.result.severity in fails_on for line in audit.lines)
     return Exit.DIVERGES if failed else Exit.CONFORMS
 

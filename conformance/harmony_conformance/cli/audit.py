@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from harmony_conformance.audit.answer_source import hash_user
 from harmony_conformance.audit.batches import ReadOptions, batches
 from harmony_conformance.audit.explain_format import explain_format
 from harmony_conformance.audit.failures_table import prepare_table, write_table
+from harmony_conformance.audit.log_baseline import BaselineCounter
 from harmony_conformance.audit.out_folder import ROW_FILES, open_folder, read_journal_options
 from harmony_conformance.audit.plans.plan import PlanName, choose_plan
 from harmony_conformance.audit.progress import (
@@ -30,11 +32,13 @@ from harmony_conformance.audit.readers.sources import STDIN, expand, is_url, mas
 from harmony_conformance.audit.redaction import Excerpts
 from harmony_conformance.audit.report import (
     Audit,
+    AuditLine,
     error_summary,
     exit_code,
     make_audit,
     unchecked_reason,
     unreadable_summary,
+    with_baseline,
 )
 from harmony_conformance.audit.results.audit_page import audit_html
 from harmony_conformance.audit.results.stored_audit import read_audit
@@ -43,6 +47,8 @@ from harmony_conformance.audit.terminal import print_audit
 from harmony_conformance.audit.workers import AuditEngine, scan_all
 from harmony_conformance.errors import UsageError
 from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text
+from harmony_conformance.judge.check import Outcome
+from harmony_conformance.report.baseline import LOG_MEMBERS, InvalidBaselineError, read_baseline, write_log_baseline
 from harmony_conformance.report.terminal import report_console
 from harmony_conformance.runner.options import FAIL_ON, whole_number
 
@@ -134,6 +140,15 @@ def configure(parser: ArgumentParser) -> None:
         help="local: processes of this machine (default); ray: tasks of the cluster at RAY_ADDRESS, else of a new one (needs the extra ray)",
     )
     parser.add_argument("--fail-on", choices=list(FAIL_ON), default="must", help="lowest severity for exit code 1")
+    parser.add_argument(
+        "--baseline",
+        type=Path,
+        metavar="FILE",
+        help="TOML file of expected failures: exit code 1 for other failures, and for entries that explain none",
+    )
+    parser.add_argument(
+        "--baseline-write", type=Path, metavar="FILE", help="write a baseline that expects the checks that failed"
+    )
 
 
 def _is_output(path: str, out: Path | None) -> bool:
@@ -182,6 +197,7 @@ def execute(arguments: Namespace) -> int:
         excerpts=Excerpts(arguments.excerpts),
         user_key=_read_key(arguments.user_key_env),
     )
+    counted = _read_baseline(arguments.baseline)
     found = expand(iter(arguments.paths))
     paths = [path for path in found if path in arguments.paths or not _is_output(path, arguments.out)]
     if arguments.incremental and arguments.plan == PlanName.NEEDLES:
@@ -201,7 +217,8 @@ def execute(arguments: Namespace) -> int:
         raise UsageError("invalid --parquet: expected --out with a folder for the table, got none")
     if not reading.plan.judges_all or reading.plan.note:
         print(reading.plan, file=sys.stderr)
-    audit = _scan(paths, reading, arguments) if out is None else _scan_into(out, paths, reading, arguments)
+    scan = _scan if out is None else partial(_scan_into, out)
+    audit = scan(paths, reading, arguments, counted)
     total = audit.tally
     reason = unchecked_reason(audit)
     if not total.exchanges and not total.errors:
@@ -209,25 +226,64 @@ def execute(arguments: Namespace) -> int:
     if arguments.out is not None:
         print(f"audit written to {arguments.out}", file=sys.stderr)
     print_audit(audit, report_console(piped_width=_PIPED_WIDTH))
-    if total.unreadable:
-        print(f"unreadable lines: {unreadable_summary(total)}", file=sys.stderr)
-    if total.errors:
-        print(f"not judged because of internal errors: {error_summary(total)}", file=sys.stderr)
-    if reason:
-        print(f"nothing could be checked: {reason}", file=sys.stderr)
+    for note in (*_notes(audit), *_baseline_notes(audit, arguments)):
+        print(note, file=sys.stderr)
     return exit_code(audit, FAIL_ON[arguments.fail_on])
 
 
-def _scan(paths: list[str], reading: ReadOptions, arguments: Namespace) -> Audit:
+def _read_baseline(path: Path | None) -> BaselineCounter | None:
+    try:
+        return BaselineCounter(read_baseline(path, LOG_MEMBERS)) if path is not None else None
+    except InvalidBaselineError as problem:
+        raise UsageError(f"--baseline {problem}") from None
+
+
+def _notes(audit: Audit) -> Iterator[str]:
+    """Yield the lines about records that were not judged."""
+    if audit.tally.unreadable:
+        yield f"unreadable lines: {unreadable_summary(audit.tally)}"
+    if audit.tally.errors:
+        yield f"not judged because of internal errors: {error_summary(audit.tally)}"
+    if reason := unchecked_reason(audit):
+        yield f"nothing could be checked: {reason}"
+
+
+def _baseline_notes(audit: Audit, arguments: Namespace) -> Iterator[str]:
+    """Write the baseline of `--baseline-write`, and yield the lines about baselines."""
+    if audit.baseline is not None:
+        yield f"baseline {arguments.baseline}: {audit.baseline}"
+        yield from (f"  {note}" for note in audit.baseline.notes())
+    path: Path | None = arguments.baseline_write
+    if path is not None:
+        failed = [line for line in audit.lines if line.counts.get(Outcome.FAIL)]
+        sentences = ((line.result.check, _first_message(line)) for line in failed)
+        try:
+            path.write_text(write_log_baseline(sentences), "utf-8")
+        except OSError as problem:
+            raise UsageError(f"--baseline-write {path}: {problem.strerror}") from None
+        yield f"baseline written to {path}: replace each TODO by a reason"
+
+
+def _first_message(line: AuditLine) -> str:
+    messages = (finding.message for example in line.examples for finding in example.findings)
+    return next(messages, line.result.check)
+
+
+def _scan(paths: list[str], reading: ReadOptions, arguments: Namespace, counted: BaselineCounter | None) -> Audit:
     total = Tally()
     ends = {path: size for path, (size, _) in stamps(paths).items()}
     remaining = batches(paths, reading.form, reading.plan, ends=ends)
     for scanned in scan_all(remaining, reading, workers=arguments.workers, engine=AuditEngine(arguments.engine)):
         total += scanned.tally
-    return make_audit(total, tuple(map(_shown, paths)), reading.excerpts, version(_PACKAGE), reading.plan)
+        if counted is not None:
+            counted.add(scanned.failures.splitlines())
+    audit = make_audit(total, tuple(map(_shown, paths)), reading.excerpts, version(_PACKAGE), reading.plan)
+    return with_baseline(audit, counted) if counted is not None else audit
 
 
-def _scan_into(out: Path, paths: list[str], reading: ReadOptions, arguments: Namespace) -> Audit:
+def _scan_into(
+    out: Path, paths: list[str], reading: ReadOptions, arguments: Namespace, counted: BaselineCounter | None
+) -> Audit:
     """Judge the logs and write the files of the folder. An audit that was killed continues where its journal ends."""
     columns: JsonObject = {**reading.columns}
     options: JsonObject = {
@@ -265,6 +321,10 @@ def _scan_into(out: Path, paths: list[str], reading: ReadOptions, arguments: Nam
         except KeyboardInterrupt:
             raise KeyboardInterrupt("stopped; the same command with --resume continues") from None
         audit = make_audit(folder.total, every, reading.excerpts, version(_PACKAGE), reading.plan)
+        if counted is not None:
+            with (out / ROW_FILES[0]).open("rb") as rows:
+                counted.add(rows)
+            audit = with_baseline(audit, counted)
         if arguments.parquet:
             write_table(out, out / ROW_FILES[0])
         if unlisted := folder.unlisted:

@@ -62,7 +62,7 @@ def report_run(  # noqa: PLR0913, PLR0917 - the run and the command
     report = with_baseline(report, baseline) if baseline is not None else report
     with report_write_errors(out):
         if arguments.baseline_write is not None:
-            arguments.baseline_write.write_text(write_baseline(report), "utf-8")
+            arguments.baseline_write.write_text(write_baseline(report.causes), "utf-8")
         exchanges = (x for series in finished.series for x in series.exchanges.values())
         views = exchange_views(shown_exchanges(report), exchanges, mask.mask_text)
         write_files(report, out, failing_severities(arguments.fail_on), views)

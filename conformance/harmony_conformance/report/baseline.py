@@ -12,13 +12,15 @@ A baseline is a TOML file. An entry names a cause, or a check with an optional s
     scenario = "rows_texts"
     reason = "not decided"
 
-An entry that explains no failure is stale, unless its checks were not judged.
+An entry that explains no failure is stale, unless its checks were not judged. For an audit, an entry can also name a message, and the source
+of the answers. A reason that begins with `TODO`, as in a written baseline, is refused.
 """
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -29,8 +31,13 @@ from harmony_conformance.judge.check import Outcome
 from harmony_conformance.report.model import Report, ResultLine
 from harmony_conformance.runtime.terminal_text import escape_invisible
 
-_MEMBERS = ("cause", "check", "scenario", "reason", "link")
-"""Members of an entry."""
+SOURCES = ("model", "provider", "route", "engine", "api")
+"""Members of an entry with the source of the answers of a log."""
+RUN_MEMBERS = ("cause", "check", "scenario", "reason", "link")
+LOG_MEMBERS = ("cause", "check", "message", *SOURCES, "reason", "link")
+"""Members of an entry for an audit. Each that names what is expected is a shell pattern."""
+_PLACEHOLDER = "TODO"
+_NO_REASON = re.compile(rf"\s*{_PLACEHOLDER}\b", re.IGNORECASE)
 
 
 class InvalidBaselineError(ValueError):
@@ -39,18 +46,28 @@ class InvalidBaselineError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """An entry of a baseline. `cause`, `check` and `scenario` are shell patterns; an empty one matches everything."""
+    """An entry of a baseline. All members except `reason` and `link` are shell patterns; an empty one matches everything."""
 
     cause: str = ""
     check: str = ""
     scenario: str = ""
+    message: str = ""
+    model: str = ""
+    provider: str = ""
+    route: str = ""
+    engine: str = ""
+    api: str = ""
     reason: str = ""
     link: str = ""
 
     def __str__(self) -> str:
         """Return what the entry expects, on one line."""
-        named = (("cause", self.cause), ("check", self.check), ("scenario", self.scenario))
-        return " ".join(f"{name} {value}" for name, value in named if value)
+        named = ("cause", "check", "scenario", "message", *SOURCES)
+        return " ".join(f"{name} {value}" for name in named if (value := str(getattr(self, name))))
+
+    def source(self, name: str) -> str:
+        """Return the pattern of one of `SOURCES`."""
+        return str(getattr(self, name))
 
     def covers(self, result: ResultLine, causes: frozenset[str]) -> bool:
         """Return True if the entry expects a failure with these causes."""
@@ -78,8 +95,8 @@ class BaselineResult:
         }
 
 
-def read_baseline(path: Path) -> tuple[Expected, ...]:
-    """Read a baseline.
+def read_baseline(path: Path, members: Sequence[str] = RUN_MEMBERS) -> tuple[Expected, ...]:
+    """Read a baseline whose entries may have these members.
 
     Raises:
         InvalidBaselineError: It cannot be read, or an entry is invalid.
@@ -94,22 +111,25 @@ def read_baseline(path: Path) -> tuple[Expected, ...]:
     if document.keys() - {"expected"} or not isinstance(entries, list):
         raise InvalidBaselineError(f"{path}: expected a list of tables [[expected]], got {', '.join(sorted(document))}")
     listed = cast(list[object], entries)
-    return tuple(_read_entry(entry, f"{path}: entry {number}") for number, entry in enumerate(listed, 1))
+    return tuple(_read_entry(entry, f"{path}: entry {number}", members) for number, entry in enumerate(listed, 1))
 
 
-def _read_entry(entry: object, place: str) -> Expected:
+def _read_entry(entry: object, place: str, members: Sequence[str]) -> Expected:
     if not isinstance(entry, dict):
         raise InvalidBaselineError(f"{place}: expected a table, got {entry!r}")
     texts: dict[str, str] = {}
     for name, value in cast(dict[str, object], entry).items():
-        if name not in _MEMBERS or not isinstance(value, str):
-            raise InvalidBaselineError(f"{place}: expected texts named {', '.join(_MEMBERS)}, got {name} = {value!r}")
+        if name not in members or not isinstance(value, str):
+            raise InvalidBaselineError(f"{place}: expected texts named {', '.join(members)}, got {name} = {value!r}")
         texts[name] = value
     if not texts.get("reason"):
         raise InvalidBaselineError(f"{place}: expected a reason, got none")
     if not texts.get("cause") and not texts.get("check"):
         raise InvalidBaselineError(f"{place}: expected a cause or a check, got neither")
-    return Expected(**texts)
+    read = Expected(**texts)
+    if _NO_REASON.match(read.reason):
+        raise InvalidBaselineError(f"{place} ({read}): expected a reason, got the placeholder {_PLACEHOLDER}")
+    return read
 
 
 def apply_baseline(report: Report, baseline: tuple[Expected, ...]) -> BaselineResult:
@@ -155,18 +175,28 @@ def _is_judged(entry: Expected, report: Report) -> bool:
     )
 
 
-def write_baseline(report: Report) -> str:
-    """Return a baseline that expects the causes of a run. Its reasons are to be replaced."""
-    head = "# Failures that are expected, each with its reason. A stale entry fails the run.\n"
-    entries = (
+def write_baseline(causes: Iterable[JsonObject]) -> str:
+    """Return a baseline that expects these causes. Its reasons are to be replaced."""
+    return _document(
         f"\n[[expected]]\ncause = {dumps(value_at(cause, 'id'))}\nreason = {dumps(_todo(cause))}\n" + _link(cause)
-        for cause in report.causes
+        for cause in causes
     )
-    return head + "".join(entries)
+
+
+def write_log_baseline(failures: Iterable[tuple[str, str]]) -> str:
+    """Return a baseline that expects failures of a log, each a check and a sentence about it. Its reasons are to be replaced."""
+    return _document(
+        f"\n[[expected]]\ncheck = {dumps(check)}\nreason = {dumps(escape_invisible(f'{_PLACEHOLDER}: {sentence}'))}\n"
+        for check, sentence in failures
+    )
+
+
+def _document(entries: Iterable[str]) -> str:
+    return "# Failures that are expected, each with its reason. A stale entry fails the run.\n" + "".join(entries)
 
 
 def _todo(cause: JsonObject) -> str:
-    return escape_invisible(f"TODO: {text(value_at(cause, 'sentence'))}")
+    return escape_invisible(f"{_PLACEHOLDER}: {text(value_at(cause, 'sentence'))}")
 
 
 def _link(cause: JsonObject) -> str:

@@ -102,6 +102,7 @@ def test_a_written_baseline_expects_the_run_that_it_was_written_from(tmp_path, c
     assert run(tmp_path / "run", TWO, "--baseline-write", str(file)) == Exit.DIVERGES
     assert "replace each TODO by a reason" in capsys.readouterr().err
     assert file.read_text("utf-8").count("TODO") == 2
+    file.write_text(file.read_text("utf-8").replace("TODO:", "Known:"), "utf-8")
     assert run(tmp_path / "run", TWO, "--baseline", str(file)) == Exit.CONFORMS
 
 
@@ -109,6 +110,18 @@ INVALID = {
     "no TOML": ("[[", "invalid TOML"),
     "another table": ("[ignored]\n", "expected a list of tables [[expected]], got ignored"),
     "no reason": (entry(cause="a"), "entry 1: expected a reason, got none"),
+    "a placeholder": (
+        STREAM + entry(check="prompt.*", scenario="rows_*", reason="TODO: a sentence"),
+        "entry 2 (check prompt.* scenario rows_*): expected a reason, got the placeholder TODO",
+    ),
+    "a placeholder alone": (
+        entry(cause="a", reason=" todo"),
+        "entry 1 (cause a): expected a reason, got the placeholder",
+    ),
+    "a member of an audit": (
+        entry(check="a", model="b", reason="c"),
+        "cause, check, scenario, reason, link, got model",
+    ),
     "neither cause nor check": (entry(reason="a", scenario="b"), "entry 1: expected a cause or a check, got neither"),
     "an unknown member": (
         entry(cause="a", why="b"),

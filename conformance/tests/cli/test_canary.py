@@ -166,7 +166,7 @@ def outputs(server, tmp_path_factory):
         "audit": ["audit", "run/exchanges.jsonl", "--excerpts", "full", "--workers", "1", "--out", "audit"],
         "quiet run": ["run", server, *run, "-q", "--baseline-write", "known.toml", "--out", "quiet"],
         "run as JSON": ["run", server, *run, "--format", "json", "--out", "json"],
-        "run against a baseline": ["run", server, *run, "--baseline", "known.toml", "--out", "gated"],
+        "run against a baseline": ["run", server, *run, "--baseline", "gate.toml", "--out", "gated"],
         "verbose run": ["run", server, *run, "--verbose", "--out", "verbose"],
         "reproduce": ["reproduce", "run", f"--run-options={shlex.join([*RUN, '--timeout', '20'])}"],
         "compare": ["compare", "run", "replay"],
@@ -177,6 +177,7 @@ def outputs(server, tmp_path_factory):
         "rates as JSON": ["rates", server, *RUN, "--task", "named call", "--tries", "1", "--format", "json", "--out", "rates-json"],
         "load": ["load", server, *RUN, "--clients", "2", "--requests", "4", "--timeout", "20", "--out", "load"],
         "run-all": ["run-all", "--out", "all"],
+        "audit against a baseline": ["audit", "run/exchanges.jsonl", *("--baseline", "gate.toml", "--baseline-write", "log.toml", "--workers", "1")],
         "audit as tables": ["audit", "run/exchanges.jsonl", "--parquet", "--workers", "1", "--out", "tables"],
         "explain": ["explain", HOSTILE],
         **{form: ["report", "run/report.jsonl", "--format", form] for form in DOCUMENTS},
@@ -184,6 +185,7 @@ def outputs(server, tmp_path_factory):
     options = ["--api-key-env", "CANARY_KEY", "--select", "simple_answer", "--latency", "0", "--timeout", "20"]
     endpoint = f'[[endpoint]]\nname = "echo"\ntarget = "{server}"\noptions = {json.dumps(options)}\n'
     (folder / "harmony-conformance.toml").write_text(endpoint, "utf-8")
+    (folder / "gate.toml").write_text('[[expected]]\ncheck = "streaming.*"\nreason = "known"\n', "utf-8")
     printed = call_each(commands, folder, tmp_path_factory.mktemp("printed"))
     words = [
         *(sys.executable, "-m", "pytest", "--pyargs", "harmony_conformance.conformance_test", "--endpoint", server),

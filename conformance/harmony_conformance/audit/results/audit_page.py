@@ -78,8 +78,18 @@ def _facts(audit: StoredAudit) -> list[tuple[str, Json]]:
         ("Unreadable records", header.get("unreadable")),
         ("Internal errors", header.get("errors")),
         ("Quotations", header.get("excerpts")),
+        *_baseline(header.get("baseline")),
         ("Suite", f"harmony-conformance {text(header.get('version'))}"),
     ]
+
+
+def _baseline(compared: Json) -> list[tuple[str, Json]]:
+    """Return the fact about a baseline, none without one."""
+    if not isinstance(compared, dict):
+        return []
+    others = sum(integer(count) or 0 for count in members(compared.get("unexpected")).values())
+    stale = len(items(compared.get("stale")))
+    return [("Baseline", f"{compared.get('expected')} failures expected, {others} not expected, {stale} stale entries")]
 
 
 def _largest(audit: StoredAudit, dimension: str) -> list[GroupRate]:
