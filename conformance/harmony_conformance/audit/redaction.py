@@ -12,7 +12,7 @@ from dataclasses import replace
 from enum import Enum, StrEnum
 
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import items, text, value_at
+from harmony_conformance.json_value import Json, items, text, value_at
 from harmony_conformance.judge.check import Finding
 from harmony_conformance.redactable_text import Location, RedactableText, ReportText
 from harmony_ref import HarmonyError
@@ -45,6 +45,7 @@ LOCATION_WORDS = PROTOCOL_WORDS.union(_PARTS.split())
 """Words of locations: parts of an exchange, and members of the APIs."""
 
 _CHANNEL = "analysis|commentary|final"
+_CHANNELS = re.compile(_CHANNEL)
 _TEXT = re.compile(
     r"(?P<visible><\|[a-z_]{1,20}\|>|⟦[a-z_]{1,20}⟧"  # markers
     rf"|assistant(?:{_CHANNEL})|\b(?:{_CHANNEL})(?=[A-Z])"  # channel words without markers, glued to the text
@@ -53,6 +54,7 @@ _TEXT = re.compile(
 )
 _ERROR = re.compile(r"(?P<kind>\w+): (?P<message>.*)(?P<where> \(\w+, line \d+\))", re.DOTALL)
 _LETTER, _DIGIT = "x", "0"
+_MASKS = frozenset((_LETTER, _DIGIT))
 _WORD = re.compile(r"\w+")
 _MOST_DIGITS = 5
 
@@ -60,6 +62,37 @@ _MOST_DIGITS = 5
 def redact(value: str) -> str:
     """Return the text with letters replaced by x and digits by 0, except in markers and protocol words."""
     return _TEXT.sub(lambda match: match["visible"] or _shape(match), value)
+
+
+PLAIN_MEMBERS = frozenset({"method", "path", "headers", "status", "at"})
+"""Members of a recorded exchange that are not masked."""
+
+
+def redact_json(value: Json) -> Json:
+    """Return a part of a recorded exchange with its texts redacted, except `PLAIN_MEMBERS`."""
+    match value:
+        case str():
+            return redact(value)
+        case list():
+            return [redact_json(item) for item in value]
+        case dict():
+            return {name: item if name in PLAIN_MEMBERS else redact_json(item) for name, item in value.items()}
+        case _:
+            return value
+
+
+def is_redacted(value: Json) -> bool:
+    """Return True if a value can be one of `redact_json`: its texts have masks, markup, protocol words and channel words alone."""
+    match value:
+        case str():
+            masked = _CHANNELS.sub("", _TEXT.sub(lambda match: "" if match["visible"] else match.group(), value))
+            return all(char in _MASKS for char in masked if char.isalnum())
+        case list():
+            return all(map(is_redacted, value))
+        case dict():
+            return all(name in PLAIN_MEMBERS or is_redacted(item) for name, item in value.items())
+        case _:
+            return True
 
 
 def redact_finding(finding: Finding, names: Iterable[str] = ()) -> Finding:

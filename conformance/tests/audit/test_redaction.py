@@ -17,8 +17,10 @@ from harmony_conformance.audit.redaction import (
     apply_excerpts,
     apply_to_reason,
     function_names,
+    is_redacted,
     redact,
     redact_finding,
+    redact_json,
 )
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Exchange
@@ -322,3 +324,36 @@ def test_each_text_of_a_redacted_finding_is_ours_or_masked(example):
                     assert all(
                         is_masked(step) or set(re.findall(r"\w*[^\W\d]\w*", step)) <= LOCATION_WORDS for step in steps
                     )
+
+
+TRAFFIC = st.text(max_size=20) | st.lists(
+    st.sampled_from(["final", "analysis", "<|end|>", "Sue", "user", " ", "0", "\\n", "É", '{"a": 1}']), max_size=8
+).map("".join)
+PARTS = st.recursive(
+    TRAFFIC | st.none() | st.integers(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["json", "chunks", "path", "headers", "content"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(PARTS)
+@example(["finalSue"])
+@example({"path": "/v1/chat/completions", "headers": {"server": "uvicorn"}, "json": {"content": "analysisSue said"}})
+def test_what_was_redacted_is_known_as_such(part):
+    assert is_redacted(redact_json(part))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "Hi",
+        {"json": {"model": "m", "messages": []}},
+        {"chunks": [[0.1, '{"object": "error", "message": "no"}']]},
+        ["x1"],
+    ],
+)
+def test_what_was_not_redacted_is_known_as_such(part):
+    assert not is_redacted(part)

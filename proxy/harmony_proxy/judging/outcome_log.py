@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from harmony_conformance.audit.redaction import Excerpts, apply_excerpts, function_names, redact
+from harmony_conformance.audit.redaction import Excerpts, apply_excerpts, function_names, redact_json
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.exchange_json import write_exchange, write_response
 from harmony_conformance.json_value import Json, JsonObject
@@ -102,7 +102,7 @@ def _shown(response: Response | None, capture: Excerpts) -> Json:
     if response is None:
         return None
     value = write_response(response)
-    return value if capture is Excerpts.FULL else _redacted(value)
+    return value if capture is Excerpts.FULL else redact_json(value)
 
 
 class Samples:
@@ -122,25 +122,10 @@ class Samples:
         if self._capture is Excerpts.FULL:
             return sample
         return {
-            name: _redacted(value) if name in ("request", "response") else value
+            name: redact_json(value) if name in ("request", "response") else value
             for name, value in sample.items()
             if name != "failure"
         }
-
-
-_PLAIN = frozenset({"method", "path", "headers", "status", "at"})
-
-
-def _redacted(value: Json) -> Json:
-    match value:
-        case str():
-            return redact(value)
-        case list():
-            return [_redacted(item) for item in value]
-        case dict():
-            return {name: item if name in _PLAIN else _redacted(item) for name, item in value.items()}
-        case _:
-            return value
 
 
 def _checks(results: Sequence[Result], outcome: Outcome) -> list[Json]:

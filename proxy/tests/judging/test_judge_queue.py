@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from harmony_conformance.checks import CHECKS
+from harmony_conformance.cli.main import main
 from harmony_conformance.judge.check import MUST, Finding, check
 from harmony_conformance.judge.conditions import has_response
 from harmony_conformance.judge.harmony_clauses import CLAUSES
@@ -127,6 +128,24 @@ def test_excerpts_and_samples_are_redacted_or_full_and_never_hold_a_key(excerpts
     for part in ("findings", "sample"):
         assert (SECRET in json.dumps(line[part])) is (excerpts == "full")
     assert KEY not in json.dumps(line)
+
+
+@pytest.mark.parametrize(("captures", "code"), [(("redacted",), 2), (("redacted", "full"), 1)], ids=["alone", "mixed"])
+def test_an_audit_says_that_redacted_samples_cannot_be_judged(tmp_path, capsys, captures, code):
+    lines = [judged(JudgeSettings(capture=capture))[0][0] for capture in captures]
+    (log := tmp_path / "guard.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    assert main(["audit", str(log), "--workers", "1", *(("--out", str(tmp_path / "out")) if code == 1 else ())]) == code
+    told = capsys.readouterr().err
+    assert (
+        "1 x not judged: the sample of the proxy is redacted, its letters and digits are masked (`--capture full`"
+        in told
+    )
+    assert f"first at {log}@0" in told
+    if code == 1:
+        header = json.loads((tmp_path / "out" / "audit.jsonl").read_text("utf-8").splitlines()[0])
+        assert (header["exchanges"], header["unreadable"]) == (1, 1)
+    else:
+        assert "nothing could be checked" in told
 
 
 def test_a_sample_holds_no_credential_that_a_request_hands_on():

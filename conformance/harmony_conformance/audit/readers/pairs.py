@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from harmony_conformance.audit.readers.http_pair import HttpPair, build_exchange, parse_text, read_headers, read_time
 from harmony_conformance.audit.readers.record import DiscoveryLine, LoggedExchange, Shape
+from harmony_conformance.audit.redaction import is_redacted
 from harmony_conformance.audit.scopes import Scope
 from harmony_conformance.evidence.exchange_json import DISCOVERY, NotAnExchangeError, read_exchange
 from harmony_conformance.json_value import Json, JsonObject, integer, members, text, value_at
@@ -54,6 +55,10 @@ def _read_outcome_line(value: Json, name: str) -> LoggedExchange | DiscoveryLine
     if sample is None:
         raise NotAnExchangeError(
             "no exchange: the line of the proxy has no sample (`--capture full` keeps failing exchanges)"
+        )
+    if is_redacted([value_at(sample, part) for part in ("request", "response")]):
+        raise NotAnExchangeError(
+            "not judged: the sample of the proxy is redacted, its letters and digits are masked (`--capture full` keeps them)"
         )
     return _read_recorded(sample, name)
 
