@@ -6,7 +6,6 @@ import sys
 from contextlib import ExitStack
 
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS
-from harmony_conformance.checks.rendering.renderer_fingerprint import Fingerprint
 from harmony_conformance.cli.progress import show_progress
 from harmony_conformance.cli.run_recording import RunRecording
 from harmony_conformance.engines.diagnosis import EndpointUnusableError, KeyRefusedError
@@ -18,7 +17,7 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import JsonObject
 from harmony_conformance.report.terminal import visible
 from harmony_conformance.runner.judge_in_background import open_judge
-from harmony_conformance.runner.judge_run import Plan
+from harmony_conformance.runner.judge_run import Observations, Plan
 from harmony_conformance.runner.run import Options, Run, needs_server_process, run, serve_target
 from harmony_conformance.runner.sender import Progress
 from harmony_conformance.transport.client import Wait, run_async
@@ -26,8 +25,8 @@ from harmony_conformance.transport.client import Wait, run_async
 
 def send_plan(
     target: Target, options: Options, plan: Plan, recording: RunRecording, key_env: str | None
-) -> tuple[Run, Fingerprint | None]:
-    """Send the scenarios, record and judge them. Return the run, and the renderer that fits its prompts.
+) -> tuple[Run, Observations]:
+    """Send the scenarios, record and judge them. Return the run, and the observations in its exchanges.
 
     Raises:
         UsageError: The endpoint cannot be tested, or the recording cannot be written.
@@ -64,7 +63,7 @@ def send_plan(
             progress = Progress(recorded=recording.reused, on_finished=recording.finish)
             finished = run_async(run(target, options, plan, record, tell, judge, base, progress))
             recording.end()
-            return finished, judge.renderer(finished.series)
+            return finished, judge.observations(finished.series)
     except EndpointUnusableError as problem:
         reason = str(problem)
         if isinstance(problem, KeyRefusedError):

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS
-from harmony_conformance.checks.rendering.renderer_fingerprint import fingerprint
 from harmony_conformance.cli.dry_run import print_dry_run
 from harmony_conformance.cli.live_run import send_plan
 from harmony_conformance.cli.run_against import add_against_options, run_against
@@ -31,7 +30,7 @@ from harmony_conformance.report.model import (
     Report,
 )
 from harmony_conformance.runner.judge_in_background import reduce_garbage_collection
-from harmony_conformance.runner.judge_run import Plan, explain_incomplete_probes, judge_all, sort_series
+from harmony_conformance.runner.judge_run import Plan, explain_incomplete_probes, judge_all, observe, sort_series
 from harmony_conformance.runner.options import (
     add_options,
     read_options,
@@ -113,15 +112,15 @@ def execute(arguments: Namespace) -> int:
         out = stack.enter_context(open_run_folder(arguments.out, target))
         if target.replay is not None and recorded is not None:
             finished = _replay(Path(target.replay), recorded, plan)
-            renderer = fingerprint(finished.series)
+            observed = observe(finished.series)
             announce_replacement(out)
         else:
             earlier = read_earlier(out) if arguments.resume else None
             recording = RunRecording(out, run_facts(target, options), earlier)
             if recording.reused:
                 print(f"{len(recording.reused)} series are taken from the recording in {out}", file=sys.stderr)
-            finished, renderer = send_plan(target, options, plan, recording, arguments.api_key_env)
-        return report_run(arguments, target, options, finished, renderer, out, baseline)
+            finished, observed = send_plan(target, options, plan, recording, arguments.api_key_env)
+        return report_run(arguments, target, options, finished, observed, out, baseline)
 
 
 def _list(plan: Plan) -> int:

@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
-from harmony_conformance.checks.rendering.renderer_fingerprint import fingerprint
 from harmony_conformance.cli.compare import comparison_text
 from harmony_conformance.cli.live_run import endpoint_facts
 from harmony_conformance.cli.run_folder import COMPARISON, open_run_folder, report_write_errors
@@ -25,7 +24,7 @@ from harmony_conformance.report.html import comparison_html
 from harmony_conformance.report.prompt_changes import prompt_changes
 from harmony_conformance.report.terminal import visible
 from harmony_conformance.runner.interleaved_run import run_interleaved
-from harmony_conformance.runner.judge_run import Plan
+from harmony_conformance.runner.judge_run import Plan, observe
 from harmony_conformance.runner.options import failing_severities, read_options
 from harmony_conformance.runner.run import Options, serve_target
 from harmony_conformance.runtime.private_files import write_private
@@ -78,7 +77,7 @@ def run_against(arguments: Namespace, target: Target, options: Options, plan: Pl
         for lane, finished, recording, words in zip(lanes, runs, recordings, (arguments, second), strict=True):
             recording.end()
             quiet = Namespace(**{**vars(words), "quiet": True, "verbose": False, "format": "text"})
-            codes.append(report_run(quiet, *lane, finished, fingerprint(finished.series), recording.out, None))
+            codes.append(report_run(quiet, *lane, finished, observe(finished.series), recording.out, None))
         mask = Mask((*options.secrets, *other_options.secrets))
         compared = compare(*(read_report_file(folder) for folder in reversed(folders)))
         with report_write_errors(out):

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from harmony_conformance.causes.attribution import find_causes
 from harmony_conformance.causes.known import causes_of_version
-from harmony_conformance.checks.rendering.renderer_fingerprint import Fingerprint
 from harmony_conformance.cli.live_run import endpoint_facts
 from harmony_conformance.cli.run_folder import report_write_errors
 from harmony_conformance.cli.run_output import missing_features, print_run
@@ -28,7 +27,7 @@ from harmony_conformance.report.model import (
     result_line,
 )
 from harmony_conformance.runner.access_loss import early_stop_reason
-from harmony_conformance.runner.features import count_features
+from harmony_conformance.runner.judge_run import Observations
 from harmony_conformance.runner.options import (
     failing_severities,
     read_client,
@@ -49,13 +48,13 @@ def report_run(  # noqa: PLR0913, PLR0917 - the run and the command
     target: Target,
     options: Options,
     finished: Run,
-    renderer: Fingerprint | None,
+    observed: Observations,
     out: Path,
     baseline: tuple[Expected, ...] | None,
 ) -> int:
     """Write the files, print the run and return the exit code."""
     mask = Mask(options.secrets)
-    report = _report(target, options, finished, renderer, arguments)
+    report = _report(target, options, finished, observed, arguments)
     report = report if mask.is_empty else mask_report(report, mask.mask_text)
     if (profile := read_client(arguments)) is not None:
         report = with_client(report, profile, failing_severities(arguments.fail_on))
@@ -69,20 +68,17 @@ def report_run(  # noqa: PLR0913, PLR0917 - the run and the command
     return print_run(arguments, report, finished, out)
 
 
-def _report(
-    target: Target, options: Options, finished: Run, renderer: Fingerprint | None, arguments: Namespace
-) -> Report:
+def _report(target: Target, options: Options, finished: Run, observed: Observations, arguments: Namespace) -> Report:
     by_id = {x.id: x for series in finished.series for x in series.exchanges.values()}
     cut = early_stop_reason(finished.series)
     incomplete = finished.missing_part or (cut.detail if cut is not None else "")
-    features = count_features(finished.series)
-    missing = missing_features(arguments.require, features)
+    missing = missing_features(arguments.require, observed.features)
     header: JsonObject = {
         "version": version("harmony-conformance"),
         **endpoint_facts(target, finished.capabilities),
         **({"incomplete": incomplete} if incomplete else {}),
-        "renderer": renderer.to_json() if renderer is not None else None,
-        "features": features,
+        "renderer": observed.renderer.to_json() if observed.renderer is not None else None,
+        "features": observed.features,
         **({"missing_features": [*missing]} if missing else {}),
         "tries": options.tries,
         "seed": options.seed,

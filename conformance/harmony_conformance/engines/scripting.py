@@ -163,11 +163,15 @@ def drop_unplayed_script(x: Exchange, way: Scripting) -> Exchange:
     return x if is_played else _without_script(x)
 
 
-def drop_unproven_stream_scripts(series: Series) -> Series:
+def drop_unproven_stream_scripts(series: Series, method: ScriptMethod | None = None) -> Series:
     """Return the series, without the id-less scripts that a teleprompter read in other tokens, or whose unstreamed request was not played.
+
+    `method`: the script method, None if it is unknown, as in a recording. Other methods than a teleprompter change nothing.
 
     A grammar may replace tokens of a teleprompter without changing their number, so the number does not prove a stream.
     """
+    if method not in (None, ScriptMethod.TELEPROMPTER):
+        return series
     other = _split_otherwise(series)
     exchanges = {
         step: replace(_without_script(x), script_not_played=_SPLIT) if step in other else x

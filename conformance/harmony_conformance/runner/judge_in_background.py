@@ -16,7 +16,6 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from harmony_conformance.checks.rendering.renderer_fingerprint import Fingerprint, fingerprint
 from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.engines.scripting import drop_unproven_stream_scripts
 from harmony_conformance.evidence.dead_engine import mark_dead_engine
@@ -27,6 +26,7 @@ from harmony_conformance.json_value import MAX_LINE_DEPTH, loads
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import Result
 from harmony_conformance.runner.judge_run import (
+    Observations,
     Plan,
     RunJudge,
     ScenarioKey,
@@ -34,6 +34,7 @@ from harmony_conformance.runner.judge_run import (
     attempt_number,
     judge_api_comparisons,
     judge_scenario,
+    observe,
 )
 from harmony_conformance.runner.run import Options, make_plan
 from harmony_conformance.runner.sender import sendable_scenarios
@@ -86,7 +87,7 @@ class _BackgroundJudge(RunJudge):
         self._comparison_futures: dict[str, tuple[list[ScenarioKey], _Judged]] = {}
         self._sendable: dict[tuple[tuple[str, ScriptMethod], ...], Mapping[str, list[ScenarioKey]]] = {}
         self._failures: dict[ScenarioKey, int] = {}
-        self._renderer: Fingerprint | None = None
+        self._observations: Observations | None = None
 
     def on_exchange(self, x: Exchange, line: bytes) -> None:
         self._lines[x.id] = line
@@ -119,7 +120,7 @@ class _BackgroundJudge(RunJudge):
 
     async def results(self, series: Sequence[Series], ways: ScriptMethods, limit: int | None) -> tuple[Result, ...]:
         if mark_dead_engine(series) != tuple(mark_dead_engine([one])[0] for one in series):
-            self._renderer = fingerprint(series)
+            self._observations = observe(series)
             return await super().results(series, ways, limit)  # a request of one series killed the engine of others
         keys = [scenario.key for scenario in self._plan.scenarios if scenario.api in ways]
         by_name: dict[str, dict[ScenarioKey, None]] = {}
@@ -133,18 +134,17 @@ class _BackgroundJudge(RunJudge):
             futures = [self._judge_futures[key][1] for key in keys] + [
                 self._comparison_futures[name][1] for name in by_name
             ]
-            renderer = self._pool.submit(_renderer, [((one.name, one.api), attempt_number(one)) for one in series])
+            observed = self._pool.submit(_observe, [((one.name, one.api), attempt_number(one)) for one in series])
             results = tuple([result for future in futures for result in await asyncio.wrap_future(future)])
-            self._renderer = await asyncio.wrap_future(renderer)
+            self._observations = await asyncio.wrap_future(observed)
         except BrokenProcessPool:
             raise JudgeProcessError(
                 "the judging process ended early; all exchanges are recorded and can be replayed"
             ) from None
         return results
 
-    def renderer(self, series: Sequence[Series]) -> Fingerprint | None:
-        del series  # the judging process has them
-        return self._renderer
+    def observations(self, series: Sequence[Series]) -> Observations:
+        return self._observations or observe(series)  # the judging process has made them
 
     def _submit_judge(self, key: ScenarioKey, ways: ScriptMethods) -> None:
         """Submit the series of a scenario over an API, unless all of them are submitted."""
@@ -188,7 +188,7 @@ def _judge(key: ScenarioKey, tries: list[list[bytes]], ways: ScriptMethods) -> l
     (state,) = _STATE
     recorded = ([read_exchange(loads(line, max_depth=MAX_LINE_DEPTH)) for line in lines] for lines in tries)
     series = [
-        drop_unproven_stream_scripts(Series(name=key[0], exchanges={x.step: x for x in exchanges}))
+        drop_unproven_stream_scripts(Series(name=key[0], exchanges={x.step: x for x in exchanges}), ways.get(key[1]))
         for exchanges in recorded
     ]
     state.series[key] = series
@@ -201,8 +201,8 @@ def _compare(keys: list[ScenarioKey]) -> list[Result]:
     return list(judge_api_comparisons({key: state.series[key] for key in keys}, state.plan))
 
 
-def _renderer(sent: list[tuple[ScenarioKey, int]]) -> Fingerprint | None:
-    """Return the renderer of the prompts of these series, given by key and try."""
+def _observe(sent: list[tuple[ScenarioKey, int]]) -> Observations:
+    """Return the observations in these series, given by key and try."""
     (state,) = _STATE
     series = {(key, attempt_number(one)): one for key, tries in state.series.items() for one in tries}
-    return fingerprint([series[each] for each in sent if each in series])
+    return observe([series[each] for each in sent if each in series])

@@ -15,9 +15,11 @@ from harmony_conformance.engines.scripting import drop_unproven_stream_scripts, 
 from harmony_conformance.evidence.dead_engine import mark_dead_engine
 from harmony_conformance.evidence.exchange import API_SEPARATOR, Exchange, Series
 from harmony_conformance.golden.scenario import Scenario, expand, model_requirement, skip_reason
+from harmony_conformance.json_value import JsonObject
 from harmony_conformance.judge.check import Check, Comparison, Outcome
 from harmony_conformance.judge.conditions import is_chat
 from harmony_conformance.judge.judge import NOT_ENOUGH_EVIDENCE, Result, ScenarioSeries, judge_scenario_series
+from harmony_conformance.runner.features import count_features
 from harmony_conformance.runtime.time_limit import JUDGING_SECONDS, TimeLimitError, time_limit
 
 ScenarioKey: TypeAlias = tuple[str, str]
@@ -140,6 +142,19 @@ def _unjudged_result(rule: Check | Comparison, scenario: str, api: str, error: T
     return Result(rule.id, rule.severity, rule.clause, scenario, api, Outcome.ERROR, reason=str(error))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Observations:
+    """Facts of a run that no check judges: the renderer of its prompts, and the features of its answers."""
+
+    renderer: Fingerprint | None
+    features: JsonObject
+
+
+def observe(series: Sequence[Series]) -> Observations:
+    """Return the facts in the exchanges of a run that no check judges."""
+    return Observations(renderer=fingerprint(series), features=count_features(series))
+
+
 class RunJudge:
     """Judge of a run. This class judges at the end, after the last request."""
 
@@ -161,9 +176,9 @@ class RunJudge:
         """Return all results in the order of the plan; call it after the last request. See `judge_all`."""
         return tuple(judge_all(series, self._whole_plan, ways, limit))
 
-    def renderer(self, series: Sequence[Series]) -> Fingerprint | None:
-        """Return the renderer of the prompts; call it after `results`."""
-        return fingerprint(series)
+    def observations(self, series: Sequence[Series]) -> Observations:
+        """Return the observations in these series; call it after `results`."""
+        return observe(series)
 
 
 def join_apis(by_key: Mapping[ScenarioKey, Sequence[Series]]) -> Iterator[list[Series]]:

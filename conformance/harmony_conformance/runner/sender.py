@@ -229,11 +229,12 @@ class Sender:
 
     async def send_series(self, scenario: Scenario, attempt: int) -> Series:
         """Send the steps of a scenario in order, parallel groups concurrently. A recorded series is returned as it is."""
+        method = self.profiles[scenario.api].script_method
         if (recorded := self.recorded.get((scenario.name, scenario.api, attempt))) is not None:
             in_order = {
                 step.name: x for step in expand(scenario) if (x := recorded.exchanges.get(step.name)) is not None
             }
-            series = drop_unproven_stream_scripts(replace(recorded, exchanges=in_order))
+            series = drop_unproven_stream_scripts(replace(recorded, exchanges=in_order), method)
             self.on_series(series)
             return series
         exchanges: dict[str, Exchange] = {}
@@ -252,7 +253,7 @@ class Sender:
                 answer = x.response_json or _streamed_response(x) if is_native else x.chat_completion
                 if answer is not None:
                     answers[x.step] = answer if is_native else keep_returned_reasoning(answer, x.response_json)
-        series = drop_unproven_stream_scripts(Series(name=scenario.name, exchanges=exchanges))
+        series = drop_unproven_stream_scripts(Series(name=scenario.name, exchanges=exchanges), method)
         self.on_series(series)
         return series
 
@@ -289,7 +290,8 @@ class Sender:
         else:
             x = await self._check_access(await self._check_server(x))
             x = await self._verify_script(drop_unplayed_script(x, profile.scripting), profile.scripting)
-            self.limits.count_tokens(count_output_tokens(x))
+            if self.limits.tokens_left is not None:  # reading an answer costs more than sending its request
+                self.limits.count_tokens(count_output_tokens(x))
         if x is not None:
             self.on_exchange(x)
         return x

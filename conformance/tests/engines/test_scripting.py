@@ -346,3 +346,6 @@ def test_a_prompt_that_is_shown_as_text_proves_how_the_server_splits_it(more, is
     assert shown.is_text
     kept = drop_unproven_stream_scripts(Series(name="s", exchanges={"a": x})).exchanges["a"]
     assert (kept.script is None) is is_dropped
+    sent = Series(name="s", exchanges={"a": x})
+    by_method = {method: drop_unproven_stream_scripts(sent, method).exchanges["a"] for method in ScriptMethod}
+    assert {method for method, one in by_method.items() if one != x} == ({ScriptMethod.TELEPROMPTER} if more else set())

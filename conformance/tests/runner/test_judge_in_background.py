@@ -8,13 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from harmony_conformance.checks.rendering.renderer_fingerprint import fingerprint
 from harmony_conformance.engines.target import parse_target
 from harmony_conformance.evidence.exchange_json import exchange_line
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.runner import judge_in_background
 from harmony_conformance.runner.judge_in_background import JudgeProcessError, open_judge
-from harmony_conformance.runner.judge_run import RunJudge
+from harmony_conformance.runner.judge_run import RunJudge, observe
 from harmony_conformance.runner.run import Options, make_plan, run
 from harmony_conformance.runtime import processes
 from harmony_conformance.transport.messages import Chunk
@@ -46,8 +45,10 @@ def test_it_says_the_same_in_the_same_order(plan, beside):
         assert type(judge) is not RunJudge
         told = finished(plan, judge)
     ways = told.capabilities.script_methods
-    assert fingerprint(told.series) is not None
-    assert judge.renderer(()) == fingerprint(told.series)
+    # what this process reads of answers would be read twice
+    assert not any("turn" in vars(x) for one in told.series for x in one.exchanges.values())
+    assert observe(told.series).renderer is not None
+    assert judge.observations(()) == observe(told.series)
     assert told.results == asyncio.run(RunJudge(plan).results(told.series, ways, None))
     assert any(result.check.startswith("apis.") and result.applied for result in told.results)
     with open_judge(plan, OPTIONS) as judge:
@@ -97,7 +98,7 @@ def test_it_says_the_same_where_nothing_can_be_forked(beside, monkeypatch):
     with open_judge(plan, once) as judge:
         assert judge._pool._mp_context.get_start_method() == "spawn"
         told = finished(plan, judge, once)
-    assert judge.renderer(()) == fingerprint(told.series)
+    assert judge.observations(()) == observe(told.series)
     assert told.results == asyncio.run(RunJudge(plan).results(told.series, told.capabilities.script_methods, None))
 
 
