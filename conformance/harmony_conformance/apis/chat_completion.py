@@ -184,7 +184,7 @@ class _PartialCall:
     arguments: list[str] = field(default_factory=list[str])
 
 
-def read_stream(chunks: Iterable[Json]) -> Turn:
+def read_stream(chunks: Iterable[Json]) -> Turn:  # noqa: PLR0912 - members that are absent cost no call
     """Read the first choice of a stream of `chat.completion.chunk` objects and join its deltas as clients do.
 
     Texts and arguments are concatenated. Role, id, model and a call's name are taken from the first delta that has them, finish reason and
@@ -211,9 +211,10 @@ def read_stream(chunks: Iterable[Json]) -> Turn:
         if "prompt_token_ids" in chunk:
             prompt_ids = prompt_ids or _ids(chunk["prompt_token_ids"])
         for choice in map(members, items(chunk.get("choices"))):
-            if integer(choice.get("index")):
+            if choice.get("index") and integer(choice["index"]):
                 continue
-            finish = _optional_text(choice.get("finish_reason")) or finish
+            if choice.get("finish_reason") is not None:
+                finish = _optional_text(choice["finish_reason"]) or finish
             if "token_ids" in choice and (ids := _ids(choice["token_ids"])) is not None:
                 output_ids.extend(ids)
                 has_ids = True

@@ -43,8 +43,11 @@ def read_chunk_choices(chunks: Iterable[Json]) -> tuple[ChunkChoice, ...]:
     found: list[ChunkChoice] = []
     for position, chunk in enumerate(chunks):
         choices = chunk.get("choices") if isinstance(chunk, dict) else None
-        for place, choice in enumerate(map(members, choices) if isinstance(choices, list) else ()):
-            found.append(ChunkChoice(position, place, integer(choice.get("index")), choice, choice.get("delta")))
+        for place, choice in enumerate(choices if isinstance(choices, list) else ()):
+            if isinstance(choice, dict):
+                found.append(ChunkChoice(position, place, integer(choice.get("index")), choice, choice.get("delta")))
+            else:
+                found.append(ChunkChoice(position, place, None, {}, None))
     return tuple(found)
 
 

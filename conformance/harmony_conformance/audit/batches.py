@@ -251,8 +251,8 @@ def _judge(
     source = source_of(record, reading.user_key, is_full=reading.excerpts is not Excerpts.NONE)
     row_source: JsonObject = {name: value or None for name, value in source.items()}
     rows = [dumps({**_failure_row(place, one), **row_source}) for one in redacted if one.outcome in _FAILED_OUTCOMES]
-    everything = (*redacted, *left_out(record.exchange, record.scope, by_needle=by_needle))
-    judged = JudgedExchange(place=place, results=everything, shared_results=aside, source=source)
+    shared = (aside, left_out(record.exchange, record.scope, by_needle=by_needle))
+    judged = JudgedExchange(place=place, results=redacted, shared_results=shared, source=source)
     return judged, rows
 
 

@@ -134,13 +134,13 @@ class Tally:
 class JudgedExchange:
     """Position and results of an exchange of a log.
 
-    `shared_results` has results of checks that do not apply, one tuple that many exchanges share. Other such results are in `results`.
+    `shared_results` has results of checks that do not apply, in tuples that many exchanges share. Other such results are in `results`.
     `source` has the names of the groups that the exchange belongs to.
     """
 
     place: LinePosition
     results: Sequence[Result]
-    shared_results: tuple[Result, ...] = ()
+    shared_results: tuple[tuple[Result, ...], ...] = ()
     source: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -172,13 +172,12 @@ class TallyBuilder:
     def add(self, judged: JudgedExchange) -> None:
         """Count an exchange."""
         self._exchanges += 1
-        if (
-            judged.shared_results
-        ):  # counted by identity: most exchanges of a log share one of a few tuples of hundreds of results
-            _, times = self._asides.get(id(judged.shared_results), ((), 0))
-            self._asides[id(judged.shared_results)] = judged.shared_results, times + 1
-            if len(self._asides) > _MOST_ASIDES:
-                self._count_asides()
+        for shared in judged.shared_results:
+            # counted by identity: most exchanges of a log share one of a few tuples of hundreds of results
+            _, times = self._asides.get(id(shared), ((), 0))
+            self._asides[id(shared)] = shared, times + 1
+        if len(self._asides) > _MOST_ASIDES:
+            self._count_asides()
         self._groups.add(judged.source, [one.check for one in judged.results if one.outcome is Outcome.FAIL])
         for result in judged.results:
             self._counts[result.check, result.outcome] += 1

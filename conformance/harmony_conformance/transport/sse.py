@@ -163,8 +163,8 @@ def parse_together(events: Iterable[Event]) -> None:
 
 def parsed_event(data: str, value: Json, *, name: str) -> Event:
     """Return an event with the value of its data, which saves parsing it."""
-    event = Event(data=data, arrival_time=0.0, name=name or "message")
-    vars(event)["value"] = value
+    event = object.__new__(Event)  # half the cost of a frozen value's initialization
+    vars(event).update(data=data, arrival_time=0.0, name=name or "message", value=value)
     return event
 
 

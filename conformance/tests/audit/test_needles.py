@@ -119,10 +119,36 @@ def leaked_records(draw):
 @example(data=record(cut("a <|end|>", {3}), "events", WRITERS["json"]))
 @example(data=record(["&a", "m", "p;l", "t;&amp;vert;return&amp;vert;&amp;gt;"], "events", WRITERS["json"]))
 @example(data=record(cut(LEAKS[8], {6}), "stream as text", WRITERS[".NET"]))
+@example(data=record(["Hello!&amp;lt;&amp;vert;return&amp;vert;&amp;gt;"], "body", WRITERS["for HTML"]))
+@example(data=record(["&#x3c;", "&#x7C;return&#x7C;>"], "stream as text", WRITERS["for HTML"]))
+@example(data=record(["a &", "#60;&#124;return&#124;&#62;"], "events", WRITERS["for HTML"]))
 def test_a_leak_has_a_needle_however_it_is_written(library, data):
     begin = data.index(b"{")
     block = b'{"response": {}}\n' + data + b'\n{"role": "assistant", "content": "a & b; analysis"}'
     assert [block[start:end] for start, end in find_lines(block, library)] == [data[begin:]]
+
+
+@pytest.mark.parametrize("escape", sorted(ESCAPES))
+def test_a_marker_has_a_needle_wherever_it_is_cut_twice(escape):
+    text = ESCAPES[escape]("!<|end|>")
+    begun = range(1, text.find("end"))
+    records = [
+        record(cut(text, {*places}), "stream as text", write)
+        for places in itertools.combinations_with_replacement(begun, 2)
+        for write in WRITERS.values()
+    ]
+    ends = [*itertools.accumulate(len(one) + 1 for one in records)]
+    found = list(find_lines(b"\n".join(records), "hyperscan"))
+    assert found == [(end - len(one) - 1, end - 1) for one, end in zip(records, ends, strict=True)]
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b"a\n\nb", b"a" * 5000 + b"\n" + b"b" * 70000 + b"\n", b"a\n" * 40000])
+def test_lines_of_any_length_are_counted(tmp_path, data):
+    path = tmp_path / "log"
+    path.write_bytes(data)
+    block = blocks.Block(file=str(path), start=0, end=len(data), plan=needles())
+    selection = blocks.read_block(block)
+    assert selection.passed_over + len(selection.lines) == data.count(b"\n") + (not data.endswith(b"\n"))
 
 
 def failures(lines, plan):

@@ -82,7 +82,7 @@ def test_what_does_not_apply_is_counted_the_same_where_it_is_told_apart(judged, 
         replace(
             one,
             results=[told for told in one.results if told.outcome is not aside],
-            shared_results=tuple(told for told in one.results if told.outcome is aside),
+            shared_results=(tuple(told for told in one.results if told.outcome is aside),),
         )
         for one in judged
     ]

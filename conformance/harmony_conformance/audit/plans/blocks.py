@@ -13,6 +13,7 @@ from harmony_conformance.evidence.file_lines import LINE_LIMIT, Line, Unreadable
 
 BLOCK_BYTES = 4 * 1024 * 1024
 _READ_BYTES = 256 * 1024
+_PROBE, _LONG_LINE = 64 * 1024, 512
 _LINE_FEED = re.compile(rb"\n")
 _UTF8_MARK = b"\xef\xbb\xbf"
 
@@ -96,9 +97,20 @@ def read_block(block: Block) -> Selection:
             )
         elif text.strip():
             lines.append(Line(offset=block.start + begin, number=1, data=text, has_end=end < len(data)))
-    count = data.count(b"\n") + (not data.endswith(b"\n"))
+    count = _count_line_feeds(data) + (not data.endswith(b"\n"))
     by_needle = frozenset(block.start + begin for begin in needles.keys() - sampled.keys())
     return Selection(lines=tuple(lines), by_needle=by_needle, passed_over=count - len(lines))
+
+
+def _count_line_feeds(data: bytes) -> int:
+    """Return the number of line feeds. If lines are long, a search for each is several times as fast as `count`."""
+    if data.count(b"\n", 0, _PROBE) > _PROBE // _LONG_LINE:
+        return data.count(b"\n")
+    count, found = 0, data.find(b"\n")
+    while found >= 0:
+        count += 1
+        found = data.find(b"\n", found + 1)
+    return count
 
 
 def _sampled_lines(data: bytes, start: int, plan: AuditPlan) -> dict[int, int]:

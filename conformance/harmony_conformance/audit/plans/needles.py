@@ -7,7 +7,7 @@ A stream can cut a word into pieces anywhere. A piece with `_LONG` letters and t
 are shorter, the record has a short piece for each of several letters. Such patterns are needles together.
 
 Not seen: text in base64, except in HTTP archives; text in another encoding than UTF-8; roles, if their name is cut.
-A quote is `"`, `\"` or `\u0022`. So `["2]` precedes the first letter of a string, and `["\\]` follows the last one.
+A quote is `"`, `\"` or `\u0022`. So `(?:"|0022)` precedes the first letter of a string, and `["\\]` follows the last one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from itertools import chain
 NEEDLE_CHECKS = frozenset({"channels.no_marker_leak", "channels.no_channel_words"})
 """The checks whose every failure is in a record with a needle."""
 
-_BEGIN, _END = '["2]', r'["\\]'
+_BEGIN, _END = '(?:"|0022)', r'["\\]'
 _END_OF_VALUE = r'(?:(?:"|\\"|\\\\\\"|\\{1,3}u0022)[^:]|\\{4})'
 _LONG = 5
 _ROLE = "assistant"
@@ -74,7 +74,7 @@ _SPACE = (
     r"(?:[\x09-\x0d\x1c-\x20]|\xc2[\x85\xa0]|\xe1\x9a\x80|\xe2(?:\x80[\x80-\x8a\xa8\xa9\xaf]|\x81\x9f)|\xe3\x80\x80)"
 )
 """Unicode's white space in UTF-8."""
-_ANY_BAR = r"(?:\||u007[cC]|&v|&amp;v|u0026v|&#|&amp;#|u0026#)"
+_ANY_BAR = r"(?:\||u007[cC]|(?:&|u0026)(?:amp;)?[v#])"
 _MARKERS = (
     rf"<{_ANY_BAR}",
     rf"u003[cC]{_ANY_BAR}",
@@ -117,9 +117,7 @@ NEEDLES: tuple[str, ...] = tuple(
     )
 )
 _NAME = r"(?:sta|end|mes|cha|con|ret|res|cal|[a-z]{0,2}[\"\\])"
-_CUT_ESCAPE = (
-    rf"{_BEGIN}(?:[A-Za-z0-9#&;]{{0,20}}[|;]|\\{{0,8}}u?0{{0,2}}3?[cC][|\\&\"]|\\{{0,8}}u?0{{0,2}}7?[cC]{_NAME})"
-)
+_CUT_ESCAPE = rf"{_BEGIN}(?:(?:\\{{1,8}}u0026)?[A-Za-z0-9#&;]{{0,20}}[|;]|\\{{0,8}}u?0{{0,2}}3?[cC][|\\&\"]|\\{{0,8}}u?0{{0,2}}7?[cC]{_NAME})"
 """The piece after the last cut in an escape of `<|`: it has at least the last letter."""
 TOGETHER: tuple[tuple[str, ...], ...] = (
     (
@@ -132,17 +130,19 @@ TOGETHER: tuple[tuple[str, ...], ...] = (
             rf"(?:u003[cC]|lt;|60;|3[cC];){_END}",
             rf"(?:(?:&|u0026)(?:am?p?|lt?)?|amp;(?:lt?)?){_END}",
             rf"(?:&|amp;|u0026)ve?r?t?b?a?r?{_END}",
-            rf"(?:&|amp;|u0026|{_BEGIN})#[xX0-9a-cC]*{_END}",
+            rf"(?:&|amp;|u0026)#[xX0-9a-cC]*{_END}",
             r'\\u0{0,2}[37]?(?:\\*"|\\u0022)',
-            r'[^\\](?:\\{2}"|\\{5}"|\\{11}"|\\{4,}u0022)',  # a backslash before the quote, in JSON of depth 1, 2, 3
         )
     ),
+    # a backslash before the quote, in JSON of depth 1, 2, 3; the next piece begins with the letter of its escape
+    (r'[^\\](?:\\{2}"|\\{5}"|\\{11}"|\\{4,}u0022)', rf"{_BEGIN}u(?:0|{_END})", _CUT_ESCAPE),
     *((first, _TO) for first in chain.from_iterable(map(_first_long_pieces, _FIRST))),
     *((role, _NEXT_PIECE) for role in _ROLES_ASIDE),
     # assistant`x`commentary: the checks take code for white space
     *((role, _BEGIN + "[`~]", rf"(?:commentary|{_end_of('commentary', 1)})") for role in _ROLES_ASIDE),
     tuple(map(_short_joined, _LETTERS)),
     (rf"{_BEGIN}(?:tant|ant|nt|t)(?:[^A-Za-z0-9]|c)", _BEGIN + _either(_short_pieces(_ROLE, _LETTERS[-1])) + _END),
-    *map(_first_short_pieces, _FIRST),
+    _first_short_pieces("analysis"),
+    _first_short_pieces("commentary")[::-1],
 )
 """Patterns that are a needle if a record has all of a row. The first one is the rarest."""

@@ -32,11 +32,12 @@ class _Library:
 
     Attributes:
         hits: Yield the matches of the triggers in a block, at least one in each line that has any.
-        has_needle: Return True if a line has a needle, or all patterns of a row whose trigger this is.
+        has_needle: Return True if a line has a needle, or all patterns of a row whose trigger this is. The dictionary has the
+            patterns that were searched in this line before, and whether it has them; those that are searched now are added.
     """
 
     hits: Callable[[bytes], Iterable[_Hit]]
-    has_needle: Callable[[bytes, int], bool]
+    has_needle: Callable[[bytes, int, dict[str, bool]], bool]
 
 
 def installed_library() -> str:
@@ -48,15 +49,20 @@ def find_lines(block: bytes, library: str) -> Iterator[tuple[int, int]]:
     """Yield beginning and end of each line with a needle, in their order. The end does not include the line feed."""
     search = _LIBRARIES[library]()
     begin = end = done = -1
+    line = b""
     tried: set[int] = set()
+    known: dict[str, bool] = {}
     for offset, pattern in sorted(search.hits(block)):
         if offset <= done or (offset <= end and pattern in tried):
             continue
         if offset > end:
             begin, end = line_at(block, offset - 1)
+            line = b""
             tried.clear()
+            known.clear()
         tried.add(pattern)
-        if pattern < len(NEEDLES) or search.has_needle(block[begin:end], pattern):
+        line = line or block[begin:end]
+        if pattern < len(NEEDLES) or search.has_needle(line, pattern, known):
             yield begin, end
             done = end
 
@@ -84,10 +90,17 @@ def _hyperscan() -> _Library:
 
         return match
 
-    find_others = {others: build(others, hyperscan.HS_FLAG_SINGLEMATCH) for rows in _OTHERS.values() for others in rows}
+    # one by one: most lines lack the first of them
+    others = {pattern for rows in _OTHERS.values() for row in rows for pattern in row}
+    search = {pattern: build((pattern,), hyperscan.HS_FLAG_SINGLEMATCH) for pattern in sorted(others)}
 
-    def has_row(line: bytes, trigger: int) -> bool:
-        return any(len(find_others[others](line)) == len(others) for others in _OTHERS[trigger])
+    def has(line: bytes, pattern: str, known: dict[str, bool]) -> bool:
+        if pattern not in known:
+            known[pattern] = bool(search[pattern](line))
+        return known[pattern]
+
+    def has_row(line: bytes, trigger: int, known: dict[str, bool]) -> bool:
+        return any(all(has(line, pattern, known) for pattern in row) for row in _OTHERS[trigger])
 
     return _Library(hits=build(_TRIGGERS, 0), has_needle=has_row)
 
@@ -114,7 +127,7 @@ def _re2() -> _Library:
             yield found.end(), len(_PATTERNS)  # the pattern is not known
             _, offset = line_at(block, found.end() - 1)
 
-    def has_needle(line: bytes, _trigger: int) -> bool:
+    def has_needle(line: bytes, _trigger: int, _known: dict[str, bool]) -> bool:
         present = frozenset(every.Match(line))
         return any(pattern < len(NEEDLES) for pattern in present) or any(map(present.issuperset, _ROWS))
 
