@@ -156,7 +156,7 @@ lock:  ## pin the versions of the environment and of what installs it anew (need
 	$(LOCKED) --python-version 3.12 pyproject.toml --group build --extra pytest --extra mitmproxy -o requirements/mitmproxy-12.lock
 	$(LOCKED) --python-version 3.11 pyproject.toml --group build --group engines --extra pytest --extra logs --extra needles --extra ray -o requirements/ray.lock
 	echo uv | $(LOCKED) --python-version 3.11 - -o requirements/installer.lock
-	echo zensical | $(LOCKED) --python-version 3.11 - -o requirements/site.lock
+	printf 'zensical\nmkdocstrings-python\n' | $(LOCKED) --python-version 3.11 - -o requirements/site.lock
 	echo playwright | $(LOCKED) --python-version 3.11 - -o requirements/playwright.lock
 	echo twine | $(LOCKED) --python-version 3.11 - -o requirements/package.lock
 

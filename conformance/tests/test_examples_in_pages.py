@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harmony_conformance.checks import CHECKS
-
 ROOT = Path(__file__).parents[2]
 COMMANDS = str(Path(sys.executable).parent)
 
@@ -77,53 +75,6 @@ def test_action(action, tmp_path):
     assert play("Run").returncode == 0
     assert play("Run", target="reference:defect=output-unparsed", report="broken").returncode == 1
     assert [(tmp_path / name / "junit.xml").is_file() for name in ("harmony-report", "broken")] == [True, True]
-
-
-def test_site_has_a_page_for_each_id_and_no_dead_link(tmp_path):
-    tool = [sys.executable, ROOT / "tools" / "write_site.py", tmp_path]
-    subprocess.run(tool, check=True, capture_output=True)
-    pages = tmp_path / "pages"
-    for there in (
-        "checks/tool_calls.calls_arrive",
-        "defects/output-unparsed",
-        "scenarios/tool_call",
-        "causes/vllm-joiner",
-        "commands/run",
-        "commands/proxy",
-    ):
-        assert (pages / "reference" / f"{there}.md").is_file(), there
-    texts = {page: page.read_text("utf-8") for page in pages.rglob("*.md")}
-    assert [page for page, text in texts.items() if re.search(r"^- ```", text, re.MULTILINE)] == []
-    index = texts[pages / "reference" / "checks" / "index.md"]
-    assert index.count(": **must** · ") + index.count(": **should** · ") == len(CHECKS)
-    assert "--baseline-write FILE" in texts[pages / "reference" / "commands" / "run.md"]
-    escaped = [
-        page for page, text in texts.items() if r"\(" in re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
-    ]
-    assert escaped == []  # the site reads it as the beginning of a formula
-    linked = {
-        page.parent / place
-        for page, text in texts.items()
-        for place in re.findall(
-            r"\]\((?!https?:|mailto:)([^)#\s]+)",
-            re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL),
-        )
-    }
-    assert len(linked) > 1000
-    assert [place for place in linked if not place.exists()] == []
-    configuration = tomllib.loads((tmp_path / "zensical.toml").read_text("utf-8"))
-    shown = {place for section in configuration["project"]["nav"] for place in places(section)}
-    assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} - shown == set()
-
-
-def places(entry):
-    """The pages of an entry of the navigation."""
-    for value in entry.values():
-        if isinstance(value, str):
-            yield value
-        else:
-            for one in value:
-                yield from places(one)
 
 
 def test_example_of_concepts(tmp_path):

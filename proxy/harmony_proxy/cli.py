@@ -31,14 +31,18 @@ _EXTRAS = {"aiohttp": "proxy", "uvicorn": "proxy", "httptools": "proxy", "mitmpr
 
 def configure(parser: ArgumentParser) -> None:
     """Add the options: address, target, log, policy, repairs."""
-    option = parser.add_argument
+    option = parser.add_argument_group("addresses").add_argument
     option("--upstream", metavar="TARGET", required=True, help="the endpoint: vllm:http://host:8000/v1, or a bare URL")
-    option("--listen", metavar="HOST:PORT", default=_LISTEN, help=f"default: {_LISTEN}; port 0 selects a free port")
-    option("--log", metavar="FILE", type=Path, help="append one JSON line for each exchange")
-    excerpts = "traffic quoted in the log (default: none, only check ids, outcomes and counts)"
-    option("--excerpts", choices=EXCERPT_MODES, default=NONE, help=excerpts)
-    capture = "samples of failing exchanges, and before and after of repairs, in the log: full (without credentials) or redacted (default: none)"
-    option("--capture", choices=EXCERPT_MODES, default=NONE, help=capture)
+    option(
+        "--listen",
+        metavar="HOST:PORT",
+        default=_LISTEN,
+        help=f"address to listen on; port 0 selects a free port (default: {_LISTEN})",
+    )
+    drain = f"time limit for open requests at shutdown (default: {_DRAIN:.0f})"
+    option("--drain", metavar="SECONDS", type=_seconds, default=_DRAIN, help=drain)
+    option("--mitmproxy", action="store_true", help="run within mitmproxy, for interception and debugging")
+    option = parser.add_argument_group("policy").add_argument
     option("--policy", metavar="FILE", type=Path, help="a TOML file: the action for each check and route")
     for action in ("repair", "block"):
         checks = f"{action} responses that fail these checks (ids or patterns)"
@@ -52,14 +56,17 @@ def configure(parser: ArgumentParser) -> None:
     option("--reasoning-field", metavar="NAME", help=reasoning)
     memory = "memory of all exchanges in flight (default: 256M); further ones pass unexamined, or are refused with --fail closed"
     option("--memory-limit", metavar="SIZE", help=memory)
+    option = parser.add_argument_group("log and metrics").add_argument
+    option("--log", metavar="FILE", type=Path, help="append one JSON line for each exchange")
+    excerpts = "traffic quoted in the log (default: none, only check ids, outcomes and counts)"
+    option("--excerpts", choices=EXCERPT_MODES, default=NONE, help=excerpts)
+    capture = "samples of failing exchanges, and before and after of repairs, in the log: full (without credentials) or redacted (default: none)"
+    option("--capture", choices=EXCERPT_MODES, default=NONE, help=capture)
     option("--metrics", metavar="HOST:PORT", help="serve Prometheus metrics at this address, and a live page at /live")
     otel = "send a GenAI span for each answer, and metrics, to this OTLP/HTTP receiver: http://127.0.0.1:4318"
     option("--otel", metavar="URL", default="", help=otel)
     messages = "messages in the spans (default: none)"
     option("--otel-content", choices=EXCERPT_MODES, default=NONE, help=messages)
-    drain = f"time limit for open requests at shutdown (default: {_DRAIN:.0f})"
-    option("--drain", metavar="SECONDS", type=_seconds, default=_DRAIN, help=drain)
-    option("--mitmproxy", action="store_true", help="run within mitmproxy, for interception and debugging")
 
 
 def execute(arguments: Namespace) -> int:

@@ -1,21 +1,6 @@
 """Read policies and settings from files, flags and the environment. The repair room is imported only if a policy acts.
 
-| Variable               | Value                                                                     |
-| HARMONY_GUARD_POLICY   | a TOML file (see `policy`)                                                |
-| HARMONY_GUARD_REPAIR   | patterns of check ids, separated by commas                                |
-| HARMONY_GUARD_BLOCK    | the same                                                                  |
-| HARMONY_GUARD_FAIL     | open (default) or closed                                                  |
-| HARMONY_GUARD_FALLBACK | if a repair is impossible: observe (default) or block                     |
-| HARMONY_GUARD_LOG      | the outcome log; lines are appended                                       |
-| HARMONY_GUARD_EXCERPTS | none (default), redacted, full: traffic that the findings quote           |
-| HARMONY_GUARD_CAPTURE  | none (default), redacted, full: samples, and before and after of repairs  |
-| HARMONY_GUARD_METRICS  | HOST:PORT, for Prometheus                                                 |
-| HARMONY_GUARD_OTEL     | URL of an OTLP/HTTP receiver, for spans and metrics of OpenTelemetry      |
-| HARMONY_GUARD_OTEL_CONTENT | none (default), redacted, full: messages in spans                     |
-| HARMONY_GUARD_ENGINE   | the engine's name, as in `harmony-conformance engines`                    |
-| HARMONY_GUARD_PRIORITY | CPU priority of the judge process: low (default), normal                  |
-| HARMONY_GUARD_MEMORY_LIMIT | memory of all exchanges in flight, such as 256M (default)         |
-| HARMONY_GUARD_REASONING_FIELD | the reasoning field in repaired responses                          |
+The variables of the environment are in `policy.setting_keys`, with the prefix `HARMONY_GUARD_`.
 """
 
 from __future__ import annotations

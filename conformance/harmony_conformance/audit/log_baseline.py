@@ -11,7 +11,8 @@ from typing import NamedTuple
 from harmony_conformance.audit.rates.groups import Groups
 from harmony_conformance.json_value import JsonObject, items, loads, members, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
-from harmony_conformance.report.baseline import SOURCES, Expected
+from harmony_conformance.report.baseline import Expected
+from harmony_conformance.report.baseline_keys import SOURCES
 from harmony_conformance.report.summary import number_of
 
 

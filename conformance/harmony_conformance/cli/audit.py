@@ -65,14 +65,15 @@ def configure(parser: ArgumentParser) -> None:
         nargs="+",
         help="file, folder, glob, URL (s3://, gs://, hf://), or - for standard input",
     )
-    parser.add_argument(
+    add = parser.add_argument_group("format of the log").add_argument
+    add(
         "--format",
         choices=[AUTO, *CONTAINERS, *SHAPES],
         default=AUTO,
         metavar="NAME",
         help="format of the files or of their records, if it is not to be detected: %(choices)s (default: %(default)s)",
     )
-    parser.add_argument(
+    add(
         "--map",
         action="append",
         type=_column,
@@ -80,74 +81,71 @@ def configure(parser: ArgumentParser) -> None:
         metavar="NAME=PATH",
         help="read the member or column PATH as NAME: request=input.body; NAME is one of " + ", ".join(COLUMNS),
     )
-    parser.add_argument(
+    add(
         "--explain-format",
         action="store_true",
         help="show the detected format, the first exchange and the checks that could judge it, and judge nothing",
     )
-    parser.add_argument(
+    add = parser.add_argument_group("output").add_argument
+    add(
         "--out",
         type=Path,
         metavar="DIR",
         help="folder for audit.jsonl, report.html, failures.jsonl and unreadable.jsonl",
     )
-    parser.add_argument(
-        "--parquet", action="store_true", help="also write failures.parquet into --out (needs the extra logs)"
-    )
-    parser.add_argument(
-        "--resume", action="store_true", help="continue the audit that was killed while it wrote to --out"
-    )
-    parser.add_argument(
+    add("--parquet", action="store_true", help="also write failures.parquet into --out (needs the extra logs)")
+    add("--resume", action="store_true", help="continue the audit that was killed while it wrote to --out")
+    add(
         "--incremental",
         action="store_true",
         help="judge only files and records that are new since the last --incremental audit into --out, and add them to its results",
     )
-    parser.add_argument(
+    add(
         "--excerpts",
         choices=[excerpts.value for excerpts in Excerpts],
         default=Excerpts.REDACTED.value,
         help="quotations of the traffic (default: redacted: letters and digits masked)",
     )
-    parser.add_argument(
+    add(
         "--user-key-env",
         metavar="VAR",
         help="environment variable with a key; failures then have a keyed hash of the user (HMAC-SHA256), by which they can be joined",
     )
-    parser.add_argument(
+    add = parser.add_argument_group("gate").add_argument
+    add("--fail-on", choices=list(FAIL_ON), default="must", help="lowest severity for exit code 1 (default: must)")
+    add(
+        "--baseline",
+        type=Path,
+        metavar="FILE",
+        help="TOML file of expected failures: exit code 1 for other failures, and for entries that explain none",
+    )
+    add("--baseline-write", type=Path, metavar="FILE", help="write a baseline that expects the checks that failed")
+    add = parser.add_argument_group("extent and speed").add_argument
+    add(
         "--plan",
         choices=[name.value for name in PlanName],
         default=PlanName.AUTO.value,
         help="needles: only leaks of markers and channel words, in every record, and all checks on a sample;"
         " structure: all checks; auto: needles above 2 GiB of files (default)",
     )
-    parser.add_argument(
+    add(
         "--sample",
         type=_share,
         metavar="SHARE",
         help="share of the records that all checks judge, from 0 to 1 (default: 1, or for needles 0 and the first record of each file)",
     )
-    parser.add_argument(
+    add(
         "--workers",
         type=whole_number(1),
         default=os.cpu_count() or 1,
         metavar="N",
-        help="number of processes; a small log needs one (default: number of CPUs, %(default)s)",
+        help="number of processes; a small log needs one (default: the number of CPUs)",
     )
-    parser.add_argument(
+    add(
         "--engine",
         choices=[engine.value for engine in AuditEngine],
         default=AuditEngine.LOCAL.value,
         help="local: processes of this machine (default); ray: tasks of the cluster at RAY_ADDRESS, else of a new one (needs the extra ray)",
-    )
-    parser.add_argument("--fail-on", choices=list(FAIL_ON), default="must", help="lowest severity for exit code 1")
-    parser.add_argument(
-        "--baseline",
-        type=Path,
-        metavar="FILE",
-        help="TOML file of expected failures: exit code 1 for other failures, and for entries that explain none",
-    )
-    parser.add_argument(
-        "--baseline-write", type=Path, metavar="FILE", help="write a baseline that expects the checks that failed"
     )
 
 

@@ -9,16 +9,16 @@ import shtab
 from harmony_conformance.errors import Exit
 
 _WAYS = {
-    "bash": "harmony-conformance completion bash > ~/.local/share/bash-completion/completions/harmony-conformance",
-    "zsh": "harmony-conformance completion zsh > ~/.zfunc/_harmony-conformance   (a folder of $fpath)",
-    "tcsh": "harmony-conformance completion tcsh > ~/.harmony-conformance.tcsh, and source it in ~/.tcshrc",
+    "bash": "`completion bash > ~/.local/share/bash-completion/completions/harmony-conformance`",
+    "zsh": "`completion zsh > ~/.zfunc/_harmony-conformance` with this folder in $fpath",
+    "tcsh": "`completion tcsh > ~/.harmony-conformance.tcsh` with `source ~/.harmony-conformance.tcsh` in ~/.tcshrc",
 }
 
 
 def configure(parser: ArgumentParser) -> None:
     """Add the options of `completion`."""
     parser.add_argument("shell", metavar="SHELL", choices=[*_WAYS], help="bash, zsh or tcsh")
-    parser.epilog = "Examples: " + "; ".join(f"`{way}`" for way in _WAYS.values())
+    parser.epilog = "Examples: " + "; ".join(_WAYS.values())
 
 
 def execute(arguments: Namespace) -> int:

@@ -48,7 +48,7 @@ _LENGTH_MEMBERS: dict[str, JsonObject] = {"vllm": {"ignore_eos": True}, "sglang"
 def configure(parser: ArgumentParser) -> None:
     """Add the options of `load`."""
     add_connection_options(parser)
-    add = parser.add_argument
+    add = parser.add_argument_group("load").add_argument
     add(
         "--rate",
         type=partial(_numbers, float),
@@ -85,6 +85,7 @@ def configure(parser: ArgumentParser) -> None:
         metavar="OBJECTIVE,…",
         help="such as ttft_p95=500ms,itl_p99=80ms: exit code 1 if one is certainly missed by a load; the goodput counts requests that keep all",
     )
+    add = parser.add_argument_group("output").add_argument
     add("--out", type=Path, metavar="DIR", help="output folder (default: a new folder below runs/)")
     add("--format", choices=("text", "json"), default="text", help="output format (default: text)")
 

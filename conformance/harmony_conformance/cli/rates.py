@@ -44,7 +44,7 @@ _TRIES = 5
 def configure(parser: ArgumentParser) -> None:
     """Add the options of `rates`."""
     add_connection_options(parser)
-    add = parser.add_argument
+    add = parser.add_argument_group("tasks").add_argument
     add(
         "--set",
         action="append",
@@ -70,6 +70,7 @@ def configure(parser: ArgumentParser) -> None:
         metavar="RATE=SHARE",
         help="exit code 1 if the whole 95 %% interval of a rate is below this; a set of tasks ends early once that is certain",
     )
+    add = parser.add_argument_group("second endpoint").add_argument
     add(
         "--against",
         metavar="TARGET",
@@ -77,8 +78,10 @@ def configure(parser: ArgumentParser) -> None:
     )
     add("--against-model", metavar="MODEL", help="name of its model")
     add("--against-key-env", metavar="VAR", help="environment variable with its API key")
+    add = parser.add_argument_group("output").add_argument
     add("--out", type=Path, metavar="DIR", help="output folder (default: a new folder below runs/)")
     add("--format", choices=("text", "json"), default="text", help="output format (default: text)")
+    add = parser.add_argument_group("without sending requests").add_argument
     add("--list", action="store_true", help="list the tasks without sending requests")
     add("--dry-run", action="store_true", help="print bounds of requests and tokens without sending anything")
 

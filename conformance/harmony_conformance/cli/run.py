@@ -54,32 +54,34 @@ def configure(parser: ArgumentParser) -> None:
         f" {CA_FILE} and {CA_DIR} name trusted certificates that replace the default ones, for example of a private CA."
         " HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY apply unless --proxy or --unix-socket is given; the embedded server is never proxied."
     )
-    parser.add_argument(
+    add = parser.add_argument_group("recording and report").add_argument
+    add(
         "--latency",
         type=whole_number(0),
         metavar="N",
         help=f"number of requests of the latency probe after the checks (default: {_LATENCY_REQUESTS}, with --select 0; 0: no probe)",
     )
-    parser.add_argument(
+    add(
         "--engine",
         metavar="NAME[ VERSION]",
         help="engine of the report, if the server does not name itself, for example 'llamacpp b11549'",
     )
-    parser.add_argument(
+    add(
         "--recorded-target",
         metavar="TARGET",
         help="target in the printed commands, for a recording that does not name its own",
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="output folder (default: a new folder below runs/)")
-    parser.add_argument(
+    add("--out", type=Path, metavar="DIR", help="output folder (default: a new folder below runs/)")
+    add(
         "--resume",
         action="store_true",
         help="continue the run in --out: send only the series that its recording lacks",
     )
     add_against_options(parser)
     add_output_options(parser)
-    parser.add_argument("--list", action="store_true", help="list checks and scenarios without sending requests")
-    parser.add_argument(
+    add = parser.add_argument_group("without sending requests").add_argument
+    add("--list", action="store_true", help="list checks and scenarios without sending requests")
+    add(
         "--dry-run",
         action="store_true",
         help="print the requests, tokens and time without sending anything; with -q without the requests",

@@ -37,13 +37,14 @@ FOLDERS = ("endpoint", "against")
 
 def add_against_options(parser: ArgumentParser) -> None:
     """Add the options of a second endpoint."""
-    parser.add_argument(
+    add = parser.add_argument_group("second endpoint").add_argument
+    add(
         "--against",
         metavar="TARGET",
         help="a second endpoint, whose requests alternate; exit code 1 only for failures that it does not have",
     )
-    parser.add_argument("--against-model", metavar="MODEL", help="name of its model")
-    parser.add_argument("--against-key-env", metavar="VAR", help="environment variable with its API key")
+    add("--against-model", metavar="MODEL", help="name of its model")
+    add("--against-key-env", metavar="VAR", help="environment variable with its API key")
 
 
 def run_against(arguments: Namespace, target: Target, options: Options, plan: Plan) -> int:

@@ -19,6 +19,7 @@ from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.report.html import matrix_html
 from harmony_conformance.report.terminal import visible
 from harmony_conformance.runner.options import whole_number
+from harmony_conformance.runtime.file_keys import FileKey, names_of
 from harmony_conformance.runtime.private_files import write_private
 
 MATRIX = "matrix.html"
@@ -35,8 +36,54 @@ from harmony_conformance.cli.main import main
 sys.exit(main())"""
 """The program of each run: `python -m harmony_conformance` that ends with this command."""
 
-_LISTS = ("connection", "options", "rates", "load")
+ENTRY = "[[endpoint]]"
+_LIST = "list of texts"
+_EXAMPLES = {
+    "connection": ('["--model", "gpt-oss-20b", "--api-key-env", "A_KEY"]', "`run`, `rates` and `load`"),
+    "options": ('["--max-time", "20m"]', "`run`"),
+    "rates": ('["--set", "tools", "--tries", "10"]', "`rates`, which is called only with this key"),
+    "load": ('["--rate", "2", "--slo", "ttft_p95=1s"]', "`load`, which is called only with this key"),
+}
+_LISTS = tuple(_EXAMPLES)
 """Members with options of the command line."""
+KEYS = (
+    *(
+        FileKey(
+            name=name,
+            kind=_LIST,
+            meaning=f"Options of {of} for every endpoint.",
+            example=f"{name} = {example}",
+        )
+        for name, (example, of) in _EXAMPLES.items()
+    ),
+    FileKey(
+        table=ENTRY,
+        name="name",
+        kind="text",
+        meaning="Name in the matrix, and folder of the run. It must occur once.",
+        example='name = "provider-a"',
+        required=True,
+    ),
+    FileKey(
+        table=ENTRY,
+        name="target",
+        kind="text",
+        meaning="The endpoint, as in `run TARGET`: a URL, or `ENGINE:URL`.",
+        example='target = "https://a.example/v1"',
+        required=True,
+    ),
+    *(
+        FileKey(
+            table=ENTRY,
+            name=name,
+            kind=_LIST,
+            meaning=f"Further options of {of}, after those of the top of the file.",
+            example=f"{name} = {example}",
+        )
+        for name, (example, of) in _EXAMPLES.items()
+    ),
+)
+"""Keys of the configuration file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +224,7 @@ def read_endpoints(path: Path) -> tuple[ConfiguredEndpoint, ...]:
         raise UsageError(f"{path}: {problem.strerror}") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
         raise UsageError(f"{path}: invalid TOML: {problem}") from None
-    if unknown := sorted(document.keys() - {"endpoint", *_LISTS}):
+    if unknown := sorted(document.keys() - {"endpoint", *names_of(KEYS)}):
         raise UsageError(f"{path}: expected tables [[endpoint]] and options, got {unknown[0]!r}")
     listed = document.get("endpoint")
     entries = cast("list[object]", listed) if isinstance(listed, list) else []
@@ -193,7 +240,7 @@ def read_endpoints(path: Path) -> tuple[ConfiguredEndpoint, ...]:
 
 def _endpoint(entry: object, common: Mapping[str, tuple[str, ...]], place: object) -> ConfiguredEndpoint:
     members: Mapping[str, object] = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
-    if unknown := sorted(members.keys() - {"name", "target", *_LISTS}):
+    if unknown := sorted(members.keys() - {*names_of(KEYS, ENTRY)}):
         raise UsageError(f"{place}: expected name, target and options, got {unknown[0]!r}")
     name, target = members.get("name"), members.get("target")
     if not isinstance(target, str) or not target:

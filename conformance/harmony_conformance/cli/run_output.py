@@ -40,38 +40,34 @@ _REASONS_SHOWN = 5
 
 def add_output_options(parser: ArgumentParser) -> None:
     """Add the options of the output of a run."""
-    amount = parser.add_mutually_exclusive_group()
+    output = parser.add_argument_group("output")
+    amount = output.add_mutually_exclusive_group()
     amount.add_argument(
         "-v", "--verbose", action="store_true", help="print every check and every failure with its evidence"
     )
     amount.add_argument(
         "-q", "--quiet", action="store_true", help="print one line, or only the JSON document, and no progress"
     )
-    parser.add_argument(
+    output.add_argument(
         "--format",
         choices=["text", "json"],
         default="text",
         help="json: one JSON document on standard output with verdict, counts, causes and paths (default: text)",
     )
-    _add_baseline_options(parser)
-    parser.add_argument(
-        "--require",
-        type=_features,
-        default=(),
-        metavar="FEATURE,…",
-        help=f"exit code 1 if no answer of the run has one of these: {', '.join(FEATURES)}",
-    )
-
-
-def _add_baseline_options(parser: ArgumentParser) -> None:
-    parser.add_argument(
+    gate = parser.add_argument_group("gate").add_argument
+    gate(
         "--baseline",
         type=Path,
         metavar="FILE",
         help="TOML file of expected failures: exit code 1 for other failures, and for entries that explain none",
     )
-    parser.add_argument(
-        "--baseline-write", type=Path, metavar="FILE", help="write a baseline that expects the causes of this run"
+    gate("--baseline-write", type=Path, metavar="FILE", help="write a baseline that expects the causes of this run")
+    gate(
+        "--require",
+        type=_features,
+        default=(),
+        metavar="FEATURE,…",
+        help=f"exit code 1 if no answer of the run has one of these: {', '.join(FEATURES)}",
     )
 
 

@@ -28,13 +28,13 @@ from typing import cast
 
 from harmony_conformance.json_value import JsonObject, dumps, items, text, value_at
 from harmony_conformance.judge.check import Outcome
+from harmony_conformance.report.baseline_keys import ENTRY, LOG_KEYS, RUN_KEYS, SOURCES
 from harmony_conformance.report.model import Report, ResultLine
+from harmony_conformance.runtime.file_keys import names_of
 from harmony_conformance.runtime.terminal_text import escape_invisible
 
-SOURCES = ("model", "provider", "route", "engine", "api")
-"""Members of an entry with the source of the answers of a log."""
-RUN_MEMBERS = ("cause", "check", "scenario", "reason", "link")
-LOG_MEMBERS = ("cause", "check", "message", *SOURCES, "reason", "link")
+RUN_MEMBERS = names_of(RUN_KEYS, ENTRY)
+LOG_MEMBERS = names_of(LOG_KEYS, ENTRY)
 """Members of an entry for an audit. Each that names what is expected is a shell pattern."""
 _PLACEHOLDER = "TODO"
 _NO_REASON = re.compile(rf"\s*{_PLACEHOLDER}\b", re.IGNORECASE)

@@ -43,8 +43,10 @@ _HEADER = re.compile(r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
 def add_connection_options(parser: ArgumentParser) -> None:
     """Add the target, and the options of any requests to it."""
-    add = parser.add_argument
-    add("target", metavar="TARGET", help="reference, reference:defect=ID, URL, ENGINE:URL, or replay:FILE")
+    parser.add_argument(
+        "target", metavar="TARGET", help="reference, reference:defect=ID, URL, ENGINE:URL, or replay:FILE"
+    )
+    add = parser.add_argument_group("requests").add_argument
     add("--model", help="name of the model (default: the first of /v1/models)")
     add(
         "--concurrency",
@@ -55,6 +57,8 @@ def add_connection_options(parser: ArgumentParser) -> None:
     add("--api-key-env", metavar="VAR", help="environment variable with the API key")
     add("--header", action="append", default=[], metavar="'K: V'", help="header added to each request, never recorded")
     add("--extra-body", default="{}", metavar="JSON", help="members added to each request")
+    add("--seed", type=int, metavar="N", help="seed sent with each request")
+    add = parser.add_argument_group("limits").add_argument
     add("--timeout", type=_seconds, default=60.0, metavar="S", help="maximum time without a byte, in seconds")
     add("--max-requests", type=whole_number(1), metavar="N", help="maximum number of requests after discovery")
     add(
@@ -70,6 +74,7 @@ def add_connection_options(parser: ArgumentParser) -> None:
         help="maximum number of output tokens of all answers after discovery; requests in flight are still finished",
     )
     add("--max-rps", type=_rate, metavar="R", help="maximum number of requests per second")
+    add = parser.add_argument_group("connection").add_argument
     add(
         "--proxy",
         metavar="URL",
@@ -80,13 +85,12 @@ def add_connection_options(parser: ArgumentParser) -> None:
     add("--client-cert", metavar="FILE", help="PEM file of a client certificate, with or without its key")
     add("--client-key", metavar="FILE", help="PEM file of the client certificate's key, unencrypted")
     add("--http2", action="store_true", help="offer HTTP/2 to an https endpoint (extra `http2`)")
-    add("--seed", type=int, metavar="N", help="seed sent with each request")
 
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the target and the options of a run."""
     add_connection_options(parser)
-    add = parser.add_argument
+    add = parser.add_argument_group("checks and scenarios").add_argument
     add(
         "--api",
         choices=[*API_WORDS, ALL_APIS],

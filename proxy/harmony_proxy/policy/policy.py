@@ -28,6 +28,8 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from harmony_conformance.json_value import Json
+from harmony_conformance.runtime.file_keys import names_of
+from harmony_proxy.policy.setting_keys import KEYS, ROUTE
 
 
 class Action(StrEnum):
@@ -128,7 +130,7 @@ def read_policy(value: Json, *, musts: Collection[str], repairable: Collection[s
         InvalidPolicyError: a name or value is unknown, or a check cannot be repaired.
     """
     document = _table(value, "policy", "names and values")
-    _check_names(document, ("fail", "fallback", *_NO_RULES, "checks", "route"), "policy")
+    _check_names(document, (*names_of(KEYS), "checks", "route"), "policy")
     default = {name: it for name, it in document.items() if name not in ("route", *_NO_RULES)}
     last = _route(default, "policy", musts, repairable)
     tables = document.get("route", [])
@@ -161,7 +163,7 @@ def flag_policy(  # noqa: PLR0913 - all policy flags
 
 
 def _route(table: Mapping[str, Json], where: str, musts: Collection[str], repairable: Collection[str]) -> Route:
-    _check_names(table, ("path", "fail", "fallback", "checks"), where)
+    _check_names(table, names_of(KEYS, ROUTE), where)
     checks = _table(table.get("checks", {}), f"{where}, checks", _RULE)
     rules: dict[str, Action] = {}
     for pattern, word in checks.items():

@@ -1,0 +1,150 @@
+"""A page for each command: its arguments and options in tables, made from the parsers of the command line."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from harmony_conformance.cli.main import all_commands, build_parser
+from site_sources.markdown import anchor, code, escape, prose, table, write_page
+
+_PROGRAM = "harmony-conformance"
+_DEFAULT = re.compile(r" ?\((?P<rest>[^()]*?)(?:[;,] )?default: (?P<default>[^()]*(?:\([^()]*\)[^()]*)?)\)")
+_HEADS = ("Option", "Values", "Default", "Meaning")
+
+
+def write_commands(folder: Path) -> None:
+    """Write a page for each command, and an index."""
+    parsers = subparsers(build_parser(None))
+    commands = list(all_commands())
+    rows = ((f"[`{command.name}`]({command.name}.md)", prose(command.help)) for command in commands)
+    exits = (
+        ("0", "conforms"),
+        ("1", "does not conform"),
+        ("2", "usage error, incomplete run, or nothing could be checked"),
+        ("3", "internal error"),
+    )
+    write_page(
+        folder / "index.md",
+        (
+            "# Commands\n",
+            f"The commands of `{_PROGRAM}`. Each page has every argument and option, made from the parser of the command.\n",
+            *table(("Command", "Purpose"), rows),
+            "## Exit codes\n",
+            *table(("Code", "Meaning"), exits),
+            "## Options of the program\n",
+            *table(
+                _HEADS[:1] + _HEADS[-1:],
+                (
+                    (code("--version"), "print the version"),
+                    (code("-h, --help"), "print the help of the program or of a command"),
+                ),
+            ),
+        ),
+    )
+    for command in commands:
+        write_page(folder / f"{command.name}.md", _page(parsers[command.name], command.name))
+
+
+def subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the parsers of the commands of a parser, by name."""
+    found = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    return {name: own for action in found for name, own in action.choices.items()}
+
+
+def _page(parser: argparse.ArgumentParser, name: str) -> Iterator[str]:
+    yield f"# {_PROGRAM} {name}\n"
+    yield f"{_sentence(parser.description or '')}\n"
+    yield from _usage(parser)
+    yield from _epilog(parser.epilog or "")
+    yield from _options(parser, "##", "")
+    for action, own in subparsers(parser).items():
+        helps = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
+        about = next(choice.help for one in helps for choice in one._choices_actions if choice.dest == action)
+        yield f"## {name} {action}\n"
+        yield f"{_sentence(about or '')}\n"
+        yield from _usage(own)
+        yield from _options(own, "###", f"{action}-")
+
+
+def _sentence(text: str) -> str:
+    """Return text as a sentence. Its first word keeps its case if it is a value that is explained, as in `json: …`."""
+    shown = prose(text)
+    is_value = text.partition(" ")[0].endswith((":", ","))
+    return f"{shown[:1] if is_value else shown[:1].upper()}{shown[1:]}{'' if text.endswith(('.', '?')) else '.'}"
+
+
+def _usage(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Yield the usage without the options, which the tables have."""
+    actions = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
+    words = [parser.prog, *(["[OPTIONS]"] if any(action.option_strings for action in actions) else [])]
+    for action in actions:
+        if not action.option_strings:
+            form = {"?": "[{}]", "+": "{} …"}.get(str(action.nargs), "{}")
+            words.append(form.format(action.metavar or action.dest.upper()))
+    yield f"```text\n{' '.join(words)}\n```\n"
+
+
+def _epilog(text: str) -> Iterator[str]:
+    """Yield the examples of an epilog as a block of commands, and its other sentences as a paragraph."""
+    if not text.startswith("Examples: "):
+        yield f"{prose(text)}\n" if text else ""
+        return
+    end = text.rfind(". ", 0, text.find(". ") + 2) if ". " in text else len(text)
+    examples = [part.strip().rstrip(".") for part in text[:end].removeprefix("Examples: ").split("; ")]
+    shown = [re.match(r"`(?P<command>[^`]+)`(?P<note>.*)", example) for example in examples]
+    commands = [(match["command"].removeprefix(f"{_PROGRAM} "), match["note"].strip()) for match in shown if match]
+    width = max(len(command) for command, _ in commands)
+    rows = (
+        f"{_PROGRAM} {command:{width}}  # {note}" if note else f"{_PROGRAM} {command}" for command, note in commands
+    )
+    yield "```sh"
+    yield from rows
+    yield "```\n"
+    yield f"{prose(text[end:].strip('. '))}.\n" if text[end:].strip(". ") else ""
+
+
+def _options(parser: argparse.ArgumentParser, heading: str, prefix: str) -> Iterator[str]:
+    """Yield a table for each group of options."""
+    for group in parser._action_groups:
+        rows = [_row(parser, action, prefix) for action in group._group_actions if _is_shown(action)]
+        if rows:
+            title = {"positional arguments": "arguments"}.get(group.title or "", group.title or "")
+            yield f"{heading} {title[:1].upper()}{title[1:]}\n"
+            yield from table(("Argument", *_HEADS[1:]) if title == "arguments" else _HEADS, rows)
+
+
+def _is_shown(action: argparse.Action) -> bool:
+    return not isinstance(action, argparse._HelpAction | argparse._SubParsersAction)
+
+
+def _row(parser: argparse.ArgumentParser, action: argparse.Action, prefix: str) -> tuple[str, str, str, str]:
+    metavar = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
+    shown = ", ".join(action.option_strings) or metavar
+    name = action.option_strings[-1].lstrip("-") if action.option_strings else action.dest
+    meaning, default = _meaning(parser, action)
+    return anchor(f"{prefix}{name}", shown), _values(action, metavar), default, meaning
+
+
+def _values(action: argparse.Action, metavar: str) -> str:
+    if action.nargs == 0:
+        return "no value"
+    values = ", ".join(code(str(choice)) for choice in action.choices) if action.choices else code(metavar)
+    repeated = action.nargs in ("+", "*") or isinstance(action, argparse._AppendAction | argparse._ExtendAction)
+    return f"{values}; repeatable" if repeated else values
+
+
+def _meaning(parser: argparse.ArgumentParser, action: argparse.Action) -> tuple[str, str]:
+    """Return the meaning of an option and its default, which the text of the help names if the parser does not know it."""
+    text = parser._get_formatter()._expand_help(action)
+    text = re.sub(r"[;,]? ?(\(repeatable\)|may be repeated)", "", text)
+    if (named := _DEFAULT.search(text)) is not None:
+        rest = f" ({named['rest']})" if named["rest"] else ""
+        default = named["default"]
+        shown = code(default) if default == str(action.default) else prose(default)
+        return _sentence(f"{text[: named.start()]}{rest}{text[named.end() :]}"), shown
+    is_known = action.default not in (None, False, (), [], "", argparse.SUPPRESS)
+    required = "required" if action.required and action.nargs != "?" else ""
+    return _sentence(text), code(str(action.default).removesuffix(".0")) if is_known else escape(required)

@@ -1,0 +1,106 @@
+"""The navigation: a tab for each section, and in it the families of the generated pages, each with an index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from site_sources.copied_pages import site_path
+from site_sources.explained_pages import Family
+
+Entry = dict[str, object]
+"""A title, and a page or a list of pages and entries."""
+
+SECTIONS: Mapping[str, Sequence[tuple[str, str]]] = {
+    "Start": (
+        ("Installation", "docs/install.md"),
+        ("Tutorial", "docs/tutorial.md"),
+        ("Concepts", "docs/concepts.md"),
+        ("Overview", "README.md"),
+        ("Questions", "docs/faq.md"),
+        ("Troubleshooting", "docs/troubleshooting.md"),
+    ),
+    "Guides": (
+        ("Testing an endpoint", "docs/run.md"),
+        ("In CI", "docs/ci.md"),
+        ("Ready for a client?", "docs/clients.md"),
+        ("Rates", "docs/rates.md"),
+        ("Latency under load", "docs/load.md"),
+        ("Auditing logs", "docs/audit.md"),
+        ("The proxy", "docs/proxy.md"),
+        ("In production", "docs/deployment.md"),
+        ("Repairs", "docs/repairs.md"),
+        ("mitmproxy", "docs/mitmproxy.md"),
+        ("The reference library", "harmony_ref/README.md"),
+        ("Golden vectors", "golden/README.md"),
+        ("The reference server", "conformance/README.md"),
+        ("Hugging Face", "docs/hugging-face.md"),
+    ),
+    "Reference": (
+        ("Commands", "reference/commands"),
+        ("Configuration", "reference/configuration"),
+        ("Python API", "reference/api"),
+        ("Evidence", "conformance/EVIDENCE.md"),
+        ("Token accounting", "conformance/ACCOUNTING.md"),
+        ("Coverage of the APIs", "docs/coverage.md"),
+        ("All checks on one page", "conformance/CHECKS.md"),
+    ),
+    "Checks and causes": (),
+    "Reports": (
+        ("Published runs", "reports/README.md"),
+        ("Runs as pages", "reports/pages.md"),
+        ("Engines side by side", "reports/matrix"),
+        ("Findings", "reports/FINDINGS.md"),
+    ),
+    "Project": (
+        ("Versions", "docs/versions.md"),
+        ("Changes", "CHANGELOG.md"),
+        ("Security policy", "SECURITY.md"),
+        ("Security model", "docs/security.md"),
+        ("Contributing", "CONTRIBUTING.md"),
+        ("Code of conduct", "CODE_OF_CONDUCT.md"),
+        ("Architecture", "docs/architecture.md"),
+        ("Style", "docs/style.md"),
+        ("Speed of the reference", "docs/performance.md"),
+        ("Cost of the proxy", "docs/proxy-performance.md"),
+        ("Speed of audits", "docs/audit-performance.md"),
+        ("Leak detection", "docs/leak-detection.md"),
+        ("Hostile cases", "docs/hostile.md"),
+    ),
+}
+"""Titles and pages; a folder stands for its index and its pages. Pages that do not exist are left out."""
+_EXPLAINED = "Checks and causes"
+
+
+def navigation(pages: Path, families: Mapping[str, Sequence[Family]]) -> list[Entry]:
+    """Return the entries of the navigation."""
+    found: list[Entry] = [{"Home": "index.md"}]
+    for section, entries in SECTIONS.items():
+        there: list[object] = [{title: entry} for title, path in entries if (entry := _entry(pages, path)) is not None]
+        if section == _EXPLAINED:
+            there += ({kind.capitalize(): list(_kind(kind, of_kind))} for kind, of_kind in families.items())
+        found.append({section: there})
+    return found
+
+
+def _entry(pages: Path, path: str) -> object:
+    folder = pages / path
+    if folder.is_dir():
+        others = sorted(page.name for page in folder.glob("*.md") if page.name != "index.md")
+        return [f"{path}/index.md", *({_title(folder / name): f"{path}/{name}"} for name in others)]
+    place = site_path(path)
+    return place if (pages / place).is_file() else None
+
+
+def _title(page: Path) -> str:
+    heading = next(line for line in page.read_text("utf-8").splitlines() if line.startswith("# "))
+    return heading.removeprefix("# ").removeprefix("harmony-conformance ")
+
+
+def _kind(kind: str, families: Sequence[Family]) -> Iterator[object]:
+    yield f"reference/{kind}/index.md"
+    for family in families:
+        pages: list[object] = [
+            {name.removeprefix(f"{family.name}."): f"reference/{kind}/{name}.md"} for name in family.pages
+        ]
+        yield {family.title: [f"reference/{kind}/{family.name}/index.md", *pages]}

@@ -1,0 +1,77 @@
+"""The configuration of the site's generator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from harmony_conformance.json_value import dumps
+from site_sources.copied_pages import ROOT
+from site_sources.markdown import lines
+
+_FEATURES = (
+    "content.code.copy",
+    "navigation.footer",
+    "navigation.indexes",
+    "navigation.path",
+    "navigation.prune",
+    "navigation.tabs",
+    "navigation.top",
+    "search.highlight",
+    "toc.follow",
+)
+"""`prune`: a page has the side bar of its own family, not the entries of all others."""
+_SOURCES = ("harmony_ref", "conformance", "proxy")
+
+
+def settings(navigation: Sequence[object]) -> str:
+    """Return the configuration as TOML."""
+    return (
+        "[project]\n"
+        'site_name = "harmony-conformance"\n'
+        'site_description = "Does a gpt-oss endpoint follow the Harmony format, in prompts and in outputs?"\n'
+        'docs_dir = "pages"\n'
+        'site_dir = "site"\n'
+        'extra_css = ["assets/site.css"]\n'
+        f"nav = {_toml(navigation)}\n\n"
+        "[project.plugins.mkdocstrings.handlers.python]\n"
+        f"paths = {_toml([str(ROOT / name) for name in _SOURCES])}\n\n"
+        "[project.plugins.mkdocstrings.handlers.python.options]\n"
+        'docstring_style = "google"\n'
+        "separate_signature = true\n"
+        "show_bases = false\n"
+        "show_root_heading = true\n"
+        "show_root_full_path = false\n"
+        "show_signature_annotations = true\n"
+        "show_source = false\n"
+        "signature_crossrefs = true\n"
+        "show_attribute_values = false\n\n"
+        "[project.theme]\n"
+        "font = false\n"
+        f"features = {_toml(_FEATURES)}\n"
+        f"{lines(_palette())}"
+    )
+
+
+def _palette() -> Iterator[str]:
+    """Yield light and dark colours: the system's by default, and a button to change them."""
+    for preference, scheme, icon, following in (
+        ("", "", "lucide/sun-moon", "light colours"),
+        (": light", "default", "lucide/sun", "dark colours"),
+        (": dark", "slate", "lucide/moon", "the system's colours"),
+    ):
+        yield "\n[[project.theme.palette]]"
+        yield f'media = "(prefers-color-scheme{preference})"'
+        yield from (f'scheme = "{scheme}"',) if scheme else ()
+        yield f'toggle.icon = "{icon}"'
+        yield f'toggle.name = "Switch to {following}"'
+
+
+def _toml(value: object) -> str:
+    """Return lists, single-member objects and strings as TOML in one line."""
+    match value:
+        case list() | tuple():
+            return f"[{', '.join(map(_toml, value))}]"
+        case dict():
+            return f"{{{', '.join(f'{dumps(name)} = {_toml(member)}' for name, member in value.items())}}}"
+        case _:
+            return dumps(str(value))
