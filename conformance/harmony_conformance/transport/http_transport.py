@@ -19,12 +19,14 @@ import httpx
 
 from harmony_conformance.errors import UsageError
 from harmony_conformance.transport.messages import Failure, FailureKind
+from harmony_conformance.transport.single_connections import ReleasingStream, SingleConnections
 
 CA_FILE, CA_DIR = "SSL_CERT_FILE", "SSL_CERT_DIR"
 """The environment variables with the trusted certificates that replace the default ones."""
+_MOST_IDLE = 64
 _LIMITS = httpx.Limits(
     max_connections=None,
-    max_keepalive_connections=64,
+    max_keepalive_connections=_MOST_IDLE,
     keepalive_expiry=2.0,  # seconds: servers close idle connections after 5 or more, which a request must not meet
 )
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
@@ -143,9 +145,14 @@ def open_transport(base: str, network: Network) -> httpx.AsyncBaseTransport:
         context = _tls_context(network.ca_file)
         if network.client_cert is not None:
             _load_client_certificate(context, network.client_cert, network.client_key)
-    return httpx.AsyncHTTPTransport(
-        verify=context, http2=network.http2, limits=_LIMITS, proxy=proxy, uds=network.unix_socket, trust_env=False
-    )
+
+    def open_one() -> httpx.AsyncHTTPTransport:
+        return httpx.AsyncHTTPTransport(
+            verify=context, http2=network.http2, limits=_LIMITS, proxy=proxy, uds=network.unix_socket, trust_env=False
+        )
+
+    # a connection of HTTP/2 has many requests at the same time
+    return open_one() if network.http2 else SingleConnections(open_one, _MOST_IDLE)
 
 
 def _tls_context(ca_file: str | None) -> ssl.SSLContext:
@@ -184,7 +191,7 @@ def trailing_data(response: httpx.Response) -> bytes:
 
     httpx has no public access to them, hence the private attributes. If these change, the result is empty; `test_connection.py` detects it.
     """
-    part: Any = response.stream
+    part: Any = response.stream.inner if isinstance(response.stream, ReleasingStream) else response.stream
     for name in ("_httpcore_stream", "_stream", "_connection", "_h11_state", "trailing_data"):
         part = getattr(part, name, None)
     return cast("bytes", part[0]) if part else b""

@@ -21,6 +21,7 @@ from harmony_conformance.transport import client
 from harmony_conformance.transport.client import BODY_LIMIT, Client, ConnectionSettings
 from harmony_conformance.transport.http_transport import Network, open_transport
 from harmony_conformance.transport.messages import FailureKind, Request
+from harmony_conformance.transport.single_connections import SingleConnections
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
@@ -251,6 +252,82 @@ def test_a_connection_that_the_server_ends_serves_no_other_request(said):
         sent = send(f"http://127.0.0.1:{server.port}", ASK, ASK)
     assert [one.failure for one in sent] == [None, None]
     assert server.connections == 2
+
+
+def test_a_connection_that_the_server_ended_silently_serves_no_other_request():
+    class Ending(Keeping):
+        def _serve(self, connection):
+            with suppress(OSError):
+                request = connection.recv(65536)
+                if not request.endswith(b"{}"):
+                    request += connection.recv(65536)
+                self.requests.append(request)
+                connection.sendall(whole(b"{}"))
+                connection.shutdown(socket.SHUT_RDWR)
+
+    with Ending() as server:
+        sent = send(f"http://127.0.0.1:{server.port}", ASK, ASK, ASK)
+    assert [(one.failure, one.response.body) for one in sent] == [(None, b"{}")] * 3
+    assert (server.connections, len(server.requests)) == (3, 3)
+
+
+def test_as_many_connections_are_opened_as_requests_are_sent_at_once():
+    async def together(url):
+        async with Client(ConnectionSettings(base_url=url, headers={}, timeout=5.0)) as client:
+            return [await asyncio.gather(*(client.send(ASK) for _ in range(3))) for _ in range(4)]
+
+    with Keeping(whole(b"{}")) as server:
+        sent = asyncio.run(together(f"http://127.0.0.1:{server.port}"))
+    assert [one.failure for group in sent for one in group] == [None] * 12
+    assert server.connections == 3
+
+
+class Counted(httpx.AsyncBaseTransport):
+    """A transport that notes how many requests it has at the same time, and whether it is closed."""
+
+    def __init__(self, fails=False):
+        self.at_once, self.most, self.is_closed, self.fails = 0, 0, False, fails
+
+    async def handle_async_request(self, request):
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        await asyncio.sleep(0)
+        self.at_once -= 1
+        if self.fails:
+            raise httpx.ReadError("")
+        return httpx.Response(200, stream=httpx.ByteStream(b"{}"))
+
+    async def aclose(self):
+        self.is_closed = True
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_each_connection_has_one_request_at_a_time_and_idle_ones_are_limited(fails):
+    opened = []
+
+    async def together():
+        def open_one():
+            opened.append(Counted(fails))
+            return opened[-1]
+
+        transport = SingleConnections(open_one, 2)
+
+        async def ask():
+            try:
+                response = await transport.handle_async_request(httpx.Request("GET", "http://h/"))
+            except httpx.ReadError:
+                return
+            await response.aread()
+            await response.aclose()
+
+        await asyncio.gather(*(ask() for _ in range(5)))
+        idle = sum(not one.is_closed for one in opened)
+        await asyncio.gather(ask(), ask())
+        await transport.aclose()
+        return idle
+
+    assert asyncio.run(together()) == 2
+    assert (len(opened), {one.most for one in opened}, all(one.is_closed for one in opened)) == (5, {1}, True)
 
 
 def test_a_connection_that_waited_for_too_long_is_not_used_again(monkeypatch):
