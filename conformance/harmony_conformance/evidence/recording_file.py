@@ -149,11 +149,18 @@ class _Reader:
         self.records += 1
 
     def _add(self, x: Exchange) -> None:
-        api = x.api if x.api in APIS else CHAT_COMPLETIONS.name
-        steps = self._series.setdefault((x.scenario, api, x.attempt), {})
+        steps = self._series.setdefault((x.scenario, _api_of_series(x), x.attempt), {})
         if x.step in steps:
             raise InvalidRecordError(f"duplicate step {x.step!r} of scenario {x.scenario!r}, try {x.attempt}")
         steps[x.step] = x
+
+
+def _api_of_series(x: Exchange) -> str:
+    """Return the API of the series of an exchange. Requests to auxiliary endpoints, such as metrics, name it in their id."""
+    if x.api in APIS:
+        return x.api
+    named = x.id.removeprefix(f"{x.scenario}/").partition("/")[0]
+    return named if named in APIS else CHAT_COMPLETIONS.name
 
 
 def series_key(one: Series) -> SeriesKey | None:

@@ -140,3 +140,20 @@ def test_a_recording_has_a_beginning_finished_series_and_an_end(tmp_path):
     assert read_recording(path).missing_part == ""
     path.write_bytes(line("a"))
     assert read_recording(path).missing_part == ""
+
+
+def test_a_request_for_metrics_belongs_to_the_api_of_its_scenario(tmp_path):
+    """`run --api all` sends scenarios about load over several APIs, and asks for the same metrics in each."""
+    steps = (("first", "chat"), ("idle", "metrics"))
+    request = Request(path="/metrics", method="GET", body=b"")
+    lines = [
+        exchange_line(Exchange(id=f"one/{of}/{step}/0", scenario="one", step=step, request=request, api=api))
+        for of in ("chat", "messages")
+        for step, api in ((step, of if api == "chat" else api) for step, api in steps)
+    ]
+    (tmp_path / "x").write_bytes(b"".join(lines))
+    series = read_recorded(tmp_path / "x")
+    assert [(one.api, [*one.exchanges]) for one in series] == [
+        ("chat", ["first", "idle"]),
+        ("messages", ["first", "idle"]),
+    ]
