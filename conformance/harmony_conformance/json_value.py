@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 JsonObject: TypeAlias = "dict[str, Json]"
@@ -58,9 +58,17 @@ def loads(document: str | bytes, *, max_depth: int = MAX_DEPTH, allows_duplicate
         DuplicateMemberError: An object has two members of one name, and `allows_duplicates` is false.
         InvalidJsonError: The text is not JSON, or has more than `max_depth` levels.
     """
+    return _loads(document, _DECODER if allows_duplicates else _UNIQUE_DECODER, max_depth)
+
+
+def loads_as_written(document: str | bytes) -> Json:
+    """Parse a JSON document as `loads` does. Its fractions and exponents keep their spelling: `dumps_as_written` writes 1e-7, and not 1e-07."""
+    return _loads(document, _SPELLING_DECODER, MAX_DEPTH)
+
+
+def _loads(document: str | bytes, decoder: json.JSONDecoder, max_depth: int) -> Json:
     if isinstance(document, bytes):
         document = document.decode("utf-8", "replace")
-    decoder = _DECODER if allows_duplicates else _UNIQUE_DECODER
     try:
         value: Json
         value, end = decoder.raw_decode(document)
@@ -113,8 +121,25 @@ def _to_object(members: list[tuple[str, Json]]) -> JsonObject:
     return value
 
 
+class _SpelledFloat(float):
+    """A float with its text in a document."""
+
+    __slots__ = ("spelling",)
+    spelling: str
+
+    def __new__(cls, spelling: str) -> Self:
+        self = super().__new__(cls, spelling)
+        self.spelling = spelling
+        return self
+
+    def __getnewargs__(self) -> tuple[str]:  # type: ignore[override] # the argument of `__new__`, for pickling
+        return (self.spelling,)
+
+
 # `json.loads` and `json.dumps` with options create a new one on every call
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_SPELLING_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_SpelledFloat)
+_DOUBLE_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=float)
 _UNIQUE_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_to_object)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
@@ -137,6 +162,19 @@ def reads_back(document: str) -> bool:
     return is_shallow and "Infinity" not in document and (document.isascii() or not _HALF_OF_A_PAIR.search(document))
 
 
+def dumps_as_written(value: Json) -> str:
+    """Return compact JSON as `dumps` does, with the numbers of `loads_as_written` in their own spelling."""
+    match value:
+        case dict():
+            return f"{{{','.join(f'{dumps(name)}:{dumps_as_written(member)}' for name, member in value.items())}}}"
+        case list():
+            return f"[{','.join(map(dumps_as_written, value))}]"
+        case _SpelledFloat():
+            return value.spelling
+        case _:
+            return dumps(value)
+
+
 def canonical_json(value: Json) -> str:
     """Return canonical JSON: sorted members, no white space."""
     return _CANONICAL.encode(value)
@@ -150,6 +188,14 @@ def equal_json(one: str, other: str) -> bool:
     """
     try:
         return _same(_parse(one, _EXACT, MAX_DEPTH), _parse(other, _EXACT, MAX_DEPTH))
+    except InvalidJsonError:
+        return False
+
+
+def equal_as_doubles(one: str, other: str) -> bool:
+    """Return True if two texts are JSON with the same value in double precision, where 12345678901234567890 equals 12345678901234567000."""
+    try:
+        return _same(_parse(one, _DOUBLE_DECODER, MAX_DEPTH), _parse(other, _DOUBLE_DECODER, MAX_DEPTH))
     except InvalidJsonError:
         return False
 

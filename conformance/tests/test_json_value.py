@@ -1,4 +1,5 @@
 import json
+import pickle
 
 import pytest
 from hypothesis import given
@@ -11,12 +12,15 @@ from harmony_conformance.json_value import (
     InvalidJsonError,
     canonical_json,
     dumps,
+    dumps_as_written,
+    equal_as_doubles,
     equal_json,
     find_objects,
     has_added_fractions,
     integer,
     items,
     loads,
+    loads_as_written,
     members,
     pointer,
     resolve,
@@ -243,3 +247,38 @@ def test_duplicate_members_are_refused_on_request(document):
 @pytest.mark.parametrize("document", ['{"a": {"a": 1}, "b": "a", "A": 1}', b'[{"a": 1}, {"a": 1}]\n', "1"])
 def test_members_of_different_objects_or_names_are_no_duplicates(document):
     assert loads(document, allows_duplicates=False) == loads(document)
+
+
+AS_WRITTEN = '{"a":[1e-400,5e-324,1E22,-0.0,1.50,12345678901234567890],"ü":{"t":true,"n":null}}'
+
+
+def test_numbers_are_written_as_they_were():
+    value = loads_as_written(AS_WRITTEN)
+    assert dumps_as_written(value) == AS_WRITTEN
+    assert dumps_as_written(pickle.loads(pickle.dumps(value))) == AS_WRITTEN
+    assert value == loads(AS_WRITTEN)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_a_value_without_fractions_is_written_as_ever(value):
+    assert dumps_as_written(value) == dumps(value)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "are_equal"),
+    [
+        ('{"n":12345678901234567890}', '{"n":12345678901234567000}', True),
+        ('{"n":123456789012345678901234567890}', '{"n":1.2345678901234568e+29}', True),
+        ('{"n":1e-400}', '{"n":0}', True),
+        ('{"n":1}', '{"n":2}', False),
+        ('{"n":1}', '{"n":true}', False),
+        ("1", "x", False),
+    ],
+)
+def test_numbers_can_be_equal_as_doubles_only(one, other, are_equal):
+    assert equal_as_doubles(one, other) is are_equal

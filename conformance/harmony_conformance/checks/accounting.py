@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from harmony_conformance.evidence.exchange import Series
-from harmony_conformance.evidence.series_pairs import find_pair, prompt_count
+from harmony_conformance.checks.helpers.counted_requests import BASE_STEP, counted_requests, has_comparable_counts
+from harmony_conformance.checks.rendering.accepted_renderings import has_predictable_prompt
+from harmony_conformance.checks.rendering.prompt_diff import PromptComparison, compare_with_nearest
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.json_value import strings
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, mismatch, variant
-from harmony_conformance.judge.condition import condition, evidence, series_only
-from harmony_conformance.judge.history_conditions import has_allowed_order
+from harmony_conformance.judge.condition import condition
 from harmony_conformance.prompts.known_mistakes import Mistake
-from harmony_conformance.prompts.token_accounting import CountExplanation, RequestSet, explain_counts, nearest_forms
+from harmony_conformance.prompts.token_accounting import CountExplanation, explain_counts, nearest_forms
+from harmony_conformance.prompts.token_injection import SPECIAL_TOKEN
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote
 
-BASE_STEP = "plainest"
-"""The step that the others are compared with. It is sent again at the end and has to cost the same."""
-REPEATED_BASE_STEP = "plainest, again"
-_FEWEST = 4
 _WHERE = "/usage/prompt_tokens"
 _MOST_FORMS = 3
-
-
-@series_only
-@evidence
-def has_comparable_counts(series: Series) -> bool:
-    """series of requests that compare prompt_tokens, where the repeated request has the same count"""
-    counts = _counts(series)
-    again = find_pair(series, BASE_STEP, REPEATED_BASE_STEP)
-    if again is None or prompt_count(again[0]) != prompt_count(again[1]):
-        return False
-    return BASE_STEP in counts and len(counts) > _FEWEST
 
 
 @condition
@@ -49,13 +38,13 @@ def counts_show_no_known_mistake(series: Series) -> Iterator[Finding]:
     accounts = _explanations(series)
     if _shows_mistake(accounts):
         causes = ", or in which ".join(dict.fromkeys(map(_causes, accounts)))
-        form, wrong = _wrong_counts(series)
-        expected = RedactableText(
-            "in the form {}: {}", form, ", ".join(f"{name} {wanted}" for name, (_, wanted) in wrong.items())
-        )
-        actual = quote(", ".join(f"{name} {count}" for name, (count, _) in wrong.items()))
+        wrong = _wrong_counts(series)
+        form = next((one.form for one in wrong), "")
+        wanted = ", ".join(f"{one.step} {one.wanted}" for one in wrong)
+        actual = quote(", ".join(f"{one.step} {one.count}" for one in wrong))
         message = RedactableText("the counts match prompts in which {}", causes)
-        yield mismatch(message, _WHERE, expected, actual, exchange=series.exchanges[next(iter(wrong), BASE_STEP)].id)
+        first = series.exchanges[next((one.step for one in wrong), BASE_STEP)].id
+        yield mismatch(message, _WHERE, RedactableText("in the form {}: {}", form, wanted), actual, exchange=first)
 
 
 @comparison(SHOULD, spec="harmony#message-format", when=(has_comparable_counts, is_no_known_mistake))
@@ -98,41 +87,63 @@ def _names(accounts: Sequence[CountExplanation]) -> RedactableText:
     return RedactableText("the counts fit the form {}{}", " or ".join(forms[:_MOST_FORMS]), more)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _WrongCount:
+    """The prompt count of a step, and the count in a form of prompts, which has a name."""
+
+    step: str
+    count: int
+    wanted: int
+    form: str
+
+
 def _findings(series: Series, message: ReportText) -> Iterator[Finding]:
-    """Yield a finding for each request whose count differs from the nearest form: their causes may differ."""
-    form, wrong = _wrong_counts(series)
-    for name, (count, wanted) in wrong.items():
-        expected = RedactableText("in the form {}: {}", form, wanted)
-        yield mismatch(message, _WHERE, expected, RedactableText("{}", count), exchange=series.exchanges[name].id)
+    """Yield a finding for each request with a wrong count: their causes may differ."""
+    for one in _wrong_counts(series):
+        expected = RedactableText("in the form {}: {}", one.form, one.wanted)
+        actual = RedactableText("{}", one.count)
+        yield mismatch(message, _WHERE, expected, actual, exchange=series.exchanges[one.step].id)
 
 
-def _wrong_counts(series: Series) -> tuple[str, Mapping[str, tuple[int, int]]]:
-    """Return the nearest form, and by step the counts that differ from it: the reported and the expected one.
+def _wrong_counts(series: Series) -> tuple[_WrongCount, ...]:
+    """Return the counts that differ from the nearest form.
 
     Several forms can be equally near. A count that fits one of them is no evidence of a mistake, unless each count fits some.
+    Where the prompts are shown too, they decide which counts are wrong, and by how many tokens.
     """
     requests, counts = counted_requests(series)
     nearest = nearest_forms(requests, counts)
     table, gap = nearest[0]
-    rows = zip(requests.names, counts, gap, *(other for _, other in nearest), strict=True)
-    wrong = [(name, (count, count - off), all(offs)) for name, count, off, *offs in rows if off]
-    certain = [row for row in wrong if row[2]] or wrong
-    return table.form_names[0], {name: values for name, values, _ in certain}
+    form = table.form_names[0]
+    styles = frozenset(name.partition(", ")[0] for near, _ in nearest for name in near.form_names)
+    wrong, possible = list[_WrongCount](), list[_WrongCount]()
+    for name, count, off, *others in zip(
+        requests.names, counts, gap, *(other for _, other in nearest[1:]), strict=True
+    ):
+        row, x = _WrongCount(step=name, count=count, wanted=count - off, form=form), series.exchanges[name]
+        possible += [row] if off else []
+        if not _is_shown(x, count):
+            wrong += [row] if all((off, *others)) else []
+        elif any((off, *others)) and (compared := _compare(x, styles)) is not None and compared.lost_tokens:
+            nearest_form = f"{compared.style}, the nearest one to the prompt"
+            wrong.append(replace(row, wanted=count + compared.lost_tokens, form=nearest_form))
+    return tuple(wrong or possible)
+
+
+def _is_shown(x: Exchange, count: int) -> bool:
+    """Return True if the prompt is shown with as many tokens as are counted, and is predictable.
+
+    A text with markers can part a message of the prompt in several.
+    """
+    is_marked = any(map(SPECIAL_TOKEN.search, strings(x.chat_request)))
+    return len(x.prompt.ids or ()) == count and not is_marked and has_predictable_prompt(x.chat_request)
+
+
+def _compare(x: Exchange, styles: frozenset[str]) -> PromptComparison | None:
+    """Compare a shown prompt with the nearest rendering, if possible one of a style of the nearest forms."""
+    read = x.parsed_prompt
+    return compare_with_nearest(x.chat_request, x.prompt.ids or (), read, styles) if read is not None else None
 
 
 def _explanations(series: Series) -> tuple[CountExplanation, ...]:
     return explain_counts(*counted_requests(series))
-
-
-def counted_requests(series: Series) -> tuple[RequestSet, Sequence[int]]:
-    """Return the requests of a series that have a prompt count, and these counts."""
-    counts = _counts(series)
-    bodies = tuple((name, series.exchanges[name].chat_request_body) for name in counts)
-    return RequestSet(bodies=bodies, base_name=BASE_STEP), tuple(counts.values())
-
-
-def _counts(series: Series) -> dict[str, int]:
-    """Return the prompt count of each step, without the repetition."""
-    answered = ((step, x) for step, x in series.exchanges.items() if x.turn is not None and has_allowed_order.holds(x))
-    counts = ((step, prompt_count(x)) for step, x in answered if step != REPEATED_BASE_STEP)
-    return {step: count for step, count in counts if count}

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import LiteralString
 
 from harmony_conformance.apis.chat_completion import Turn, has_same_calls, has_same_objects
-from harmony_conformance.apis.registry import APIS
+from harmony_conformance.apis.registry import APIS, RESPONSES
 from harmony_conformance.checks.helpers.api_words import end_of, words_of
-from harmony_conformance.checks.helpers.value_diff import json_differences
+from harmony_conformance.checks.helpers.call_alignment import is_completed
+from harmony_conformance.checks.helpers.fitting_clauses import ARGUMENTS
+from harmony_conformance.checks.helpers.value_diff import json_differences, text_difference
 from harmony_conformance.evidence.exchange import API_SEPARATOR, Exchange, Series
-from harmony_conformance.json_value import Json, canonical_json, parse_object, value_at
+from harmony_conformance.json_value import Json, canonical_json, equal_json, parse_object, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, mismatch, variant
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, cited, comparison, mismatch, ruled, variant
 from harmony_conformance.judge.condition import condition, evidence, series_only
 from harmony_conformance.judge.history_conditions import has_allowed_order
+from harmony_conformance.judge.rulings import EMPTY_ARGUMENTS
 from harmony_conformance.prompts.conversation import ConversationOptions, conversation_of
+from harmony_conformance.prompts.expected_parts import PromptMessage
 from harmony_conformance.prompts.request_members import REASONING_FIELDS
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote
 from harmony_ref import Message
@@ -91,7 +95,8 @@ def _differences(first: Json, second: Json, one: _Answer, other: _Answer) -> Ite
     for difference in json_differences(first, second) if first != second else ():
         message = RedactableText(template, difference.path)
         both = _values(difference.expected, difference.actual, one.x, other.x)
-        yield mismatch(message, difference.path, _SAME, both, exchange=other.x.id)
+        finding = mismatch(message, difference.path, _SAME, both, exchange=other.x.id)
+        yield cited(finding, ARGUMENTS) if difference.path.endswith(".arguments") else finding
 
 
 SAME_OUTPUT = (uses_several_apis, has_same_output)
@@ -117,7 +122,8 @@ def same_reasoning(series: Series) -> Iterator[Finding]:
     """The same tokens give the same reasoning over every API, whatever the field is called there (defect V39)."""
     for one, other in _same_output(series):
         thoughts = ("".join((one.turn.reasoning or "").split()), "".join((other.turn.reasoning or "").split()))
-        yield from _differences({"reasoning": thoughts[0]}, {"reasoning": thoughts[1]}, one, other)
+        for finding in _differences({"reasoning": thoughts[0]}, {"reasoning": thoughts[1]}, one, other):
+            yield cited(finding, f"{other.x.api}#reasoning")
 
 
 @comparison(MUST, spec="harmony#receiving-calls", when=SAME_OUTPUT)
@@ -125,7 +131,17 @@ def same_calls_are_returned(series: Series) -> Iterator[Finding]:
     """The same tokens give the same calls over every API: names and arguments, in order, arguments compared as JSON (defects V11, V35)."""
     for one, other in _same_output(series):
         if not has_same_calls(one.turn, other.turn) and not _same_objects(one, other):
-            yield from _differences(_calls(one.turn), _calls(other.turn), one, other)
+            is_ruled = RESPONSES.name in (one.x.api, other.x.api) and _differ_by_completion(one.turn, other.turn)
+            for finding in _differences(_calls(one.turn), _calls(other.turn), one, other):
+                yield ruled(finding, EMPTY_ARGUMENTS) if is_ruled else finding
+
+
+def _differ_by_completion(one: Turn, other: Turn) -> bool:
+    """Return True if the arguments of calls are empty in one turn and an empty object in the other, and nothing else differs."""
+    pairs = list(zip(one.tool_calls, other.tool_calls, strict=False))
+    arguments = [(a.arguments, b.arguments) for a, b in pairs]
+    are_alike = (equal_json(a, b) or is_completed(a, b) or is_completed(b, a) for a, b in arguments)
+    return len(one.tool_calls) == len(other.tool_calls) and all(a.name == b.name for a, b in pairs) and all(are_alike)
 
 
 @comparison(MUST, spec="chat#finish-reason", when=SAME_OUTPUT)
@@ -182,7 +198,7 @@ def same_prompt(series: Series) -> Iterator[Finding]:
                 longest = max(len(first), len(second))
                 place = next(i for i in range(longest) if first[i : i + 1] != second[i : i + 1])
                 message = f"the prompt differs from the one over {one.api_adapter.title}"
-                both = _values(_message(one, place), _message(other, place), one, other)
+                both = _values(*_contrasted(_messages(one), _messages(other), place), one, other)
                 yield mismatch(message, f"prompt message {place}", _SAME, both, exchange=other.id)
             elif shown[0] != shown[1]:
                 form = variant(f"the prompt has another form than over {one.api_adapter.title}", where="prompt")
@@ -221,17 +237,27 @@ def _contents(x: Exchange, *, has_texts: bool) -> Iterator[tuple[str | None, ...
 
     `has_texts`: The arguments of calls are texts in the request. Otherwise they have no spelling there, and are yielded as canonical JSON.
     """
-    for message in x.prompt_messages:
-        if message.content or message.role != "assistant" or message.recipient is not None:
-            is_call = message.role == "assistant" and message.recipient is not None
-            called = parse_object(message.content) if is_call and not has_texts else None
-            content = message.content if called is None else canonical_json(called)
-            content = "".join(content.split()) if message.role == "developer" else content
-            yield message.role, message.function, message.channel, content
+    for message in _messages(x):
+        is_call = message.role == "assistant" and message.recipient is not None
+        called = parse_object(message.content) if is_call and not has_texts else None
+        content = message.content if called is None else canonical_json(called)
+        content = "".join(content.split()) if message.role == "developer" else content
+        yield message.role, message.function, message.channel, content
 
 
-def _message(x: Exchange, place: int) -> ReportText:
-    return quote(x.prompt_messages[place]) if place < len(x.prompt_messages) else "no message"
+def _messages(x: Exchange) -> list[PromptMessage]:
+    """Return the messages of the prompt without empty answers."""
+    return [one for one in x.prompt_messages if one.content or one.role != "assistant" or one.recipient is not None]
+
+
+def _contrasted(
+    first: Sequence[PromptMessage], second: Sequence[PromptMessage], place: int
+) -> tuple[ReportText, ReportText]:
+    """Return two messages of prompts: the differing part of their contents if their headers are the same, else each with its header."""
+    one, other = ([*messages[place:], None][0] for messages in (first, second))
+    if one is not None and other is not None and one.header == other.header:
+        return text_difference(one.content, other.content)
+    return quote(one) if one is not None else "no message", quote(other) if other is not None else "no message"
 
 
 def _completion_tokens(one: _Answer) -> int | None:

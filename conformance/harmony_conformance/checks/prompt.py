@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import LiteralString
 
 from harmony_conformance.checks.helpers.counted_pairs import counted_pairs, token_difference
-from harmony_conformance.checks.helpers.fitting_clauses import ARGUMENTS, clause_of_counted_text
+from harmony_conformance.checks.helpers.fitting_clauses import ARGUMENTS, clause_of_counted_text, clause_of_part
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.checks.rendering import content_placement as placement
 from harmony_conformance.checks.rendering.accepted_renderings import has_predictable_prompt
@@ -15,6 +15,7 @@ from harmony_conformance.checks.rendering.prompt_diff import compare_with_neares
 from harmony_conformance.checks.rendering.tool_schemas import find_missing_descriptions
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.json_value import (
+    equal_as_doubles,
     equal_json,
     has_added_fractions,
     members,
@@ -27,7 +28,7 @@ from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge import history_conditions as history
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, cited, comparison, mismatch, ruled, variant
 from harmony_conformance.judge.condition import condition, evidence, series_only
-from harmony_conformance.judge.rulings import QUOTED_RESULTS
+from harmony_conformance.judge.rulings import NEIGHBOURING_MESSAGES, NUMBERS_IN_OBJECTS, QUOTED_RESULTS
 from harmony_conformance.prompts.declarations_in_prompt import (
     as_identifier,
     declared_functions,
@@ -61,7 +62,9 @@ def user_text_is_whole(x: Exchange) -> Iterator[Finding]:
     shown, sent = _messages(x, "user"), _parts(x, PartKind.USER)
     parts = placement.join_lines_as_in_prompt(x.chat_request, sent, shown)
     yield from placement.find_joined_lines(sent, parts)
-    yield from placement.find_changed_contents(parts, shown)
+    are_joined = placement.are_joined(parts, shown)
+    for finding in placement.find_changed_contents(parts, shown):
+        yield ruled(finding, NEIGHBOURING_MESSAGES) if are_joined else finding
 
 
 @check(MUST, spec="harmony#final", when=(on.is_conversation, on.prompt_is_known, history.has_earlier_answer))
@@ -128,7 +131,9 @@ def calls_are_rendered(x: Exchange) -> Iterator[Finding]:
             yield variant("the arguments of a call were rewritten: equal as JSON", where=part.where)
         else:
             finding = _content_mismatch("the arguments of a call are not what was sent", part, message)
-            yield cited(finding, ARGUMENTS)
+            is_rounded = not equal_json(message.content, part.text) and equal_as_doubles(message.content, part.text)
+            is_rounded = is_rounded and not x.api_adapter.has_text_arguments
+            yield cited(ruled(finding, NUMBERS_IN_OBJECTS) if is_rounded else finding, ARGUMENTS)
     yield from placement.find_surplus_messages(parts, calls)
 
 
@@ -348,7 +353,7 @@ def is_an_accepted_rendering(x: Exchange) -> Iterator[Finding]:
         more = RedactableText("; and {} more", len(others)) if others else RedactableText("")
         message = RedactableText("{}{}", first.sentence, more)
         where = first.where or f"prompt message {first.message_index}"
-        yield mismatch(message, where, first.tokens[0], first.tokens[1])
+        yield cited(mismatch(message, where, first.tokens[0], first.tokens[1]), clause_of_part(first.difference.part))
     elif compared.differences or compared.notes:
         summaries = [*compared.notes, *dict.fromkeys(one.summary for one in compared.differences)]
         expected, actual = compared.differences[0].tokens if compared.differences else (None, None)

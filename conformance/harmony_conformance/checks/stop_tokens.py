@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harmony_conformance.apis.registry import COMPLETIONS, RESPONSES
+from harmony_conformance.apis.registry import COMPLETIONS, MESSAGES, RESPONSES, TGI, TGI_GENERATE
 from harmony_conformance.checks.helpers.api_words import words_of
 from harmony_conformance.evidence.exchange import AnsweredBy, Exchange
 from harmony_conformance.evidence.expected_output import cut_at_stop, parse_output
 from harmony_conformance.json_value import integer, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check, mismatch, variant
+from harmony_conformance.judge.check import MUST, Finding, check, mismatch, ruled, variant
 from harmony_conformance.judge.condition import condition
+from harmony_conformance.judge.rulings import SHOWN_STOP_STRINGS
 from harmony_conformance.prompts.expected_parts import format_ids
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
@@ -67,13 +68,16 @@ def limit_is_kept(x: Exchange) -> Iterator[Finding]:
         if x.reached_stop:
             message = RedactableText("{} is {} below the limit, although the model ended its turn", end, length)
             actual = RedactableText("{} after {} of {} tokens", length, spent, x.max_output_tokens)
-            yield mismatch(message, words.end_place, words.end_value("stop", "tool_calls"), actual)
+            yield mismatch(message, words.end_place, words.ends_of_a_turn, actual)
         else:
             yield variant(RedactableText("{} is {} below the limit", end, length), where=words.end_place)
     unseen = x.output.ids is None and not turn.has_answer and not x.api_adapter.is_raw
     if spent == x.max_output_tokens and reason != "length" and (x.hit_token_limit or unseen):
         message = RedactableText("the answer was cut at the limit and {} is not {}", end, length)
         yield mismatch(message, words.end_place, length, words.end_value(reason))
+
+
+_MAY_SHOW_STOP_STRINGS = (MESSAGES.name, TGI.name, TGI_GENERATE.name)
 
 
 @condition
@@ -98,7 +102,8 @@ def stop_string_is_cut(x: Exchange) -> Iterator[Finding]:
         place, stop = min(shown)
         rest = content[place + len(stop) :]
         message = "the content continues after a stop string" if rest else "the content contains the stop string"
-        yield mismatch(message, "/content", RedactableText("the text before {!r}", stop), shorten(content[place:]))
+        finding = mismatch(message, "/content", RedactableText("the text before {!r}", stop), shorten(content[place:]))
+        yield ruled(finding, SHOWN_STOP_STRINGS) if not rest and x.api in _MAY_SHOW_STOP_STRINGS else finding
         return
     written = parse_output(x.output.ids) if x.output.ids is not None else None
     if turn is None or written is None or x.api_adapter.is_raw:

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from harmony_conformance.apis.chat_completion import ABORTED, ToolCall
+from harmony_conformance.apis.registry import RESPONSES
 from harmony_conformance.checks.headers import INVENTED_CALL, WRITTEN_CALL
 from harmony_conformance.checks.helpers.api_words import end_of, words_of
-from harmony_conformance.checks.helpers.call_alignment import align_calls, is_same_call
+from harmony_conformance.checks.helpers.call_alignment import align_calls, is_completed, is_same_call
 from harmony_conformance.checks.helpers.fitting_clauses import ARGUMENTS, clause_of_forbidden_call
 from harmony_conformance.checks.helpers.json_schema import first_violation
 from harmony_conformance.checks.helpers.malformed_output import lenient_on_malformed_output
@@ -21,6 +22,7 @@ from harmony_conformance.json_value import (
     InvalidJsonError,
     Json,
     canonical_json,
+    equal_as_doubles,
     equal_json,
     has_added_fractions,
     items,
@@ -31,8 +33,9 @@ from harmony_conformance.json_value import (
     value_at,
 )
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check, cited, mismatch, variant
+from harmony_conformance.judge.check import MUST, Finding, check, cited, mismatch, ruled, variant
 from harmony_conformance.judge.condition import condition, within_limits
+from harmony_conformance.judge.rulings import EMPTY_ARGUMENTS, NUMBERS_IN_OBJECTS
 from harmony_conformance.prompts import request_members
 from harmony_conformance.redactable_text import Location, RedactableText, quote, shorten
 
@@ -187,7 +190,16 @@ def _changes(x: Exchange, call: FunctionCall, arrived: ToolCall, where: str) -> 
         expected, actual = text_difference(call.arguments, arrived.arguments)
         fraction = "a whole number of the arguments was rewritten with a fraction"
         message = fraction if is_equal else "the arguments differ from what the model wrote"
-        yield cited(mismatch(message, where, expected, actual), ARGUMENTS)
+        yield _ruled_arguments(cited(mismatch(message, where, expected, actual), ARGUMENTS), x, call, arrived)
+
+
+def _ruled_arguments(finding: Finding, x: Exchange, call: FunctionCall, arrived: ToolCall) -> Finding:
+    """Return the finding with the ruling on what the API makes of the arguments, if there is one."""
+    if x.api == RESPONSES.name and is_completed(call.arguments, arrived.arguments):
+        return ruled(finding, EMPTY_ARGUMENTS)
+    has_other_digits = not equal_json(call.arguments, arrived.arguments)
+    is_same = has_other_digits and equal_as_doubles(call.arguments, arrived.arguments)
+    return ruled(finding, NUMBERS_IN_OBJECTS) if is_same and not x.api_adapter.has_text_arguments else finding
 
 
 def _is_same_object(x: Exchange, arguments: str, written: str) -> bool:
@@ -277,7 +289,7 @@ def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
         return
     words = words_of(x)
     reason, calls, where, end = x.turn.finish_reason, bool(x.turn.tool_calls), words.end_place, words.end_member
-    shown, called = words.end_value(reason), words.end_value("tool_calls")
+    shown, called = words.end_value(reason), words.end_value(words.end_with_calls)
     accepted = x.expectation.finish_reasons if x.expectation is not None else ()
     if reason == ABORTED:
         yield variant(RedactableText("the server aborted the generation, and has its own {} for it", end), where=where)
@@ -289,7 +301,7 @@ def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
         yield mismatch(message, where, quote(", ".join(words.ends.values())), shorten(reason))
     elif (reason == "length" and x.reached_stop) or (reason == "tool_calls" and x.hit_token_limit):
         template = "{} is {} and the model ended its turn" if x.reached_stop else "{} is {} and the model was cut"
-        expected = words.end_value("stop", "tool_calls") if x.reached_stop else words.end_value("length")
+        expected = words.ends_of_a_turn if x.reached_stop else words.end_value("length")
         yield mismatch(RedactableText(template, end, shown), where, expected, shown)
     if reason is None:
         has_calls = calls or (x.expected_output is not None and bool(x.expected_output.calls))

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from harmony_conformance.checks.accounting import BASE_STEP, REPEATED_BASE_STEP
+from harmony_conformance.checks.helpers.counted_requests import BASE_STEP, REPEATED_BASE_STEP
 from harmony_conformance.errors import Exit
 from harmony_conformance.golden import data as golden
 from harmony_conformance.golden.scenario import read_scenario

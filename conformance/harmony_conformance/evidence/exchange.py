@@ -36,6 +36,7 @@ from harmony_conformance.evidence.levels import (
     RenderedPrompt,
     Validity,
 )
+from harmony_conformance.evidence.numbers_as_written import body_as_written, values_as_written
 from harmony_conformance.evidence.token_limit import applied_limit
 from harmony_conformance.json_value import (
     InvalidJsonError,
@@ -195,7 +196,8 @@ class Exchange:
         """The same events with each value translated to a `chat.completion.chunk`. None if the response is no stream."""
         if self.events is None or self.api == CHAT_COMPLETIONS.name:
             return self.events
-        return replace_values(self.events, self.api_adapter.read_events(event.value for event in self.events.events))
+        values = values_as_written(self.api_adapter, self.events)
+        return replace_values(self.events, self.api_adapter.read_events(values))
 
     @cached_property
     def response_json(self) -> Json:
@@ -208,7 +210,9 @@ class Exchange:
     @cached_property
     def chat_completion(self) -> Json:
         """The response body translated to a `chat.completion`. None for a stream or an invalid body."""
-        return self.api_adapter.read_response(self.response_json) if self.response_json is not None else None
+        if self.response is None or self.response_json is None:
+            return None
+        return self.api_adapter.read_response(body_as_written(self.api_adapter, self.response, self.response_json))
 
     @cached_property
     def chunks(self) -> tuple[Json, ...]:

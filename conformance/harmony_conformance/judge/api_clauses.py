@@ -119,6 +119,10 @@ OTHER_APIS: dict[str, Clause] = {
         "content. […] summary: Reasoning summary content. […] content: Reasoning text content. […] type: The type of the reasoning text. Always "
         "`reasoning_text`.",
     ),
+    "responses#reasoning": Clause(
+        _RESPONSES + "reasoning item",
+        "A description of the chain of thought used by a reasoning model while generating a response. […] content: Reasoning text content.",
+    ),
     "responses#summary-events": Clause(
         _RESPONSES + "streaming events, response.reasoning_summary_part and response.reasoning_summary_text",
         "Emitted when a new reasoning summary part is added. […] Emitted when a reasoning summary text is completed. […] Emitted when a reasoning "
@@ -195,6 +199,10 @@ OTHER_APIS: dict[str, Clause] = {
         "Claude documentation, Thinking, How thinking works",
         "When thinking is on, Claude creates `thinking` content blocks where it outputs its internal reasoning. The API response includes `thinking` "
         "content blocks, followed by `text` content blocks.",
+    ),
+    "messages#reasoning": Clause(
+        "Claude documentation, Thinking, How thinking works",
+        "When thinking is on, Claude creates `thinking` content blocks where it outputs its internal reasoning.",
     ),
     "messages#stop-reason": Clause(
         _MESSAGES + "stop_reason",
@@ -287,6 +295,11 @@ OTHER_APIS: dict[str, Clause] = {
     "ollama#last-line": Clause(
         _OLLAMA + "Generate a completion, Response",
         "The final response in the stream also includes additional data about the generation",
+    ),
+    "ollama#statistics": Clause(
+        _OLLAMA + "Generate a completion, Response",
+        "`total_duration`: time spent generating the response […] `load_duration`: time spent in nanoseconds loading the model […] `eval_count`: number "
+        "of tokens in the response […] `eval_duration`: time in nanoseconds spent generating the response",
     ),
     "ollama#tool-calls": Clause(
         _OLLAMA + "Generate a chat completion, Parameters",

@@ -75,7 +75,10 @@ class Finding:
 def clause_of(finding: Finding, clause: Clause, api: str) -> Clause:
     """Return the clause of a failure: its own, or that of the check, from the reference of the API where this has one."""
     demanded = CLAUSES.get(finding.clause, clause)
-    return CLAUSES.get(demanded.id.replace("chat#", f"{api}#"), demanded)
+    return CLAUSES.get(demanded.id.replace(_REASONING, f"{api}#reasoning").replace("chat#", f"{api}#"), demanded)
+
+
+_REASONING = "raw-cot#output"
 
 
 def clause_of_failure(clause: Clause, api: str, findings: Iterable[Finding]) -> Clause:

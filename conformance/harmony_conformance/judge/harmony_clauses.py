@@ -80,6 +80,11 @@ _TABLE: dict[str, Clause] = {
         "the model and optionally a list of function tools available for use",
         differs="vLLM can put the instructions into the system message (VLLM_GPT_OSS_HARMONY_SYSTEM_INSTRUCTIONS).",
     ),
+    "harmony#developer-form": Clause(
+        _GUIDE + "Developer message format",
+        "If you are not using function tool calling your developer message would just look like this: <|start|>developer<|message|># Instructions\n\n"
+        "{instructions}<|end|>",
+    ),
     "harmony#tools": Clause(
         _GUIDE + "Defining available tools",
         "All functions that are available to the model should be defined in the developer message in a dedicated `Tools` section.",

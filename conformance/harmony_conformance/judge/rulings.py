@@ -45,6 +45,10 @@ ANSWERED_WRONG_REQUESTS = "answered-wrong-requests"
 ANSWERS_IN_TIME = "answers-in-time"
 EMPTY_TEXT_BLOCKS = "empty-text-blocks"
 ITEMS_OF_LISTS = "items-of-lists"
+EMPTY_ARGUMENTS = "empty-arguments"
+NUMBERS_IN_OBJECTS = "numbers-in-objects"
+NEIGHBOURING_MESSAGES = "neighbouring-messages"
+SHOWN_STOP_STRINGS = "shown-stop-strings"
 
 RULINGS: Mapping[str, Ruling] = MappingProxyType(
     {
@@ -132,6 +136,30 @@ RULINGS: Mapping[str, Ruling] = MappingProxyType(
             source="The official library declares the items. The published chat template writes `any[]` for objects, and no values of an enumeration.",
             severity=SHOULD,
             checks=("prompt.tools_are_declared", "tools.parameters_are_typed"),
+        ),
+        EMPTY_ARGUMENTS: Ruling(
+            subject="the empty arguments of a call are `{}` over the Responses API",
+            source="Its reference defines the arguments as a JSON string. `{}` is such a string, an empty text is not.",
+            severity=SHOULD,
+            checks=("tool_calls.calls_arrive", "apis.same_calls_are_returned"),
+        ),
+        NUMBERS_IN_OBJECTS: Ruling(
+            subject="a number of the arguments has other digits and the same double, over an API that has arguments as an object",
+            source="RFC 8259, section 6: this specification allows implementations to set limits on the range and precision of numbers accepted.",
+            severity=SHOULD,
+            checks=("tool_calls.calls_arrive", "prompt.calls_are_rendered"),
+        ),
+        NEIGHBOURING_MESSAGES: Ruling(
+            subject="messages of the user that follow each other are one message of the prompt",
+            source="The guide gives each message a role, and does not mention such messages. Anthropic's API combines them into a single turn.",
+            severity=SHOULD,
+            checks=("prompt.user_text_is_whole",),
+        ),
+        SHOWN_STOP_STRINGS: Ruling(
+            subject="the text ends with the stop string, over the Messages API and TGI's own APIs",
+            source="Their references say that generation stops, and not that the text lacks the string. OpenAI's reference says both.",
+            severity=SHOULD,
+            checks=("stop_tokens.stop_string_is_cut",),
         ),
         "orphan-results": Ruling(
             subject="a function result names no call",

@@ -12,8 +12,8 @@ from shlex import quote as quote_visible
 from types import MappingProxyType
 
 from harmony_conformance.checks import CHECKS
-from harmony_conformance.checks.accounting import REPEATED_BASE_STEP
 from harmony_conformance.checks.helpers.counted_pairs import shorter_step
+from harmony_conformance.checks.helpers.counted_requests import REPEATED_BASE_STEP
 from harmony_conformance.engines.profiles import DERENDER_PATH
 from harmony_conformance.engines.render_derender import render_request, split_event_requests, whole_request
 from harmony_conformance.engines.target import Target

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harmony_conformance.checks.accounting import BASE_STEP
+from harmony_conformance.checks.helpers.counted_requests import BASE_STEP
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
 from harmony_conformance.judge.check import Outcome

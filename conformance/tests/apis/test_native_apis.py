@@ -20,11 +20,13 @@ from harmony_conformance.apis.registry import (
     UnsupportedByApiError,
     find_api,
 )
+from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.golden import data as golden
 from harmony_conformance.json_value import loads, value_at
 from harmony_conformance.prompts.conversation import ConversationOptions, conversation_of
 from harmony_conformance.prompts.expected_parts import PartKind, expected_parts
 from harmony_conformance.reference_server import MODEL
+from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_ref import render_conversation_for_completion
 
 NATIVE = (OLLAMA, OLLAMA_GENERATE, OLLAMA_RAW, TGI, TGI_GENERATE, COMPLETIONS, LLAMACPP_COMPLETION, SGLANG_GENERATE)
@@ -435,3 +437,29 @@ def test_the_tokenizer_of_sglang_shows_the_prompt_of_a_chat(http):
     request = {"messages": LOOP, "tools": [WEATHER], "reasoning_effort": "high"}
     chat = http.post("/v1/chat/completions", json={"model": MODEL, **request, "return_token_ids": True}).json()
     assert http.post("/v1/tokenize", json=request).json()["tokens"] == chat["prompt_token_ids"]
+
+
+NUMBERS = '{"id":12345678901234567000,"ratio":1.0,"tiny":1e-7}'
+
+
+def answered(api, path, kind, data):
+    chunk = Chunk(arrival_time=0.0, data=data.encode())
+    response = Response(status=200, headers={"content-type": kind}, chunks=(chunk,))
+    return Exchange(id="x", api=api, request=Request(path=path, body=b"{}"), response=response)
+
+
+CALLED_LINE = f'{{"message":{{"role":"assistant","tool_calls":[{{"function":{{"name":"f","arguments":{NUMBERS}}}}}]}},"done":true}}\n'
+BLOCK = f'{{"type":"tool_use","id":"toolu_1","name":"f","input":{NUMBERS}}}'
+MESSAGE = f'{{"type":"message","role":"assistant","content":[{BLOCK}],"stop_reason":"tool_use"}}'
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        pytest.param(answered("ollama", "/api/chat", "application/json", CALLED_LINE), id="Ollama"),
+        pytest.param(answered("ollama", "/api/chat", "application/x-ndjson", CALLED_LINE), id="Ollama, streamed"),
+        pytest.param(answered("messages", "/v1/messages", "application/json", MESSAGE), id="Messages"),
+    ],
+)
+def test_arguments_that_are_an_object_keep_the_spelling_of_their_numbers(x):
+    assert x.turn.tool_calls[0].arguments == NUMBERS

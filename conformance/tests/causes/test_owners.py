@@ -155,7 +155,7 @@ def test_a_failure_of_vllm_has_its_cause(version, parts, expected):
         ("dynamo", "1.6.1", failure(LOST, NAMES, "a bare name"), "other-recipients-dropped"),
         ("lmdeploy", "0.18.0", failure(LOST, ANSWERS, "message missing"), "text-without-message-dropped"),
         ("lmdeploy", "0.18.0", failure(LOST, ANSWERS, "an odd role, 4"), "other-recipients-dropped"),
-        ("lmdeploy", "0.18.0", failure(LOST, CALLS, "a call without a role, 1"), "preamble-dropped"),
+        ("lmdeploy", "0.18.0", failure(LOST, CALLS, "a call without a role, 1"), "other-recipients-dropped"),
         ("lmdeploy", "0.18.0", failure(LOST, ANSWERS, "no channel, 1"), "no-known-channel-dropped"),
         (
             "sglang",
@@ -175,3 +175,23 @@ def test_a_failure_of_vllm_has_its_cause(version, parts, expected):
 )
 def test_a_failure_of_a_parser_has_its_cause(engine, version, parts, expected):
     assert owner(engine, version, **parts) == f"{engine}-{expected}"
+
+
+COUNTS = "accounting.counts_fit_a_form"
+
+
+@pytest.mark.parametrize(
+    ("api", "expected"),
+    [
+        ("chat", "litellm-reasoning-not-sent-back"),
+        ("responses", "litellm-reasoning-not-sent-back"),
+        ("messages", "litellm-preamble-becomes-an-answer"),
+    ],
+)
+def test_a_count_of_a_loop_has_the_cause_of_the_api_in_front(api, expected):
+    assert owner("litellm", "1.106.12", **failure(COUNTS, "prompt_accounting", "open loop", api=api)) == expected
+
+
+def test_a_quoted_result_of_several_parts_is_a_quoted_result():
+    parts = failure("prompt.results_are_rendered", "results", "parts of a result")
+    assert owner("sglang", "0.5.23", **parts, at="/messages/2/content", actual='"sunny,  20') == "sglang-result-quoted"

@@ -117,3 +117,38 @@ def test_a_stop_sequence_may_have_ended_a_message():
 def test_the_right_side_of_a_stream_is_known_by_the_place_of_its_end(api):
     """A whole answer and a stream that end differently are compared by the failures of each at that place."""
     assert words(api).end_place.strip("/").startswith(right_side.PLACES[right_side.FINISH])
+
+
+def unfinished(api, path):
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    request = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": tools, "stream": False}
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": None, "tool_calls": [call]},
+        "finish_reason": None,
+    }
+    return {
+        "api": api,
+        "request": {"path": path, "json": request},
+        "response": {"json": {"choices": [choice]}},
+        "script": CALL,
+    }
+
+
+@pytest.mark.parametrize(("api", "expected"), [("tgi", "stop"), ("chat", "tool_calls")])
+def test_an_api_without_a_word_for_calls_expects_the_end_of_a_turn(api, expected):
+    finding = ("the answer has no finish_reason", "/finish_reason", expected, "nothing")
+    assert finding in found("tool_calls.finish_reason_agrees", unfinished(api, "/v1/chat/completions"))
+
+
+def test_the_ends_of_a_turn_are_words_of_the_api():
+    def ends(api):
+        return words_of(Exchange(id="x", api=api, request=Request(path="/", body=b"{}"))).ends_of_a_turn
+
+    assert {api: ends(api) for api in ("chat", "tgi", "ollama", "messages")} == {
+        "chat": "stop or tool_calls",
+        "tgi": "stop",
+        "ollama": "stop",
+        "messages": "end_turn or tool_use",
+    }

@@ -2,12 +2,17 @@
 
 import json
 
+import pytest
+
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.golden import data as golden
 from harmony_conformance.judge.judge import judge
+from harmony_conformance.prompts.known_mistakes import reference_conversation
 from harmony_conformance.prompts.token_accounting import FORMS, count_in_form
 from harmony_conformance.transport.messages import Chunk, Request, Response
+from harmony_ref import decode, encode_with_special_tokens
+from harmony_ref.styles.styled_rendering import rendered_messages
 
 EXAMPLES = {example.id: example for example in golden.examples()}
 RULES = {rule.id: rule for rule in CHECKS}
@@ -43,16 +48,22 @@ DIFFERENCES = {
 }
 
 
-def counted(step, body, count):
+def counted(step, body, count, ids=None):
     answer = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}]}
+    if ids is not None:
+        answer["prompt_token_ids"] = ids
     data = json.dumps({**answer, "usage": {"prompt_tokens": count, "completion_tokens": 1}}).encode()
     response = Response(status=200, headers={}, chunks=(Chunk(arrival_time=0.0, data=data),))
     return Exchange(id=step, step=step, request=Request(path="/", body=json.dumps(body).encode()), response=response)
 
 
-def test_a_count_that_fits_one_of_the_nearest_forms_is_no_finding():
+def requests():
     scenario = json.loads((golden.root() / "scenarios" / "prompt_accounting.json").read_text("utf-8"))
-    bodies = {step["as"]: step["request"] for step in scenario["steps"]}
+    return {step["as"]: step["request"] for step in scenario["steps"]}
+
+
+def test_a_count_that_fits_one_of_the_nearest_forms_is_no_finding():
+    bodies = requests()
     form = next(one for one in FORMS if str(one) == FORM)
     exchanges = {
         step: counted(step, body, count_in_form(json.dumps(body).encode(), form) + DIFFERENCES.get(step, 0))
@@ -61,3 +72,32 @@ def test_a_count_that_fits_one_of_the_nearest_forms_is_no_finding():
     (result,) = judge([Series(name="prompt_accounting", exchanges=exchanges)], [RULES["accounting.counts_fit_a_form"]])
     wrong = {one.exchange for one in result.findings}
     assert wrong == {"developer instructions", "later instructions", "finished turn", "open loop"}
+
+
+def reformatted_prompt(body):
+    """The prompt of a request in the library's form, with the arguments of calls written anew."""
+    form = next(one for one in FORMS if str(one) == "harmony_0_0_8, arguments reformatted")
+    messages = reference_conversation(body, form.options)
+    return [token for one in rendered_messages(messages, form.style) for token in one.ids] + encode_with_special_tokens(
+        "<|start|>assistant"
+    )
+
+
+@pytest.mark.parametrize("are_shown", [True, False])
+def test_shown_prompts_decide_which_count_is_wrong(are_shown):
+    prompts = {step: reformatted_prompt(body) for step, body in requests().items()}
+    # the preamble of the call is an answer, which is a token less: by chance as many as with the arguments as they were sent
+    wrong = decode(prompts["open loop"]).replace("commentary<|message|>I will look.", "final<|message|>I will look.")
+    prompts["open loop"] = encode_with_special_tokens(wrong)
+    exchanges = {
+        step: counted(step, body, len(prompts[step]), prompts[step] if are_shown else None)
+        for step, body in requests().items()
+    }
+    (result,) = judge([Series(name="prompt_accounting", exchanges=exchanges)], [RULES["accounting.counts_fit_a_form"]])
+    count = len(prompts["open loop"])
+    found = [(one.exchange, str(one.expected), str(one.actual)) for one in result.findings]
+    if are_shown:
+        form = "harmony_0_0_8, the nearest one to the prompt"
+        assert found == [("open loop", f"in the form {form}: {count + 1}", str(count))]
+    else:
+        assert [step for step, *_ in found] == ["result in JSON"]

@@ -96,9 +96,23 @@ def test_a_text_is_cited_by_the_header_of_its_message():
         "<|start|>assistant Bare.<|end|>"
         "<|start|>assistant<|channel|>finally<|message|>Odd.<|end|>"
         "<|start|>assistant<|channel|>commentary to= functions.f<|message|>Blank.<|end|>"
+        "<|start|>assistant<|channel|>commentary json<|message|>Typed.<|end|>"
         "<|start|>assistant<|channel|>final<|message|>Done.<|return|>"
     )
-    texts = ["Think.", "Good news.", "{}", "I look.", "Both.", "Bare.", "Odd.", "Blank.", "Done.", "not there", " "]
+    texts = [
+        "Think.",
+        "Good news.",
+        "{}",
+        "I look.",
+        "Both.",
+        "Bare.",
+        "Odd.",
+        "Blank.",
+        "Typed.",
+        "Done.",
+        "not there",
+        " ",
+    ]
     form = "harmony#message-format"
     assert [clause_of_text(x, one) for one in texts] == [
         "harmony#analysis",
@@ -109,6 +123,7 @@ def test_a_text_is_cited_by_the_header_of_its_message():
         form,
         form,
         "harmony#receiving-calls",
+        form,
         "harmony#final",
         form,
         form,

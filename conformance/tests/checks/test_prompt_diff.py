@@ -17,6 +17,7 @@ from harmony_conformance.evidence.exchange_json import read_exchange
 from harmony_conformance.golden import data as golden
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import judge_one
+from harmony_conformance.prompts.declarations_in_prompt import official_tools_text
 from harmony_conformance.prompts.expected_parts import read_prompt
 from harmony_ref import decode, encode, encode_with_special_tokens
 
@@ -198,3 +199,35 @@ def test_the_tokens_of_a_text_are_those_of_the_prompt():
     assert decode(tokens_of_text("🧑‍💻", ids)) == " 🧑‍💻"
     assert tokens_of_text("not there", ids) == encode("not there")
     assert tokens_of_text("", ids) == []
+
+
+def test_words_for_an_empty_text_are_named():
+    (found,) = compared([EMPTY], SYSTEM + user("None") + END).failures
+    assert "the text of the request is empty, and the prompt has 'None'" in found.sentence
+
+
+NOW = {"name": "now", "description": "What time it is.", "parameters": {"type": "object", "properties": {}}}
+TOOLS = [{"type": "function", "function": NOW}]
+
+
+def test_instructions_as_a_second_system_message_are_missing_from_the_developer_message():
+    request = {"messages": [BRIEF, HI], "tools": TOOLS, "chat_template_kwargs": {"builtin_tools": ["python"]}}
+    declared = f"<|start|>developer<|message|>{official_tools_text(TOOLS)}<|end|>"
+    prompt = SYSTEM + declared + "<|start|>system<|message|>Be brief.<|end|>" + user("Hi") + END
+    ids = tuple(encode_with_special_tokens(prompt))
+    first, second = compare_with_nearest(request, ids, read_prompt(ids)).failures
+    assert (str(first.difference.part), str(first.difference.problem)) == ("instructions", "missing")
+    assert (second.label, str(second.difference.problem)) == ("system", "extra")
+
+
+def test_a_style_is_preferred_only_among_equally_near_ones():
+    ids = tuple(encode_with_special_tokens(SYSTEM + user("Hi") + END))
+    request, read = {"messages": [BRIEF, HI]}, read_prompt(ids)
+    assert compare_with_nearest(request, ids, read).style == "harmony_0_0_8"
+    found = compare_with_nearest(request, ids, read, {"ollama"})
+    assert found.style == "ollama"
+    assert (
+        found.lost_tokens == len(encode_with_special_tokens(developer("Be brief."))) + 1
+    )  # a line break before the heading
+    dated = tuple(encode_with_special_tokens(SYSTEM + developer("Be brief.") + user("Ho") + END))
+    assert compare_with_nearest(request, dated, read_prompt(dated), {"ollama"}).style == "harmony_0_0_8"

@@ -6,7 +6,7 @@ from itertools import chain
 
 import pytest
 
-from harmony_conformance.checks.accounting import BASE_STEP, REPEATED_BASE_STEP
+from harmony_conformance.checks.helpers.counted_requests import BASE_STEP, REPEATED_BASE_STEP
 from harmony_conformance.checks.rendering.renderer_fingerprint import fingerprint
 from harmony_conformance.evidence.exchange import Exchange, PromptLevel, Series
 from harmony_conformance.golden import data as golden

@@ -19,6 +19,13 @@ WHOLE = '{"id":"resp_1","object":"response","crea…(196 characters)…xt":"It i
     ("example", "message", "expected", "actual"),
     [
         pytest.param(
+            "apis.same_prompt/fail-other-arguments",
+            "the prompt differs from the one over Chat Completions",
+            "the same over both",
+            'Chat Completions: {"city":"Oslo"}, Messages: {"city": "Oslo, Norway"}',
+            id="the differing part of two messages of prompts",
+        ),
+        pytest.param(
             "hierarchy.instructions_reach_the_model/fail-copy-dropped",
             "a copy of instructions that were sent several times is dropped",
             "all 2 copies",

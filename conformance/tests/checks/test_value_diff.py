@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from harmony_conformance.checks.helpers.value_diff import (
     ValueDifference,
+    argument_difference,
     first_difference,
     json_differences,
     text_difference,
@@ -73,3 +74,19 @@ def test_differences_of_json(expected, actual, found):
 def test_a_difference_is_a_sentence():
     said = str(ValueDifference(path="a.b", expected="1", actual="2"))
     assert said == "a.b is 2 where 1 was expected"
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "words"),
+    [
+        pytest.param('{"n":1e-400}', '{"n":0}', "the argument at n is 0 instead of 1e-400", id="beyond doubles"),
+        pytest.param('{"n":1E22}', '{"n":"1E22"}', 'the argument at n is "1E22" instead of 1E22', id="another type"),
+        pytest.param(
+            '{"n":0.1}', '{"n":0.10000000000000000001}', "a number of the arguments has other digits", id="digits"
+        ),
+        pytest.param("", '{"n":1}', "the argument at n is 1 instead of nothing", id="empty arguments"),
+        pytest.param("[1]", '{"n":1}', None, id="no object"),
+    ],
+)
+def test_numbers_of_arguments_are_shown_as_they_are_written(expected, actual, words):
+    assert argument_difference(expected, actual) == words

@@ -117,6 +117,18 @@ RULED = {
     "usage.counts_the_prompt/fail-side-endpoint-differs": SHOULD,
     "usage.counts_the_prompt/fail-more": MUST,
     "channels.no_marker_leak/fail-in-an-error": SHOULD,
+    "apis.same_calls_are_returned/fail-empty-arguments-completed": SHOULD,
+    "apis.same_calls_are_returned/fail-other-arguments": MUST,
+    "tool_calls.calls_arrive/fail-number-rounded-over-messages": SHOULD,
+    "tool_calls.calls_arrive/fail-value-changed": MUST,
+    "prompt.calls_are_rendered/fail-number-rounded-over-messages": SHOULD,
+    "prompt.calls_are_rendered/fail-value-changed": MUST,
+    "prompt.user_text_is_whole/fail-neighbours-joined": SHOULD,
+    "prompt.user_text_is_whole/fail-joined-across-an-answer": MUST,
+    "prompt.user_text_is_whole/fail-dropped": MUST,
+    "stop_tokens.stop_string_is_cut/fail-over-messages": SHOULD,
+    "stop_tokens.stop_string_is_cut/fail-vllm-shown": MUST,
+    "stop_tokens.stop_string_is_cut/fail-ignored": MUST,
 }
 
 
@@ -144,6 +156,14 @@ CLAUSES_OF_FAILURES = {
     "responses.texts_begin_and_end/fail-thought-without-part": "responses#reasoning-text-done",
     "responses.texts_begin_and_end/fail-text-not-ended": "responses#text-done",
     "streaming.role_comes_first/fail-never": "chat#delta-role",
+    "apis.same_calls_are_returned/fail-other-arguments": "chat#arguments",
+    "apis.same_calls_are_returned/fail-no-call": "harmony#receiving-calls",
+    "apis.same_reasoning/fail-redacted-over-messages": "messages#reasoning",
+    "apis.same_reasoning/fail-lost-where-it-was-cut": "responses#reasoning",
+    "prompt.is_an_accepted_rendering/fail-line-ends-of-instructions": "harmony#developer-form",
+    "prompt.is_an_accepted_rendering/fail-result-quoted": "harmony#message-format",
+    "native.last_line_is_done/fail-negative-duration": "ollama#statistics",
+    "native.last_line_is_done/fail-never-done": "ollama#last-line",
 }
 
 

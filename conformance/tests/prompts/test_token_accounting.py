@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from harmony_conformance.checks.accounting import BASE_STEP, REPEATED_BASE_STEP
+from harmony_conformance.checks.helpers.counted_requests import BASE_STEP, REPEATED_BASE_STEP
 from harmony_conformance.golden import data as golden
 from harmony_conformance.prompts.known_mistakes import MISTAKES
 from harmony_conformance.prompts.token_accounting import (

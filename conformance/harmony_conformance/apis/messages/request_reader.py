@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 
 from harmony_conformance.apis.adapter_helpers import omit_members
-from harmony_conformance.json_value import Json, JsonObject, dumps, items, members, parse_object, text, value_at
+from harmony_conformance.json_value import (
+    Json,
+    JsonObject,
+    dumps_as_written,
+    items,
+    members,
+    parse_object,
+    text,
+    value_at,
+)
 from harmony_conformance.prompts.request_members import SEALED_REASONING
 
 SCHEMA_NAME = "answer"
@@ -106,7 +115,7 @@ def read_call(block: Json) -> JsonObject:
     is_taken = isinstance(written, str) and not has_object(written)
     function: JsonObject = {
         "name": value_at(block, "name"),
-        "arguments": written if is_taken else dumps(written),
+        "arguments": written if is_taken else dumps_as_written(written),
     }
     return {"id": value_at(block, "id"), "type": "function", "function": function}
 

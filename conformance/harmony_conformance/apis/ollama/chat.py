@@ -17,7 +17,7 @@ from harmony_conformance.apis.api import Api, Framing, UnsupportedByApiError
 from harmony_conformance.json_value import (
     Json,
     JsonObject,
-    dumps,
+    dumps_as_written,
     integer,
     items,
     members,
@@ -209,7 +209,7 @@ class _History:
 def translate_function(function: Json) -> JsonObject:
     """Return the `function` of a tool call, with its arguments as text."""
     arguments = value_at(function, "arguments")
-    arguments = arguments if isinstance(arguments, str) else dumps(arguments)
+    arguments = arguments if isinstance(arguments, str) else dumps_as_written(arguments)
     return {"name": text(value_at(function, "name")), "arguments": arguments}
 
 

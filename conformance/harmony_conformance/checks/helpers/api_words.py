@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import LiteralString
 
-from harmony_conformance.apis.registry import MESSAGES, OLLAMA, RESPONSES
+from harmony_conformance.apis.registry import MESSAGES, OLLAMA, RESPONSES, TGI
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.redactable_text import RedactableText, quote
 
@@ -21,12 +21,14 @@ class ApiWords:
         ends: Its values, by those of Chat Completions.
         calls: The calls of an answer.
         arguments: The arguments of a call.
+        end_with_calls: The value for an answer with calls, by those of Chat Completions. Some APIs have no own value for it.
     """
 
     end: LiteralString = "finish_reason"
     ends: Mapping[str, LiteralString]
     calls: LiteralString = "tool_calls"
     arguments: LiteralString = "arguments"
+    end_with_calls: LiteralString = "tool_calls"
 
     @property
     def end_member(self) -> RedactableText:
@@ -37,6 +39,11 @@ class ApiWords:
     def end_place(self) -> str:
         """The place of that member."""
         return f"/{self.end}"
+
+    @property
+    def ends_of_a_turn(self) -> RedactableText:
+        """The values for an answer that the model ended, joined by "or"."""
+        return self.end_value(*dict.fromkeys(("stop", self.end_with_calls)))
 
     def end_value(self, *reasons: str | None) -> RedactableText:
         """Return one or several values of that member, joined by "or", from those of Chat Completions."""
@@ -70,7 +77,8 @@ _WORDS = {
         calls="tool_use",
         arguments="input",
     ),
-    OLLAMA.name: ApiWords(end="done_reason", ends=_ENDS),
+    OLLAMA.name: ApiWords(end="done_reason", ends=_ENDS, end_with_calls="stop"),
+    TGI.name: ApiWords(ends=_ENDS, end_with_calls="stop"),
 }
 
 

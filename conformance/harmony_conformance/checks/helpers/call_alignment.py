@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol
 
-from harmony_conformance.json_value import equal_json
+from harmony_conformance.json_value import equal_json, parse_object
 
 _PAIR, _ALIKE, _EQUAL = 1, 2, 6  # two changed calls of one name are less than one equal call
 
@@ -65,3 +65,8 @@ def _score(one: NamedCall, other: NamedCall) -> int:
     if is_same_call(one, other):
         return _EQUAL
     return _ALIKE if one.name == other.name or has_same_arguments(one, other) else _PAIR
+
+
+def is_completed(arguments: str, other: str) -> bool:
+    """Return True if arguments are an empty text, and the other ones an empty object."""
+    return not arguments.strip() and other.strip() != "" and parse_object(other) == {}

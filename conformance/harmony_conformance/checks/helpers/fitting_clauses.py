@@ -13,6 +13,7 @@ from harmony_conformance.evidence.expected_output import ExpectedOutput
 from harmony_conformance.json_value import items, value_at
 from harmony_conformance.prompts.request_members import can_be_called, has_allowed_tools
 from harmony_ref import decode, tokens
+from harmony_ref.explanation import Part
 
 ANALYSIS, FINAL, PREAMBLES = "harmony#analysis", "harmony#final", "harmony#preambles"
 CALLS, FORM = "harmony#receiving-calls", "harmony#message-format"
@@ -20,6 +21,8 @@ ARGUMENTS, TOOL_CALL, REASONING = "chat#arguments", "chat#tool-call", "raw-cot#o
 _PEOPLE = ("user", "assistant")
 _RECIPIENT = re.compile(r"to= ?([^\s<]+)")
 _CHANNEL = re.compile(r"<\|channel\|>([^\s<]*)")
+_WORD_BEHIND_CHANNEL = re.compile(r"<\|channel\|>[^\s<]+ +(?!to=)[^\s<]")
+"""A word there is a recipient to the official library: the message is no preamble."""
 _CHANNELS = {"analysis": ANALYSIS, "commentary": PREAMBLES, "final": FINAL}
 
 OF_FIELDS: Mapping[FieldKind, str] = MappingProxyType(
@@ -57,6 +60,11 @@ def clause_of_counted_text(pair: CountedPair) -> str:
     if pair.longer.step.startswith("marked") and pair.prompt_growth:
         return _OF_MARKERS
     return _OF_PROMPT_TEXTS.get(pair.longer.step.rpartition(" ")[2], "chat#messages")
+
+
+def clause_of_part(part: Part) -> str:
+    """Return the clause on the form of a part of a prompt."""
+    return "harmony#developer-form" if part is Part.INSTRUCTIONS else FORM
 
 
 def clause_of_loss(x: Exchange) -> str:
@@ -111,7 +119,8 @@ def _messages(x: Exchange) -> Iterator[tuple[str, str]]:
         if recipients and recipients[0] not in _PEOPLE:
             yield CALLS, body
         elif len(channels) == 1:
-            yield _CHANNELS.get(channels[0], FORM), body
+            clause = _CHANNELS.get(channels[0], FORM)
+            yield FORM if clause == PREAMBLES and _WORD_BEHIND_CHANNEL.search(header) else clause, body
         else:
             yield FORM, body
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-from harmony_conformance.json_value import Json, dumps
+from harmony_conformance.json_value import Json, dumps, dumps_as_written, loads_as_written, parse_object
 from harmony_conformance.redactable_text import Location, RedactableText, ReportText, quote
 from harmony_ref.explanation.nearest_rendering import shared_length
 
@@ -43,6 +43,16 @@ def json_differences(expected: Json, actual: Json) -> Iterator[ValueDifference]:
             yield ValueDifference(path=path, expected=_shorten(one), actual=_shorten(other))
 
 
+def argument_difference(expected: str, actual: str) -> str | None:
+    """Return the first difference of the arguments of two calls in words, with numbers as they are written. None if one text is no object."""
+    if any(parse_object(one) is None for one in (expected, actual)):
+        return None
+    first = next(json_differences(*(loads_as_written(one.strip() or "{}") for one in (expected, actual))), None)
+    if first is None:
+        return "a number of the arguments has other digits"
+    return f"the argument at {first.path} is {first.actual} instead of {first.expected}"
+
+
 def first_difference(expected: str, actual: str) -> int | None:
     """Return the index of the first character that differs, None if the texts are equal."""
     return None if expected == actual else shared_length(expected, actual)
@@ -77,5 +87,5 @@ def _path(leaf: _Leaf) -> Location:
 def _shorten(value: object) -> ReportText:
     if not isinstance(value, _JSON):  # deepdiff's marker of an absent value
         return "nothing"
-    text = dumps(cast("Json", value))
+    text = dumps_as_written(cast("Json", value))
     return quote(text if len(text) <= 2 * _CONTEXT else text[: 2 * _CONTEXT] + "…")

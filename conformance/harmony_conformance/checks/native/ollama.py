@@ -8,7 +8,7 @@ from harmony_conformance.apis.registry import OLLAMA, OLLAMA_GENERATE, OLLAMA_RA
 from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, Exchange
 from harmony_conformance.json_value import InvalidJsonError, Json, dumps, integer, items, members, pointer, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, mismatch, variant
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, cited, mismatch, variant
 from harmony_conformance.judge.condition import condition, evidence, only_on
 from harmony_conformance.redactable_text import RedactableText, shorten
 
@@ -79,7 +79,8 @@ def last_line_is_done(x: Exchange) -> Iterator[Finding]:
         value = last.get(name, 0)
         if (integer(value) or 0) < 0 or integer(value) is None:
             message = f"{name} is negative" if integer(value) is not None else f"{name} is not a whole number"
-            yield mismatch(message, pointer(name), "a whole number, in nanoseconds or tokens", shorten(dumps(value)))
+            wanted = "a whole number of nanoseconds or tokens, 0 or more"
+            yield cited(mismatch(message, pointer(name), wanted, shorten(dumps(value))), "ollama#statistics")
 
 
 @only_on(*_NATIVE)

@@ -179,6 +179,10 @@ def _renderings(request: Json, date: str | None) -> Iterator[AcceptedRendering]:
                 yield _rendering(style.name, notes, parsed, variation)
 
 
+INSTRUCTIONS_IN_SYSTEM = "instructions are in the system message"
+"""The note on a reading that has them there, where the guide allows the identity alone."""
+
+
 def _conversation(request: Json, reading: ConversationOptions, date: str | None) -> tuple[Message, ...] | None:
     """Return the conversation of a request in one reading, None if Harmony cannot express it."""
     try:
@@ -193,7 +197,7 @@ _READINGS = tuple(
             retentions=ALLOWED_RETENTIONS, joins_instructions=joins, instructions_role=role, declares_formats=declares
         ),
         (
-            *(("instructions are in the system message",) if role is Role.SYSTEM else ()),
+            *((INSTRUCTIONS_IN_SYSTEM,) if role is Role.SYSTEM else ()),
             *(() if declares else ("the schema of the answer is not in the prompt",)),
         ),
     )

@@ -58,6 +58,29 @@ PART_SEPARATORS = ("\n", " ", "\n\n")
 """White space that servers put between the parts of a text. No source defines a separator."""
 
 
+def are_joined(parts: Sequence[PromptPart], messages: Sequence[PromptMessage]) -> bool:
+    """Return True if messages of the request that follow each other are one message of the prompt, and nothing else differs.
+
+    White space may part their texts.
+    """
+    left = [part for part in parts if part.text]
+    for message in messages:
+        rest, before = message.content, None
+        while rest:
+            if not left or (before is not None and _place_of_message(left[0]) != _place_of_message(before) + 1):
+                return False
+            marks = ("",) if before is None else ("", *PART_SEPARATORS)
+            begin = next((mark + left[0].text for mark in marks if rest.startswith(mark + left[0].text)), None)
+            if begin is None:
+                return False
+            rest, before, left = rest.removeprefix(begin), left[0], left[1:]
+    return not left
+
+
+def _place_of_message(part: PromptPart) -> int:
+    return int(part.where.split("/")[2])
+
+
 def quoted_text(content: str) -> str | None:
     """Return the text that a content is as a JSON string, None if it is no such string."""
     try:

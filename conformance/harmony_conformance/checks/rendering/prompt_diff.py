@@ -8,13 +8,14 @@ It is a *failure* if a text, a role, a name or the order differs. The nearest re
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import LiteralString
 
-from harmony_conformance.checks.helpers.value_diff import json_differences
+from harmony_conformance.checks.helpers.value_diff import argument_difference
 from harmony_conformance.checks.rendering.accepted_renderings import (
+    INSTRUCTIONS_IN_SYSTEM,
     AcceptedRendering,
     ExpectedMessage,
     library_prompts,
@@ -35,7 +36,7 @@ from harmony_conformance.checks.rendering.system_and_developer import (
     variant_difference,
 )
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import Json, equal_json, items, parse_object, text, value_at
+from harmony_conformance.json_value import Json, equal_json, items, text, value_at
 from harmony_conformance.judge.check import Verdict
 from harmony_conformance.prompts.declarations_in_prompt import is_same_function
 from harmony_conformance.prompts.expected_parts import (
@@ -120,13 +121,22 @@ class PromptComparison:
         return tuple(sorted((one for one in self.differences if one.is_failure), key=lambda one: one.message_index))
 
     @property
+    def lost_tokens(self) -> int:
+        """The tokens that the prompt would have more without its failures; negative if it would have fewer."""
+        kept = (one for one in self.failures if one.difference.problem is not Problem.MOVED)
+        messages = {(one.message_index, tuple(one.expected), tuple(one.actual)) for one in kept}
+        return sum(len(expected) - len(actual) for _, expected, actual in messages)
+
+    @property
     def distance(self) -> tuple[int, int]:
         """The numbers of failures and of variants."""
         failures = len(self.failures)
         return failures, len(self.differences) - failures + len(self.notes)
 
 
-def compare_with_nearest(request: Json, ids: tuple[int, ...], read: ParsedPrompt) -> PromptComparison | None:
+def compare_with_nearest(
+    request: Json, ids: tuple[int, ...], read: ParsedPrompt, preferred: Container[str] = ()
+) -> PromptComparison | None:
     """Compare a prompt with the nearest accepted rendering.
 
     Return None if it is the official library's prompt, or the library cannot render the request.
@@ -135,6 +145,7 @@ def compare_with_nearest(request: Json, ids: tuple[int, ...], read: ParsedPrompt
         request: the Chat Completions request.
         ids: its prompt.
         read: the same prompt, parsed into messages.
+        preferred: names of styles. One of them is taken if several renderings are equally near.
     """
     system = next((message for message in read.messages if message.role == "system"), None)
     line = _DATE.search(system.content) if system is not None else None
@@ -145,7 +156,11 @@ def compare_with_nearest(request: Json, ids: tuple[int, ...], read: ParsedPrompt
         PromptComparison(style=one.style, notes=one.notes, differences=tuple(_compare(one, read.messages, request)))
         for one in renderings(request, date)
     )
-    return min(comparisons, key=lambda one: one.distance, default=None)
+
+    def order(one: PromptComparison) -> tuple[tuple[int, int], bool, bool]:
+        return one.distance, INSTRUCTIONS_IN_SYSTEM in one.notes, one.style.partition(", ")[0] not in preferred
+
+    return min(comparisons, key=order, default=None)
 
 
 def _compare(
@@ -262,26 +277,16 @@ def _differences(
     elif shown.content != expected.content:
         is_form = _is_joined_in(one, shown) or shown.content in _joined_by_white_space(one, request)
         is_form = is_form or (one.kind is PartKind.CALL and equal_json(shown.content, expected.content))
-        difference = None if is_form or one.kind is not PartKind.CALL else _argument_difference(expected, shown)
-        difference = difference or difference_of_contents(expected.content, shown.content, expected.role)
+        is_call = one.kind is PartKind.CALL and not is_form
+        change = argument_difference(expected.content, shown.content) if is_call else None
+        difference = difference_of_contents(expected.content, shown.content, expected.role)
+        difference = Difference(Part.CONTENT, Problem.DIFFERENT, change) if change else difference
         judged = variant_difference if is_form else failing_difference
         yield judged(difference.part, difference.problem, difference.description)
     if shown.end != expected.end and not (shown.end is None and is_last):
         is_form = one.kind is PartKind.CALL and shown.end_name == "⟦end⟧"
         words = f"the message ends in {shown.end_name or 'nothing'} where {expected.end_name} was expected"
         yield (variant_difference if is_form else failing_difference)(Part.END, Problem.DIFFERENT, words)
-
-
-def _argument_difference(expected: PromptMessage, shown: PromptMessage) -> Difference | None:
-    """Return the first differing member of two objects, whatever their order and blanks. None if one is no object."""
-    wanted, actual = parse_object(expected.content), parse_object(shown.content)
-    if wanted is None or actual is None:
-        return None
-    first = next(json_differences(wanted, actual), None)
-    words = "a number of the arguments has other digits"
-    if first is not None:
-        words = f"the argument at {first.path} is {first.actual} instead of {first.expected}"
-    return Difference(Part.CONTENT, Problem.DIFFERENT, words)
 
 
 def _header_differences(one: ExpectedMessage, shown: PromptMessage) -> Iterator[JudgedDifference]:
@@ -324,7 +329,8 @@ def _unexpected_message(
     reasoning = next(dropped, None) if message.role == "assistant" else None
     problem, words = Problem.EXTRA, _NO_SUCH_MESSAGE
     if (place := place_of_empty_text(request, message)) is not None and reasoning is None:
-        difference = failing_difference(Part.CONTENT, Problem.DIFFERENT, "the text of the request is empty")
+        words = f"the text of the request is empty, and the prompt has {shorten(message.content)!r}"
+        difference = failing_difference(Part.CONTENT, Problem.DIFFERENT, words)
         yield _prompt_difference(difference, number, without_content(message), message, place)
         return
     if reasoning is not None:

@@ -52,9 +52,10 @@ def offers_typed_tools(x: Exchange) -> bool:
 
 @evidence
 def shows_treatment(x: Exchange) -> bool:
-    """refused requests of a new conversation, and answers whose prompt is known"""
+    """requests of a new conversation with a 4xx status, and answers whose prompt is known"""
     begins = has_whole_conversation(x.chat_request) and not any(value_at(one, "role") == "tool" for one in x.messages)
-    return (on.was_refused.holds(x) and begins) or (x.turn is not None and x.prompt.ids is not None)
+    is_refused = on.was_refused.holds(x) and not on.is_server_error(x)
+    return (is_refused and begins) or (x.turn is not None and x.prompt.ids is not None)
 
 
 @check(MUST, spec="responses#tools", when=(views.is_responses, offers_typed_tools, shows_treatment))
