@@ -17,6 +17,7 @@ from harmony_conformance.apis.stream_choices import ChunkChoice
 from harmony_conformance.json_value import (
     InvalidJsonError,
     Json,
+    JsonObject,
     integer,
     items,
     loads,
@@ -31,12 +32,13 @@ from harmony_ref import tokens
 
 
 class FieldKind(StrEnum):
-    """The kind of text in a field."""
+    """The kind of text in a field. INPUT: what the model wrote for a tool that is no function, such as a patch, a command or a query."""
 
     CONTENT = "content"
     REASONING = "reasoning"
     NAME = "name"
     ARGUMENTS = "arguments"
+    INPUT = "input"
     OTHER = "other"
 
 
@@ -169,6 +171,9 @@ def _texts(message: Json) -> Iterator[TextField]:
                 yield from _call(call, f"{name}/{index}")
         elif name == "function_call":
             yield from _call({"function": value}, name)
+        elif name in _PARTS_OF_CALLS:
+            for index, item in enumerate(items(value)):
+                yield from _item(members(item), f"{name}/{index}", _PARTS_OF_CALLS[name])
         else:
             yield from _walk(value, name, _KINDS.get(name, FieldKind.OTHER))
 
@@ -182,6 +187,29 @@ def _call(call: Json, where: str) -> Iterator[TextField]:
     place = f"{where}/function/arguments"
     yield from _walk(arguments, place, FieldKind.ARGUMENTS)
     yield from (TextField(where=place, text=key, kind=FieldKind.NAME) for key in member_names(_parsed(arguments)))
+
+
+_PARTS_OF_CALLS: Mapping[str, Mapping[str, FieldKind]] = {
+    "output": {
+        **dict.fromkeys(("name", "namespace", "call_id"), FieldKind.NAME),
+        **dict.fromkeys(("input", "code", "action", "operation"), FieldKind.INPUT),
+        "arguments": FieldKind.ARGUMENTS,
+    },
+    "blocks": {**dict.fromkeys(("name", "id"), FieldKind.NAME), "input": FieldKind.ARGUMENTS},
+}
+"""The members of a call by kind of text: of an item of Responses, and of a block of Messages. Calls of functions are translated."""
+_CALLS = ("_call", "_tool_use", "mcp_approval_request")
+
+
+def _item(item: JsonObject, where: str, parts: Mapping[str, FieldKind]) -> Iterator[TextField]:
+    """Yield the texts of an item or a block. Those of a call have their kinds, and a result of a tool is of the kind OTHER."""
+    is_call = text(item.get("type")).endswith(_CALLS)
+    for name, value in item.items():
+        kind = parts.get(name, FieldKind.OTHER) if is_call else FieldKind.OTHER
+        yield from _walk(value, f"{where}/{name}", kind)
+        if kind is FieldKind.ARGUMENTS:
+            names = member_names(_parsed(value))
+            yield from (TextField(where=f"{where}/{name}", text=key, kind=FieldKind.NAME) for key in names)
 
 
 def _walk(value: Json, where: str, place: FieldKind) -> Iterator[TextField]:

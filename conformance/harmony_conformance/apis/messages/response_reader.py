@@ -20,7 +20,13 @@ FINISH_REASONS: Mapping[str, str] = {
 }
 """The finish reasons of Chat Completions by stop reason. Others are passed through."""
 
-_SHOWN_ELSEWHERE = frozenset({"text", "thinking", "signature", "id", "name", "input", "data"})
+_SHOWN_ELSEWHERE: Mapping[str, frozenset[str]] = {
+    "text": frozenset({"text"}),
+    "thinking": frozenset({"thinking", "signature"}),
+    "redacted_thinking": frozenset({"data"}),
+    "tool_use": frozenset({"id", "name", "input"}),
+}
+"""The members of a block that are translated or opaque, by its type. Other types belong to tools of the server."""
 
 
 def read_response(body: Json) -> Json:
@@ -76,4 +82,4 @@ def read_content(blocks: list[Json]) -> JsonObject:
 
 def untranslated_members(block: JsonObject) -> JsonObject:
     """Return the members of a block that are not translated otherwise."""
-    return omit_members(block, _SHOWN_ELSEWHERE)
+    return omit_members(block, _SHOWN_ELSEWHERE.get(text(block.get("type")), frozenset()))

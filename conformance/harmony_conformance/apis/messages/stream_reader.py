@@ -42,6 +42,7 @@ class _Block:
     """A content block: its value at the start, and the index of its call."""
 
     value: JsonObject
+    index: int = 0
     call: int | None = None
     has_input: bool = False
 
@@ -100,7 +101,7 @@ class _Stream:
         value = members(event.get("content_block"))
         index = integer(event.get("index"))
         index = len(self.blocks) if index is None else index
-        block = self.blocks[index] = _Block(value=value)
+        block = self.blocks[index] = _Block(value=value, index=index)
         delta: JsonObject = {"blocks": [{"index": index, **untranslated_members(value)}]}
         match value.get("type"):
             case "text" | "thinking":
@@ -131,6 +132,8 @@ class _Stream:
             case "input_json_delta":
                 piece = text(delta.get("partial_json"))
                 block.has_input = block.has_input or bool(piece)
+                if piece and block.value.get("type") not in (None, "tool_use"):
+                    return {"blocks": [{"index": block.index, "input": piece}]}
                 return self._arguments(block, piece) if piece else {}
             case _:
                 return {}

@@ -31,7 +31,9 @@ _WHOLES = {
     "response.reasoning_summary_text.done": ("summary", "text"),
     "response.reasoning_summary.done": ("summary", "text"),
     "response.function_call_arguments.done": ("arguments", "arguments"),
+    "response.mcp_call_arguments.done": ("arguments", "arguments"),
     "response.custom_tool_call_input.done": ("input", "input"),
+    "response.code_interpreter_call_code.done": ("code", "code"),
 }
 """The kind of text that each event completes, and the member that has the complete text."""
 
@@ -44,8 +46,10 @@ _PART_DONE = "response.content_part.done"
 _TEXT_DELTA, _TEXT_DONE = "response.output_text.delta", "response.output_text.done"
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
 _FUNCTION_CALL = "function_call"
-_FOREIGN = ("arguments", "input", "action", "operation")
+_FOREIGN = ("arguments", "input", "code", "action", "operation")
 """The members of calls that are no function calls with what the model wrote."""
+_LATER = frozenset({"output", "outputs", "results", "tools", "error"})
+"""The members of items that the end of an item has, with what tools returned."""
 
 
 def read_events(events: Iterable[Json]) -> Iterator[Json]:
@@ -200,7 +204,8 @@ class _Stream:
             delta = {"tool_calls": [{"index": self._call_index(item), **head}]}
         if not item.is_described:
             rest = untranslated_members(value, item.index)
-            delta["output"] = [{name: rest[name] for name in rest if name not in ("status", "parts", *_FOREIGN)}]
+            hidden = ("status", "parts", *_FOREIGN, *_LATER)
+            delta["output"] = [{name: rest[name] for name in rest if name not in hidden}]
         item.is_described = True
         return delta
 
@@ -219,9 +224,8 @@ class _Stream:
             if whole and not item.has_emitted(what) and not has_summary:
                 delta = _merge(delta, self._text(item, what, whole, 0))
         rest = untranslated_members(value, item.index)
-        foreign: JsonObject = {
-            name: rest[name] for name in _FOREIGN if rest.get(name) and not item.has_emitted(f"foreign {name}")
-        }
+        own: JsonObject = {name: one for name, one in rest.items() if name in _FOREIGN or name in _LATER}
+        foreign = {name: one for name, one in own.items() if one and not item.has_emitted(f"foreign {name}")}
         if foreign:
             item.pieces |= {(f"foreign {name}", 0): [dumps(content)] for name, content in foreign.items()}
             delta = _merge(delta, {"output": [{"index": item.index, **foreign}]})
@@ -236,9 +240,9 @@ class _Stream:
             return {"output": [{"index": item.index, "arguments": piece}]}
         if what == "arguments":
             return {"tool_calls": [{"index": self._call_index(item), "function": {"arguments": piece}}]}
-        if what == "input":
-            item.pieces.setdefault(("foreign input", 0), []).append(piece)
-            return {"output": [{"index": item.index, "input": piece}]}
+        if what in ("input", "code"):
+            item.pieces.setdefault((f"foreign {what}", 0), []).append(piece)
+            return {"output": [{"index": item.index, what: piece}]}
         if what == "summary":
             if item.has_emitted("reasoning"):
                 return {}  # the reasoning itself was emitted

@@ -64,13 +64,18 @@ def foreign_arguments(x: Exchange) -> tuple[str, ...]:
 
 
 def has_typed_call(x: Exchange) -> bool:
-    """Return True if an answer has a call of a custom tool, a shell, a patch or a search for tools."""
+    """Return True if an answer has a call of a custom tool, a shell, a patch or a search for tools. A request to approve a call of an MCP tool counts."""
     fields = (field for answer in x.answers for field in answer.fields)
     return any(_TYPE_OF_ITEM.fullmatch(field.where) and field.text in _TYPED_CALLS for field in fields)
 
 
 _TYPE_OF_ITEM = re.compile(r"output/\d+/type")
-_TYPED_CALLS = frozenset({"custom_tool_call", "local_shell_call", "shell_call", "apply_patch_call", "tool_search_call"})
+_TYPED_CALLS = frozenset(
+    {
+        *("custom_tool_call", "local_shell_call", "shell_call", "apply_patch_call", "tool_search_call"),
+        "mcp_approval_request",
+    }
+)
 _FOREIGN_ARGUMENTS = re.compile(r"output/\d+/arguments")
 
 
@@ -82,13 +87,13 @@ def owes_nothing(output: ExpectedOutput | None) -> bool:
 @condition
 def stopped_by_itself(x: Exchange) -> bool:
     """answers with finish reason stop that spent less than their limit, contain no refusal, and call no tool of the API itself"""
-    fields = [field for answer in x.answers for field in answer.fields]
+    types = (field for answer in x.answers for field in answer.fields if _TYPE_OF_ITEM.fullmatch(field.where))
     return (
         x.turn is not None
         and x.turn.finish_reason == "stop"
         and not may_be_cut(x)
         and not has_refusal(x)
-        and not any(field.where.startswith("output/") and field.text.endswith("_call") for field in fields)
+        and not any(field.text.endswith("_call") or field.text in _TYPED_CALLS for field in types)
     )
 
 

@@ -31,6 +31,7 @@ OF_FIELDS: Mapping[FieldKind, str] = MappingProxyType(
         FieldKind.REASONING: REASONING,
         FieldKind.NAME: TOOL_CALL,
         FieldKind.ARGUMENTS: ARGUMENTS,
+        FieldKind.INPUT: ARGUMENTS,
         FieldKind.OTHER: FORM,
     }
 )

@@ -147,7 +147,8 @@ def deltas_fit_their_block(x: Exchange) -> Iterator[Finding]:
                 yield mismatch(message, f"event {place}/content_block/{filled[0]}", "nothing yet", actual)
         elif kind == _DELTA and started:
             index = index if index is not None and 0 <= index < len(started) else len(started) - 1
-            name, fits = text(delta.get("type")), text(started[index].get("type")).removeprefix("server_")
+            name, fits = text(delta.get("type")), text(started[index].get("type"))
+            fits = "tool_use" if fits.endswith("_tool_use") else fits
             if _DELTAS.get(name) != fits:
                 expected = " or ".join(one for one, type_ in _DELTAS.items() if type_ == fits) or "no delta"
                 where = f"event {place}/delta/type"

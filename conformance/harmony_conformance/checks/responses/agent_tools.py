@@ -18,6 +18,7 @@ from harmony_conformance.json_value import (
     members,
     parse_object,
     pointer,
+    strings,
     text,
     value_at,
 )
@@ -284,7 +285,7 @@ _TYPED_ITEMS = frozenset(
     f"{call}{end}"
     for call in ("custom_tool_call", "local_shell_call", "shell_call", "apply_patch_call")
     for end in ("", "_output")
-)
+) | {"mcp_call"}
 _WORD = re.compile(r"[A-Za-z0-9]{2,}")
 
 
@@ -303,7 +304,7 @@ def sends_typed_items_back(x: Exchange) -> bool:
 
 @check(MUST, spec="responses#messages", when=(views.is_responses, sends_typed_items_back, on.prompt_is_known))
 def sent_back_calls_reach_the_model(x: Exchange) -> Iterator[Finding]:
-    """Calls of custom tools, shells and patches that the client sends back, and their results, are in the prompt.
+    """Calls of custom tools, shells, patches and MCP tools that the client sends back, and their results, are in the prompt.
 
     Without them the model repeats the call, or believes that nothing was done.
     """
@@ -322,5 +323,6 @@ def _written(entry: JsonObject) -> str:
     action, operation, output = (entry.get(name) for name in ("action", "operation", "output"))
     commands = [*items(value_at(action, "command")), *items(value_at(action, "commands"))]
     parts = [value_at(part, name) for part in items(output) for name in ("text", "stdout", "stderr")]
+    given = strings(parse_object(text(entry.get("arguments")))) if entry.get("type") == "mcp_call" else ()
     written = [entry.get("input"), *commands, value_at(operation, "path"), value_at(operation, "diff"), output, *parts]
-    return " ".join(map(text, written))
+    return " ".join((*given, *map(text, written)))

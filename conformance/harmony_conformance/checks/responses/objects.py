@@ -76,6 +76,17 @@ _ITEMS: dict[str, _Members] = {
         "server_label": (_is_filled, "a string that is not empty"),
         "arguments": (_is_a(str), "a string"),
     },
+    "mcp_approval_request": {
+        "id": (_is_filled, "a string that is not empty"),
+        "name": (_is_filled, "a string that is not empty"),
+        "server_label": (_is_filled, "a string that is not empty"),
+        "arguments": (_is_a(str), "a string"),
+    },
+    "mcp_list_tools": {
+        "id": (_is_filled, "a string that is not empty"),
+        "server_label": (_is_filled, "a string that is not empty"),
+        "tools": (_is_a(list), "a list"),
+    },
     "code_interpreter_call": {
         "id": (_is_filled, "a string that is not empty"),
         "status": (_is_filled, "a string that is not empty"),

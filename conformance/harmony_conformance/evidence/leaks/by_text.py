@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import wraps
 from typing import LiteralString
@@ -39,7 +39,7 @@ from harmony_conformance.evidence.leaks.reasoning_tags import (
     has_repeated_reasoning,
 )
 from harmony_conformance.evidence.leaks.unmarked_thought import begins_as_thought
-from harmony_conformance.json_value import strings
+from harmony_conformance.json_value import InvalidJsonError, loads, strings
 from harmony_conformance.redactable_text import Location, RedactableText
 from harmony_conformance.runtime.caching import cached_view
 from harmony_ref import encode
@@ -188,20 +188,54 @@ def _in_a_name(x: Exchange, _answer: AnswerTexts, field: TextField, text: str) -
 def _in_arguments(x: Exchange, answer: AnswerTexts, field: TextField, text: str) -> Iterator[Leak]:
     marker = MARKER.search(_outside_json(text))
     if marker is None:
-        yield from _in_text(x, answer, field, text)
+        for value in _values_of(text):
+            yield from _in_value(x, answer, field, value) if MARKER.search(value) is not None else ()
         return
     message = RedactableText("{} is in {}, outside the JSON", marker.group(), Location(field.where))
     yield Leak(where=field.where, message=message, excerpt=excerpt_around(text, marker.group()))
 
+
+def _in_input(x: Exchange, answer: AnswerTexts, field: TextField, text: str) -> Iterator[Leak]:
+    """Yield a stop token that ends the input of a tool, or else what any text has."""
+    last = _LAST_STOP_TOKEN.search(remove_code(text))
+    if last is None or is_in_request(x, last[1]) or is_about_harmony(x):
+        yield from _in_text(x, answer, field, text)
+        return
+    message = RedactableText("{} ends {}, which is what the model wrote for a tool", last[1], Location(field.where))
+    yield Leak(where=field.where, message=message, excerpt=excerpt_around(text, last[1]))
+
+
+_LAST_STOP_TOKEN = re.compile(r"(?<=\S)(<\|(?:call|end|return)\|>)\s*\Z")
 
 _MARKERS_IN: dict[FieldKind, Callable[[Exchange, AnswerTexts, TextField, str], Iterator[Leak]]] = {
     FieldKind.CONTENT: _in_text,
     FieldKind.REASONING: _in_text,
     FieldKind.NAME: _in_a_name,
     FieldKind.ARGUMENTS: _in_arguments,
+    FieldKind.INPUT: _in_input,
     FieldKind.OTHER: _in_text,
 }
 _CITATION = "url_citation"  # the text of a cited page
+
+
+def _in_value(x: Exchange, answer: AnswerTexts, field: TextField, value: str) -> Iterator[Leak]:
+    """Yield the leaks in a text within arguments. A file may be about the format: a leak is proven if the text is laid out like output."""
+    first = MARKER.search(value)
+    is_output = first is not None and (not value[: first.start()].strip() or _NEXT_MESSAGE.match(value, first.start()))
+    for leak in _in_text(x, answer, field, value):
+        is_weak = leak.strength is Strength.PROVEN and not is_output
+        yield replace(leak, strength=Strength.SUSPECTED) if is_weak else leak
+
+
+_NEXT_MESSAGE = re.compile(r"<\|(?:end|return|call)\|>\s*<\|start\|>")
+
+
+def _values_of(arguments: str) -> tuple[str, ...]:
+    """Return the texts in the JSON of arguments, or the arguments themselves. The quotes of JSON are no quotation."""
+    try:
+        return tuple(map(unescape_markers, strings(loads(arguments))))
+    except InvalidJsonError:
+        return (arguments,)
 
 
 def _outside_json(text: str) -> str:
@@ -224,13 +258,14 @@ def _further_evidence(x: Exchange, answer: AnswerTexts) -> LiteralString:
     usage = x.turn.usage if x.turn is not None else None
     if usage is None or usage.completion_tokens is None:
         return ""
-    calls = sum(len(encode(one.text)) for one in answer.fields if one.kind in (FieldKind.ARGUMENTS, FieldKind.NAME))
+    calls = sum(len(encode(one.text)) for one in answer.fields if one.kind in _OF_CALLS)
     visible = len(encode(answer.longest_text(FieldKind.CONTENT))) + calls
     missing = usage.completion_tokens - visible - max(usage.reasoning_tokens or 0, len(encode(reasoning)))
     return "many more tokens were emitted than are shown" if missing > _HEADERS + visible + calls else ""
 
 
 _HEADERS = 24  # tokens in the headers of a few messages
+_OF_CALLS = frozenset({FieldKind.ARGUMENTS, FieldKind.INPUT, FieldKind.NAME})
 
 
 @_by_answer
@@ -241,6 +276,7 @@ def _words_of_text(x: Exchange, answer: AnswerTexts) -> Iterator[Leak]:
             continue
         plain = remove_code(text)
         glued = (JOINED_WORDS if field.kind is FieldKind.CONTENT else JOINED_WORDS_IN_REASONING).search(plain)
+        glued = glued or _first_words(field, plain)
         if glued is None:
             lone = SUSPECTED_WORDS.search(plain) if field.kind is FieldKind.CONTENT else None
             if lone is not None and not is_about_harmony(x):
@@ -256,6 +292,17 @@ def _words_of_text(x: Exchange, answer: AnswerTexts) -> Iterator[Leak]:
             excerpt=excerpt_around(plain, word),
             strength=Strength.QUOTED if is_about_harmony(x) else Strength.PROVEN,
         )
+
+
+def _first_words(field: TextField, text: str) -> re.Match[str] | None:
+    """Return the channel words at the beginning of an input, or of a text in arguments: elsewhere a file or a page may have them."""
+    match field.kind:
+        case FieldKind.INPUT:
+            return JOINED_WORDS.match(text)
+        case FieldKind.ARGUMENTS:
+            return next(filter(None, map(JOINED_WORDS.match, _values_of(text))), None)
+        case _:
+            return None
 
 
 _WORD = 20  # a match ends with the word itself

@@ -29,7 +29,7 @@ _DISTINCTIVE = 8
 _OPENS = frozenset({tokens.START, tokens.CHANNEL, tokens.CONSTRAIN})
 _HEADER_CONTINUES = frozenset({tokens.MESSAGE, tokens.CHANNEL, tokens.CONSTRAIN})
 _ENDS = tokens.STOP_TOKENS | {tokens.ENDOFTEXT}
-_MODEL_TEXTS = frozenset({FieldKind.CONTENT, FieldKind.REASONING, FieldKind.NAME, FieldKind.ARGUMENTS})
+_MODEL_TEXTS = frozenset(FieldKind) - {FieldKind.OTHER}
 _SERVER_MEMBERS = ("role", "/id", "/type")
 _BEGINS_A_CHANNEL = re.compile(r"(?:analysis|commentary) to=|commentary\b")
 _BEHIND_A_NAME = re.compile(r"[.=\s]+")

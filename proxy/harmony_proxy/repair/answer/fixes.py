@@ -183,11 +183,11 @@ def truncate_arguments(answer: FailingAnswer, call: JsonObject, location: str, p
     arguments = value_at(call, "function", "arguments")
     if f"{location}/function/arguments" not in places or not isinstance(arguments, str):
         return call
-    truncated = _TRAILING_MARKERS.sub("", arguments)
+    truncated = TRAILING_MARKERS.sub("", arguments)
     return {**call, "function": {**members(call.get("function")), "arguments": truncated}}
 
 
-_TRAILING_MARKERS = re.compile(rf"(?:\s*(?:{MARKER.pattern.replace('?P<marker>', '?:')}))+\s*\Z")
+TRAILING_MARKERS = re.compile(rf"(?:\s*(?:{MARKER.pattern.replace('?P<marker>', '?:')}))+\s*\Z")
 
 
 @_per_message
@@ -197,7 +197,7 @@ def remove_trailing_markers(answer: FailingAnswer, part: ChoiceContent) -> JsonO
     message = dict(part.message)
     for name, fragment in answer.dialect.texts(part):
         if _has_finding(answer.dialect, name, places):
-            message[name] = _TRAILING_MARKERS.sub("", fragment)
+            message[name] = TRAILING_MARKERS.sub("", fragment)
     return message if message != part.message else None
 
 
@@ -344,23 +344,8 @@ def _replace_messages(
     return with_reasoning_tokens(values[0], "".join(reasoning)) if values else None
 
 
-FIXES: tuple[Fix, ...] = (
-    rewrite_from_ids,
-    rewrite_from_text,
-    remove_trailing_markers,
-    remove_repetition,
-    rewrite_refusal,
-    clean_names,
-    clean_call_ids,
-    truncate_arguments,
-    correct_finish_reason,
-    correct_status,
-)
-"""All fixes, in the order in which they are tried."""
-
-
 __all__ = [
-    "FIXES",
+    "TRAILING_MARKERS",
     "FailingAnswer",
     "NoDestinationError",
     "clean_name",

@@ -22,6 +22,22 @@ from harmony_proxy.repair.answer.fixes import (
     rewrite_refusal,
     truncate_arguments,
 )
+from harmony_proxy.repair.answer.item_fixes import clean_items
+
+FIXES: tuple[Fix, ...] = (
+    rewrite_from_ids,
+    rewrite_from_text,
+    remove_trailing_markers,
+    remove_repetition,
+    rewrite_refusal,
+    clean_names,
+    clean_call_ids,
+    truncate_arguments,
+    clean_items,
+    correct_finish_reason,
+    correct_status,
+)
+"""All fixes, in the order in which they are tried."""
 
 NO_REPAIR = "no repair makes the check pass without failing another"
 _LOST_NAME = "the function name is lost"
@@ -30,6 +46,7 @@ _HOW_IT_ENDED = "the answer does not show whether the token limit or the model e
 _NO_FUNCTION = "the text does not name the function"
 _ANOTHER_NAME = "the server changed the name: calling a guessed function is worse than a failed call"
 _BY_IDS = "If the answer has its emitted token ids, it is rewritten to match them."
+_NEXT_MESSAGE = "what follows the input of a tool is another message, which has no place in it"
 _NO_IDS = "the answer has no token ids, so the output of the model is unknown"
 _NONE: Mapping[str, str] = MappingProxyType({})
 
@@ -55,7 +72,8 @@ class Repair:
 _ALL = (
     Repair(
         check="channels.no_marker_leak",
-        description="The text is parsed as Harmony: reasoning moves to the reasoning field, calls become tool calls, markers and header words are removed.",
+        description="The text is parsed as Harmony: reasoning moves to the reasoning field, calls become tool calls, markers and header words are removed."
+        " A name or an input of a tool that is no function loses its markers.",
         fixes=(
             rewrite_from_ids,
             rewrite_from_text,
@@ -64,12 +82,15 @@ _ALL = (
             clean_names,
             clean_call_ids,
             truncate_arguments,
+            clean_items,
         ),
         unrepairable_examples={
             "fail-header-as-the-name": _LOST_NAME,
             "fail-in-a-key-of-the-arguments": _A_NAME,
             "fail-in-an-annotation": "the text of an annotation comes from a page or a file: the part that the model wrote cannot be identified",
             "fail-key-of-a-special-token (without the ids)": _A_NAME,
+            "fail-in-the-input-of-a-custom-tool": _NEXT_MESSAGE,
+            "fail-in-the-input-of-a-servers-tool-streamed": "blocks of a stream are not rewritten",
             "fail-lone-marker-and-many-tokens": "the server lost the text of the tokens: without the marker the answer would be empty",
             "fail-in-reasoning-details-streamed": "supported clients do not read `reasoning_details`: streams are rewritten only in members that clients read",
         },
@@ -80,6 +101,7 @@ _ALL = (
         fixes=(rewrite_from_ids, rewrite_from_text, clean_names),
         unrepairable_examples={
             "fail-code-call": _NO_FUNCTION,
+            "fail-in-a-command": "the text of a command is not parsed as messages",
             "fail-cut-header-without-its-markers": "the limit cut the header: the words announce nothing that could be repaired",
             "fail-forbidden-call": "the request does not allow the function: the text must not become a call",
             "fail-escaped-arguments-with-known-ids (without the ids)": _NO_FUNCTION,

@@ -13,9 +13,9 @@ from harmony_proxy.capture.routes import refine_api
 from harmony_proxy.policy.policy import Action
 from harmony_proxy.policy.repair_interface import Actions, Caller, RepairedAnswer, call_here, caller_for
 from harmony_proxy.repair.answer.check_verdicts import failures_of_results, find_failures, run_checks
-from harmony_proxy.repair.answer.fixes import FIXES, FailingAnswer, declared_functions
+from harmony_proxy.repair.answer.fixes import FailingAnswer, declared_functions
 from harmony_proxy.repair.answer.other_clients import find_other_leaks, with_json
-from harmony_proxy.repair.answer.repair_table import NO_REPAIR, REPAIRS
+from harmony_proxy.repair.answer.repair_table import FIXES, NO_REPAIR, REPAIRS
 from harmony_proxy.repair.answer.strict_leaks import as_answer
 from harmony_proxy.repair.text.api_dialects import Dialect
 from harmony_proxy.repair.text.leaked_text_parser import NoDestinationError

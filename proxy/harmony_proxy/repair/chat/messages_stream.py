@@ -6,13 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from harmony_conformance.apis.registry import MESSAGES
-from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
+from harmony_conformance.json_value import Json, JsonObject, items, members, parse_object, text, value_at
 from harmony_proxy.repair.chat.chat_stream import ChatStream
+from harmony_proxy.repair.stream_parts.event_splitter import RawEvent
 from harmony_proxy.repair.stream_parts.rewriter import TextKey
 from harmony_proxy.repair.stream_parts.text_tracker import Status
 from harmony_proxy.repair.text.api_dialects import DIALECTS, ChoiceContent, Dialect
 from harmony_proxy.repair.text.leaked_text_parser import NoDestinationError
-from harmony_proxy.repair.text.messages_answer import STOP_REASONS
+from harmony_proxy.repair.text.messages_answer import READ_BLOCKS, STOP_REASONS
+
+_OTHER = "block"
+"""The member of a part that has an event of a block that is not rewritten."""
 
 
 def _parts(value: Json) -> tuple[ChoiceContent, ...]:
@@ -36,15 +40,19 @@ def _rewrite(value: Json, _parts: Mapping[int, Sequence[JsonObject]], finish: Ma
 
 
 def _delta(_choice: int, message: JsonObject, ids: Sequence[Json]) -> JsonObject:
-    """Return one event with all blocks of a message."""
+    """Return one event with all blocks of a message, or the event of a block that is not rewritten."""
+    if _OTHER in message:
+        return members(message[_OTHER])
     content: list[Json] = []
     for kind, name, member in (("thinking", "thinking", "reasoning"), ("text", "text", "content")):
         if piece := text(message.get(member)):
             content.append({"type": kind, name: piece})
     for call in items(message.get("tool_calls")):
         function = members(value_at(call, "function"))
+        written = text(function.get("arguments"))
+        parsed = parse_object(written)
         block: JsonObject = {"type": "tool_use", "id": value_at(call, "id"), "name": function.get("name")}
-        content.append({**block, "input": function.get("arguments")})
+        content.append({**block, "input": written if parsed is None else parsed})
     event: JsonObject = {"type": "message_start", "message": {"role": "assistant", "content": content}}
     return {**event, "token_ids": [*ids]} if ids else event
 
@@ -63,6 +71,20 @@ MESSAGES_DIALECT = Dialect(
 
 class MessagesStream(ChatStream):
     """Reads one stream, and repairs its stop reason."""
+
+    _others: frozenset[Json] = frozenset()
+    """Indexes of the blocks of server tools and of their results."""
+
+    def parts(self, piece: RawEvent) -> Sequence[ChoiceContent]:
+        """Return the content of an event. An event of a block that is not rewritten is returned as it is."""
+        event = members(piece.value)
+        index, kind = event.get("index"), text(value_at(event, "content_block", "type"))
+        if event.get("type") == "content_block_start" and isinstance(index, int):
+            self._others = self._others - {index} if kind in READ_BLOCKS else self._others | {index}
+        if not isinstance(index, int) or index not in self._others:
+            return super().parts(piece)
+        bare: JsonObject = {name: one for name, one in event.items() if name != "token_ids"}
+        return (ChoiceContent(choice=0, message={_OTHER: bare}, ids=items(event.get("token_ids"))),)
 
     def begin(self, statuses: Mapping[TextKey, Status]) -> None:
         """Refuse to rewrite.

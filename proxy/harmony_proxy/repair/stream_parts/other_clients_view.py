@@ -13,8 +13,13 @@ from dataclasses import dataclass
 
 from harmony_conformance.json_value import strings
 from harmony_proxy.repair.stream_parts.event_splitter import RawEvent
-from harmony_proxy.repair.stream_parts.stream_judge import StreamJudge
-from harmony_proxy.repair.text.rare_texts import REASONING_NAMES, rare_texts_of_event, whole_texts_of_event
+from harmony_proxy.repair.stream_parts.stream_judge import SIGNS, StreamJudge
+from harmony_proxy.repair.text.rare_texts import (
+    REASONING_NAMES,
+    kind_of_call,
+    rare_texts_of_event,
+    whole_texts_of_event,
+)
 
 SEARCHED = 16 * 1024
 """Characters before a new text that are searched with it, in the joined texts of a field."""
@@ -71,7 +76,7 @@ class OtherClientsView:
         for field, one in texts:
             place = field if field in self._texts or len(self._texts) < _MOST_FIELDS else ""
             found |= self._search(place) if self._texts[place].add(one) else frozenset[str]()
-        return found | self._read_whole(piece)
+        return found | self._read_whole(piece) | self._read_call(piece)
 
     def _read_whole(self, piece: RawEvent) -> frozenset[str]:
         """Return the checks that fail on a complete text. What repeats the answer is read for checks that block: repairs rewrite it."""
@@ -81,6 +86,14 @@ class OtherClientsView:
             for field, one in texts:
                 found |= self._failures_of(field, one, one.lstrip()[:1], checks)
         return found
+
+    def _read_call(self, piece: RawEvent) -> frozenset[str]:
+        """Return the checks that fail on an event with a whole call, which clients run as soon as they have it. Repairs rewrite calls of functions."""
+        kind = kind_of_call(piece.value, self._judge.api)
+        checks = self._checks & self._blocked if kind == "function_call" else self._checks
+        if not kind or not checks or SIGNS.search(piece.raw) is None:
+            return frozenset()
+        return frozenset(self._judge.failures_of(self._judge.with_body(piece.raw), checks))
 
     def _search(self, field: str) -> frozenset[str]:
         text = self._texts[field]

@@ -14,13 +14,14 @@ STOP_REASONS: Mapping[str, str] = {"stop": "end_turn", "length": "max_tokens", "
 SIGNATURE = "harmony-proxy"
 """The signature of thinking that the server did not return as thinking."""
 
-_REWRITTEN = frozenset({"text", "thinking", "tool_use"})
+READ_BLOCKS = frozenset({"text", "thinking", "tool_use"})
+"""Types of the blocks that are read as content, reasoning and calls."""
 
 
 def _parts(value: Json) -> tuple[ChoiceContent, ...]:
     """Return the content of the answer; nothing if it has other blocks, or citations, whose place in another text is unknown."""
     blocks = [members(block) for block in items(value_at(value, "content"))]
-    if any(text(block.get("type")) not in _REWRITTEN or items(block.get("citations")) for block in blocks):
+    if any(text(block.get("type")) not in READ_BLOCKS or items(block.get("citations")) for block in blocks):
         return ()
     return tuple(
         ChoiceContent(

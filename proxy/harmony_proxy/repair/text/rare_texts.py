@@ -77,6 +77,15 @@ def whole_texts_of_event(value: Json, api: str, *, with_repeated: bool) -> Itera
         yield from response_texts.of_whole(members(value), with_repeated=with_repeated)
 
 
+def kind_of_call(value: Json, api: str) -> str:
+    """Return the type of the call that an event begins or ends, with all that it has of it; empty for other events."""
+    if api == RESPONSES.name and text(value_at(value, "type")) in response_texts.ITEM_EVENTS:
+        kind = text(value_at(value, "item", "type"))
+        return kind if kind.endswith("_call") or kind == "mcp_approval_request" else ""
+    kind = text(value_at(value, "content_block", "type")) if api == MESSAGES.name else ""
+    return kind if kind.endswith("_tool_use") else ""
+
+
 def _of_messages_event(event: JsonObject) -> Iterator[tuple[str, str]]:
     kind, path = text(event.get("type")), f"{text(event.get('type'))}/{integer(event.get('index'))}"
     match kind:

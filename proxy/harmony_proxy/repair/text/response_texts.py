@@ -52,6 +52,8 @@ _READ_PARTS = frozenset({"output_text", "reasoning_text", "summary_text"})
 _ANNOUNCING = frozenset({"response.created", "response.queued", "response.in_progress"})
 _PART_DONE = frozenset({"response.content_part.done", "response.reasoning_summary_part.done"})
 _ITEM_DONE = "response.output_item.done"
+ITEM_EVENTS = frozenset({"response.output_item.added", _ITEM_DONE})
+"""The events that have a whole item."""
 _IDENTITY = ("output_index", "content_index", "summary_index", "item_id")
 
 
