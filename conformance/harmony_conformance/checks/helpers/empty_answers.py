@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from harmony_conformance.apis.text_fields import FieldKind
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import ExpectedOutput, OutputTokenCounts
 from harmony_conformance.evidence.leaks.by_token_ids import parse_completion
@@ -59,7 +60,7 @@ def has_refusal(x: Exchange) -> bool:
 
 def foreign_arguments(x: Exchange) -> tuple[str, ...]:
     """Return the arguments of calls that are no function calls, such as those of MCP tools in a Response."""
-    fields = (field for answer in x.answers for field in answer.fields)
+    fields = (field for answer in x.answers for field in answer.fields if field.kind is not FieldKind.NAME)  # a key
     return tuple(field.text for field in fields if _FOREIGN_ARGUMENTS.fullmatch(field.where))
 
 
