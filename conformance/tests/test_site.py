@@ -89,10 +89,8 @@ def test_navigation_leads_to_every_page(site, texts):
     configuration = tomllib.loads((site / "zensical.toml").read_text("utf-8"))["project"]
     shown = [place for section in configuration["nav"] for place in places(section)]
     assert len(shown) == len(set(shown))
-    families = {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")}
-    families |= {page for page in texts if page.startswith(("reference/", "reports/matrix/"))}
-    assert families - set(shown) == set()
-    assert set(shown) - texts.keys() == set()
+    assert len(shown) > 1000
+    assert set(shown) ^ texts.keys() == set()
     assert {"navigation.prune", "navigation.indexes", "navigation.path"} <= set(configuration["theme"]["features"])
 
 

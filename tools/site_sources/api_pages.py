@@ -24,7 +24,7 @@ _OTHER = "Other names"
 PAGES: Mapping[str, tuple[str, str, Sequence[str]]] = {
     "golden": (
         "Assertions for a renderer or parser",
-        "Judge your own renderer or parser by the [golden vectors](../../golden/guide.md), in pytest.",
+        "Judge your own renderer or parser by the [golden vectors](../../golden.md), in pytest.",
         (
             "harmony_conformance.golden.assertion.assert_conforms",
             "harmony_conformance.golden.assertion.assert_vector",
@@ -71,7 +71,7 @@ def write_api(folder: Path) -> None:
         ),
     ]
     rows = ((f"[{code(name)}]({place})", code(f"from {module} import {name}")) for name, module, place in places)
-    about = "Names that are stable in the sense of [versions](../../docs/versions.md). All other modules are internal."
+    about = "The public names. [Versions](../../docs/versions.md) has the promise of stability. All other modules are internal."
     write_page(folder / "index.md", ("# Python API\n", f"{about}\n", *table(("Name", "Import"), rows)))
     write_page(folder / "harmony_ref.md", _reference_page(of_reference))
     for name, (title, purpose, paths) in PAGES.items():
@@ -107,7 +107,7 @@ _MODULE_OF_VALUES = {
 
 def _reference_page(names: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[str]:
     yield "# harmony_ref\n"
-    yield "The reference library. Its [guide](../../harmony_ref/guide.md) has the examples. `from harmony_ref import NAME` imports each name.\n"
+    yield "The reference library. Its [guide](../../harmony_ref.md) has the examples. `from harmony_ref import NAME` imports each name.\n"
     for heading, part in names.items():
         yield f"## {heading}\n"
         yield from _objects((path for _, path in part), "###")

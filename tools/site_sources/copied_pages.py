@@ -27,11 +27,10 @@ PAGES = (
 _MOVED = {
     "README.md": "overview.md",
     "reports/MATRIX.md": "reports/matrix/index.md",
-    "harmony_ref/README.md": "harmony_ref/guide.md",
-    "golden/README.md": "golden/guide.md",
-    "conformance/README.md": "conformance/reference-server.md",
+    "reports/README.md": "reports/index.md",
 }
-"""Pages with another place on the site. An index would become the index of the section that has it."""
+"""Pages with another place on the site."""
+_README = "/README.md"
 _LINK_OR_CODE = re.compile(
     r"^```.*?^```|(?P<shown>!?\[(?:[^\]`]|`[^`]*`)*\])\((?!https?:|mailto:)(?P<place>[^)#\s]*)(?P<anchor>#[^)\s]*)?\)|`[^`\n]+`|(?P<bracket>\\[()])",
     re.DOTALL | re.MULTILINE,
@@ -45,16 +44,22 @@ def copy_pages(out: Path, repository: str) -> None:
         target = out / site_path(source.relative_to(ROOT).as_posix())
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.suffix == ".md":
-            target.write_text(site_text(source, sources, repository), encoding="utf-8")
+            head = _head_of_run(source.parent.name) if source.name == "report.md" else ""
+            target.write_text(f"{head}{site_text(source, sources, repository)}", encoding="utf-8")
         else:
             shutil.copy(source, target)
 
 
+def _head_of_run(name: str) -> str:
+    """Return the front matter of a run's report. Its failures would hide the pages of the checks in results of a search."""
+    return f"---\ntitle: {name}\nsearch:\n  exclude: true\n---\n\n"
+
+
 def site_path(path: str) -> str:
-    """Return the path of a page on the site. Other README pages are the indexes of their folders."""
+    """Return the path of a page on the site. A README has the name of its folder: an index would become that of the section that lists it."""
     if path in _MOVED:
         return _MOVED[path]
-    return f"{path.removesuffix('README.md')}index.md" if path.endswith("README.md") else path
+    return f"{path.removesuffix(_README)}.md" if path.endswith(_README) else path
 
 
 def site_text(source: Path, pages: set[Path], repository: str) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from site_sources.copied_pages import site_path
+from site_sources.copied_pages import ROOT, site_path
 from site_sources.explained_pages import Family
 
 Entry = dict[str, object]
@@ -35,6 +35,8 @@ SECTIONS: Mapping[str, Sequence[tuple[str, str]]] = {
         ("Golden vectors", "golden/README.md"),
         ("The reference server", "conformance/README.md"),
         ("Hugging Face", "docs/hugging-face.md"),
+        ("Engines without a GPU", "engines/*/README.md"),
+        ("Examples", "examples/README.md"),
     ),
     "Reference": (
         ("Commands", "reference/commands"),
@@ -51,6 +53,8 @@ SECTIONS: Mapping[str, Sequence[tuple[str, str]]] = {
         ("Runs as pages", "reports/pages.md"),
         ("Engines side by side", "reports/matrix"),
         ("Findings", "reports/FINDINGS.md"),
+        ("Reports of runs", "reports/*/report.md"),
+        ("Runs through the proxy", "reports/proxied/*.md"),
     ),
     "Project": (
         ("Versions", "docs/versions.md"),
@@ -61,6 +65,9 @@ SECTIONS: Mapping[str, Sequence[tuple[str, str]]] = {
         ("Code of conduct", "CODE_OF_CONDUCT.md"),
         ("Architecture", "docs/architecture.md"),
         ("Style", "docs/style.md"),
+        ("Parts of the suite", "conformance/harmony_conformance/*/README.md"),
+        ("The proxy's package", "proxy/README.md"),
+        ("Benchmarks", "benchmarks/README.md"),
         ("Speed of the reference", "docs/performance.md"),
         ("Cost of the proxy", "docs/proxy-performance.md"),
         ("Speed of audits", "docs/audit-performance.md"),
@@ -68,7 +75,7 @@ SECTIONS: Mapping[str, Sequence[tuple[str, str]]] = {
         ("Hostile cases", "docs/hostile.md"),
     ),
 }
-"""Titles and pages; a folder stands for its index and its pages. Pages that do not exist are left out."""
+"""Titles and pages. A folder stands for its index and its pages, a pattern for its pages. Pages that do not exist are left out."""
 _EXPLAINED = "Checks and causes"
 
 
@@ -76,7 +83,7 @@ def navigation(pages: Path, families: Mapping[str, Sequence[Family]]) -> list[En
     """Return the entries of the navigation."""
     found: list[Entry] = [{"Home": "index.md"}]
     for section, entries in SECTIONS.items():
-        there: list[object] = [{title: entry} for title, path in entries if (entry := _entry(pages, path)) is not None]
+        there: list[object] = [{title: entry} for title, path in entries if (entry := _entry(pages, path))]
         if section == _EXPLAINED:
             there += ({kind.capitalize(): list(_kind(kind, of_kind))} for kind, of_kind in families.items())
         found.append({section: there})
@@ -84,12 +91,21 @@ def navigation(pages: Path, families: Mapping[str, Sequence[Family]]) -> list[En
 
 
 def _entry(pages: Path, path: str) -> object:
+    if "*" in path:
+        places = sorted(site_path(page.relative_to(ROOT).as_posix()) for page in ROOT.glob(path))
+        return [{_name(place): place} for place in places]
     folder = pages / path
     if folder.is_dir():
         others = sorted(page.name for page in folder.glob("*.md") if page.name != "index.md")
         return [f"{path}/index.md", *({_title(folder / name): f"{path}/{name}"} for name in others)]
     place = site_path(path)
     return place if (pages / place).is_file() else None
+
+
+def _name(place: str) -> str:
+    """Return the title of a page that a pattern lists: its folder for the report of a run, else its own name."""
+    path = PurePosixPath(place)
+    return path.parent.name if path.name == "report.md" else path.stem
 
 
 def _title(page: Path) -> str:

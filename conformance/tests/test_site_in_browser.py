@@ -1,0 +1,137 @@
+"""The built site in a real browser: search, breadcrumbs, side bars, and tables that fit. `make site test-browser` runs it."""
+
+import functools
+import http.server
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test-browser")
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+SITE = Path(__file__).parents[2] / "dist" / "docs" / "site"
+WIDTHS = (400, 900, 1400)
+CHECK = "reference/checks/channels.no_marker_leak/"
+pytestmark = [
+    pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine"),
+    pytest.mark.skipif(not SITE.is_dir(), reason="the site is not built: make site"),
+    pytest.mark.timeout(300),
+]
+RESULTS = """() => {
+  const found = [];
+  const walk = root => {
+    for (const element of root.querySelectorAll("*")) {
+      if (element.shadowRoot) walk(element.shadowRoot);
+      if (element.tagName === "A" && element.search.startsWith("?h=")) found.push(element.pathname);
+    }
+  };
+  walk(document);
+  return found;
+}"""
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+class QuietServer(http.server.ThreadingHTTPServer):
+    def handle_error(self, *_):  # a page was closed while it was loading
+        pass
+
+
+@pytest.fixture(scope="module")
+def address():
+    handler = functools.partial(QuietHandler, directory=SITE)
+    with QuietServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        launched = playwright.chromium.launch(executable_path=BROWSER, args=arguments)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def page(browser):
+    opened = browser.new_page(viewport={"width": 1400, "height": 900})
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize(
+    ("word", "place"),
+    [
+        ("channels.no_marker_leak", f"/{CHECK}"),
+        ("output-unparsed", "/reference/defects/output-unparsed/"),
+        ("vllm-joiner", "/reference/causes/vllm-joiner/"),
+        ("tool_round_trip", "/reference/scenarios/tool_round_trip/"),
+        ("assert_conforms", "/reference/api/golden/"),
+    ],
+)
+def test_search_finds_a_name_first(page, address, word, place):
+    page.goto(address)
+    page.locator(".md-search__button").click()
+    page.get_by_role("combobox", name="Search").or_(page.get_by_label("Search").locator("input")).first.fill(word)
+    page.wait_for_function(f"({RESULTS})().length > 0", timeout=60_000)
+    page.wait_for_function(f"({RESULTS})()[0] === {place!r}", timeout=60_000)
+
+
+def test_a_check_has_breadcrumbs_and_the_side_bar_of_its_family(page, address):
+    page.goto(address + CHECK)
+    assert page.locator(".md-path a").all_inner_texts() == ["Home", "Checks and causes", "Checks", "channels"]
+    names = [name.strip() for name in page.locator(".md-sidebar--primary a").all_inner_texts()]
+    assert {"no_marker_leak", "no_channel_words", "streaming"} <= set(names)
+    assert "one_identity" not in names  # of another family
+    assert len(names) < 100
+
+
+@pytest.mark.parametrize("kind", ["checks", "causes", "defects", "scenarios"])
+def test_pages_of_ids_are_small(kind):
+    sizes = sorted(page.stat().st_size for page in (SITE / "reference" / kind).glob("*/index.html"))
+    assert sizes[len(sizes) // 2] < 110_000
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_matrix_scrolls_within_its_box_and_keeps_the_first_column(browser, address, width):
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto(f"{address}reports/matrix/")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate("document.documentElement.scrollHeight") < 6000
+    box = page.locator(".matrix").first
+    first = box.locator("tbody th").first
+    before = first.bounding_box()["x"]
+    box.evaluate("box => { box.scrollLeft = 10000; box.scrollTop = 300; }")
+    assert first.bounding_box()["x"] == pytest.approx(before, abs=2)
+    head = box.locator("thead th").last.bounding_box()
+    frame = box.bounding_box()
+    assert frame["y"] - 1 <= head["y"] < frame["y"] + 3
+    assert head["x"] + head["width"] <= frame["x"] + frame["width"] + 1
+    page.close()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(
+    "place", ["", CHECK, "reference/commands/run/", "reference/configuration/policy/", "overview/"]
+)
+def test_no_page_scrolls_sideways(browser, address, width, place):
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto(address + place)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.close()
+
+
+def test_an_option_has_an_address(page, address):
+    page.goto(f"{address}reference/commands/run/#baseline-write")
+    row = page.locator("tr", has=page.locator("[id=baseline-write]"))
+    assert "write a baseline" in row.inner_text().lower()
+    page.wait_for_function("scrollY > 1000")
+    assert 0 <= row.bounding_box()["y"] < 900
