@@ -45,6 +45,7 @@ SECTIONS: Mapping[str, Sequence[tuple[str, str]]] = {
         ("Evidence", "conformance/EVIDENCE.md"),
         ("Token accounting", "conformance/ACCOUNTING.md"),
         ("Coverage of the APIs", "docs/coverage.md"),
+        ("Depth of Messages", "conformance/MESSAGES.md"),
         ("All checks on one page", "conformance/CHECKS.md"),
     ),
     "Checks and causes": (),
