@@ -147,7 +147,7 @@ selftest-sample: $(READY)  ## each eighth defect, which is what CI has time for
 	$(BIN)/harmony-conformance selftest --every 8
 
 # every extra except ray's, which is large, and mitmproxy's, which needs a newer Python and pins much of its environment
-EXTRAS := pytest http2 socks compat huggingface teleprompter proxy otel logs needles
+EXTRAS := pytest http2 socks websocket compat huggingface teleprompter proxy otel logs needles
 
 LOCKED = uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --upgrade
 

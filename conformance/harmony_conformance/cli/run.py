@@ -39,6 +39,7 @@ from harmony_conformance.runner.options import (
 )
 from harmony_conformance.runner.run import Run
 from harmony_conformance.runner.shared_run import EXCHANGES
+from harmony_conformance.runner.websocket_use import WebSocketUse
 from harmony_conformance.transport.http_transport import CA_DIR, CA_FILE
 
 _LATENCY_REQUESTS = 20
@@ -99,6 +100,8 @@ def execute(arguments: Namespace) -> int:
     recorded = _recorded(target.replay) if target.replay is not None and not sends_nothing else None
     if recorded is not None and arguments.api is None and arguments.client is None:
         options = replace(options, apis=_apis_of(recorded.series))
+    if recorded is not None and any(x.websocket for series in recorded.series for x in series.exchanges.values()):
+        options = replace(options, websocket_use=WebSocketUse.SCENARIOS)
     plan = read_plan(options)
     if arguments.list:
         return _list(plan)

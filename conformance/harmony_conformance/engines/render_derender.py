@@ -28,7 +28,8 @@ _EVENTS = "text/event-stream"
 
 def with_response(x: Exchange, sent: SendResult) -> Exchange:
     """Return the exchange with the result of its request."""
-    return replace(x, response=sent.response, failure=sent.failure, retry_waits=(*x.retry_waits, *sent.retry_waits))
+    waits = (*x.retry_waits, *sent.retry_waits)
+    return replace(x, response=sent.response, failure=sent.failure, retry_waits=waits, websocket=sent.websocket)
 
 
 async def render_and_derender(send: LimitedSend, asked: Exchange, event_tokens: int) -> Exchange | None:

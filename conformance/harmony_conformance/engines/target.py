@@ -13,6 +13,7 @@ _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_.])?|[0-9A-Fa-f:.]+(
 _PATH = re.compile(r"[!-~]*")
 _ENDS = ("/chat/completions", "/completions", "/responses", "/models")
 _RIGHT_URL = "http://host:port or https://host, with or without /v1"
+_WEBSOCKET_SCHEMES = {"ws": "http", "wss": "https"}
 
 
 class InvalidTargetError(ValueError):
@@ -24,9 +25,10 @@ class Target:
     """Engine and address of a target, or a recording.
 
     Attributes:
-        base_url: URL without `/v1`; None for the embedded server and for a recording.
+        base_url: URL without `/v1`, always of HTTP; None for the embedded server and for a recording.
         replay: File of a recording to judge again.
         is_engine_unknown: True if the user gave only a URL, so that the engine is to be detected.
+        is_websocket: True for a ws or wss URL: streamed Responses requests go over WebSockets.
     """
 
     engine: Engine
@@ -34,6 +36,7 @@ class Target:
     defects: tuple[str, ...] = ()
     replay: PurePath | None = None
     is_engine_unknown: bool = False
+    is_websocket: bool = False
 
     @property
     def host(self) -> str:
@@ -53,7 +56,8 @@ class Target:
             return f"replay:{self.replay}"
         if self.base_url is None:
             return self.engine.name + "".join(f":defect={defect}" for defect in self.defects)
-        return self.base_url if self.is_engine_unknown else f"{self.engine.name}:{self.base_url}"
+        url = f"ws{self.base_url.removeprefix('http')}" if self.is_websocket else self.base_url
+        return url if self.is_engine_unknown else f"{self.engine.name}:{url}"
 
 
 def is_loopback(url: str | None) -> bool:
@@ -68,10 +72,15 @@ def parse_target(text: str) -> Target:
         InvalidTargetError: The engine is unknown or the URL is invalid.
     """
     text = text.strip()
-    if text.startswith(("http://", "https://")):
+    if text.startswith(("http://", "https://", "ws://", "wss://")):
         base = _base(text)
         known = engine_for_host((urlsplit(base).hostname or "").lower())
-        return Target(engine=known or ENGINES["openai"], base_url=base, is_engine_unknown=known is None)
+        return Target(
+            engine=known or ENGINES["openai"],
+            base_url=base,
+            is_engine_unknown=known is None,
+            is_websocket=_is_websocket(text),
+        )
     name, _, rest = text.partition(":")
     if name == "replay":
         if not rest:
@@ -86,11 +95,15 @@ def parse_target(text: str) -> Target:
     if not rest:
         example = f"{name}:http://127.0.0.1:8000/v1"
         raise InvalidTargetError(f"invalid target {text!r}: expected a URL, for example {example}")
-    return Target(engine=ENGINES[name], base_url=_base(rest))
+    return Target(engine=ENGINES[name], base_url=_base(rest), is_websocket=_is_websocket(rest))
+
+
+def _is_websocket(url: str) -> bool:
+    return urlsplit(url).scheme in _WEBSOCKET_SCHEMES
 
 
 def _base(url: str) -> str:
-    """Return the URL without `/v1` and without the path of an API after it.
+    """Return the URL of HTTP without `/v1` and without the path of an API after it.
 
     Raises:
         InvalidTargetError: The URL is invalid, or has credentials, a query or a fragment.
@@ -102,7 +115,8 @@ def _base(url: str) -> str:
         host, port = split.hostname or "", split.port
     except ValueError:
         raise InvalidTargetError(f"invalid URL: expected {_RIGHT_URL}, got {url!r}") from None
-    is_http = split.scheme in ("http", "https")
+    scheme = _WEBSOCKET_SCHEMES.get(split.scheme, split.scheme)
+    is_http = scheme in ("http", "https")
     if not is_http or not _HOST.fullmatch(host) or port == 0 or not _PATH.fullmatch(split.path):
         raise InvalidTargetError(f"invalid URL: expected {_RIGHT_URL}, got {url!r}")
     if split.query or split.fragment:
@@ -112,4 +126,4 @@ def _base(url: str) -> str:
     path = path.removesuffix(end)
     if end and not path.endswith("/v1"):
         raise InvalidTargetError(f"invalid URL: expected the URL up to /v1, got the path of an API: {url!r}")
-    return f"{split.scheme}://{split.netloc}{path.removesuffix('/v1')}"
+    return f"{scheme}://{split.netloc}{path.removesuffix('/v1')}"

@@ -61,6 +61,7 @@ def write_exchange(x: Exchange) -> JsonObject:
         "rebuilt": x.from_log or None,
         "together": x.concurrency,
         "waited": list(x.retry_waits) or None,
+        "websocket": x.websocket,
         "answered_by": x.answered_by.value if x.answered_by is not AnsweredBy.API else None,
     }
     return line | {name: value for name, value in optional.items() if value is not None}
@@ -107,6 +108,7 @@ def read_exchange(line: Json, *, name: str = "") -> Exchange:
         else None,
         retry_waits=tuple(_seconds(wait) for wait in items(value_at(line, "waited")) if isinstance(wait, int | float)),
         concurrency=integer(value_at(line, "together")),
+        websocket=integer(value_at(line, "websocket")),
         from_log=value_at(line, "rebuilt") is True,
         answered_by=AnsweredBy(answered_by) if answered_by in set(AnsweredBy) else AnsweredBy.API,
     )

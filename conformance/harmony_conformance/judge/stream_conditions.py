@@ -18,6 +18,12 @@ def api_streams_events(x: Exchange) -> bool:
 
 
 @condition
+def is_over_http(x: Exchange) -> bool:
+    """exchanges over HTTP, not over a WebSocket, whose messages need no request for a stream and no content type"""
+    return x.websocket is None
+
+
+@condition
 def api_streams_on_request(x: Exchange) -> bool:
     """ordinary exchanges on Chat Completions, Responses, Messages and Completions, where `stream` defaults to false"""
     return x.api in _STREAM_DEFAULTS_TO_FALSE and is_generation.holds(x)

@@ -38,6 +38,7 @@ from harmony_conformance.runner.judge_run import (
 )
 from harmony_conformance.runner.run import Options, make_plan
 from harmony_conformance.runner.sender import sendable_scenarios
+from harmony_conformance.runner.websocket_use import WebSocketUse
 from harmony_conformance.runtime.processes import block_interrupts, cores, follow_parent, process_context
 
 _WORTH_A_PROCESS = 300
@@ -176,7 +177,8 @@ def _initialize(select: tuple[str, ...], skip: tuple[str, ...], apis: tuple[str,
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles the interrupt and stops this process
     follow_parent()
     reduce_garbage_collection()
-    plan = make_plan(Options(select=select, skip=skip, apis=apis))
+    # the scenarios that the run leaves out are never submitted
+    plan = make_plan(Options(select=select, skip=skip, apis=apis, websocket_use=WebSocketUse.SCENARIOS))
     _STATE.append(_ProcessState(plan=plan, scenarios={scenario.key: scenario for scenario in plan.scenarios}))
 
 

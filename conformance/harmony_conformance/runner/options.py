@@ -6,10 +6,11 @@ import os
 import re
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from math import inf
 
-from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS
+from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, RESPONSES
 from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.engines.target import InvalidTargetError, Target, is_loopback, parse_target
 from harmony_conformance.errors import UsageError
@@ -21,7 +22,9 @@ from harmony_conformance.reference_server.defects import DEFECTS
 from harmony_conformance.runner.judge_run import Plan
 from harmony_conformance.runner.run import Options, make_plan
 from harmony_conformance.runner.selection import NothingSelectedError
+from harmony_conformance.runner.websocket_use import WebSocketUse
 from harmony_conformance.transport.http_transport import Network, proxy_from_environment, read_proxy
+from harmony_conformance.transport.websocket_network import has_websockets
 
 FAIL_ON = {
     "must": frozenset({Severity.MUST}),
@@ -44,7 +47,9 @@ _HEADER = re.compile(r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 def add_connection_options(parser: ArgumentParser) -> None:
     """Add the target, and the options of any requests to it."""
     parser.add_argument(
-        "target", metavar="TARGET", help="reference, reference:defect=ID, URL, ENGINE:URL, or replay:FILE"
+        "target",
+        metavar="TARGET",
+        help="reference, reference:defect=ID, URL, ENGINE:URL, or replay:FILE; ws://… for Responses over a WebSocket",
     )
     add = parser.add_argument_group("requests").add_argument
     add("--model", help="name of the model (default: the first of /v1/models)")
@@ -174,7 +179,30 @@ def read_options(arguments: Namespace) -> tuple[Target, Options]:
         apis=tuple(names) if profile is None else (profile.api,),
         network=network,
     )
-    return target, options
+    return target, replace(options, websocket_use=_websocket_use(target, options))
+
+
+def _websocket_use(target: Target, options: Options) -> WebSocketUse:
+    """Return the use of WebSockets. The embedded server gets the scenarios about a connection if the library is installed.
+
+    Raises:
+        UsageError: The target is a ws URL, and an option does not fit it.
+    """
+    if not target.is_websocket:
+        is_embedded = target.base_url is None and target.replay is None
+        return WebSocketUse.SCENARIOS if is_embedded and has_websockets() else WebSocketUse.NONE
+    if RESPONSES.name not in options.apis:
+        raise UsageError(f"invalid target: expected --api {RESPONSES.option_name} with a ws URL, got {target}")
+    if not has_websockets():
+        raise UsageError(
+            "invalid target: expected the extra `websocket` for a ws URL, got no package websockets"
+            " (pip install 'harmony-conformance[websocket]')"
+        )
+    if options.network.proxy is not None and not options.network.proxy.startswith("http"):
+        raise UsageError(
+            f"invalid proxy: expected an http or https proxy with a ws URL, got {options.network.proxy_address}"
+        )
+    return WebSocketUse.STREAMS
 
 
 def read_client(arguments: Namespace) -> ClientProfile | None:

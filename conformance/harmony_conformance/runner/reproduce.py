@@ -1,4 +1,6 @@
-"""Commands that reproduce a finding: curl for a URL, a run of this program for the embedded server. A key appears only as its variable.
+"""Commands that reproduce a finding: curl for a URL, a run of this program for the embedded server and for a WebSocket.
+
+A key appears only as its variable.
 
 A derendered stream also needs `jq`.
 """
@@ -110,7 +112,8 @@ def reproduce(
         command = _derendered_stream(target.base_url, x, key_env, options)
         if len(command) <= _MAX_COMMANDS:
             return command
-    requests = tuple(_requests(x)) if x is not None else ()
+    # curl sends no messages over a WebSocket, and a later turn needs the earlier ones of its connection
+    requests = tuple(_requests(x)) if x is not None and x.websocket is None else ()
     if target.base_url is None or x is None or not requests or sum(len(one.body) for one in requests) > _MAX_BODY:
         key = ("--api-key-env", key_env) if key_env else ()
         return " ".join((_RUN, *map(quote, (str(target), *options, *key, "--select", scenario))))

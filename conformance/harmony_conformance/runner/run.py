@@ -26,10 +26,12 @@ from harmony_conformance.runner.run_limits import RunLimits
 from harmony_conformance.runner.selection import select_plan
 from harmony_conformance.runner.sender import ExchangeCallback, Progress, RateLimiter, Sender, rate_limited_send
 from harmony_conformance.runner.server_loss import ServerLoss
+from harmony_conformance.runner.websocket_use import WebSocketUse
 from harmony_conformance.transport.client import Client, ConnectionSettings, SendRequest, SendResult, Wait, ignore_wait
 from harmony_conformance.transport.http_transport import Network
 from harmony_conformance.transport.messages import Request
 from harmony_conformance.transport.redaction import Mask, custom_header_secrets, header_secrets, request_secrets
+from harmony_conformance.transport.websocket_client import WebSocketClient
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +56,7 @@ class Options:
     latency_requests: int = 0
     apis: tuple[str, ...] = (CHAT_COMPLETIONS.name,)
     network: Network = field(default_factory=Network)
+    websocket_use: WebSocketUse = WebSocketUse.NONE
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -111,7 +114,7 @@ def make_plan(options: Options) -> Plan:
     Raises:
         NothingSelectedError: A pattern matches nothing, or no pattern of --select matches anything of the APIs.
     """
-    return select_plan(options.apis, options.select, options.skip)
+    return select_plan(options.apis, options.select, options.skip, options.websocket_use)
 
 
 def mask_requests(options: Options, keep: ExchangeCallback) -> ExchangeCallback:
@@ -147,7 +150,7 @@ def needs_server_process(target: Target, options: Options) -> bool:
 
 @asynccontextmanager
 async def connect_client(
-    target: Target, options: Options, base: str | None = None, connect: Callable[[ConnectionSettings], Client] = Client
+    target: Target, options: Options, base: str | None = None, connect: Callable[[ConnectionSettings], Client] = WebSocketClient
 ) -> AsyncGenerator[Client]:
     """Yield a client for a target. `base`: URL of an embedded server that is already running. `connect`: the kind of client."""
     with nullcontext(base) if base is not None else serve_target(target, options) as at:
@@ -315,6 +318,7 @@ def _sender(  # noqa: PLR0913, PLR0917 - all that a sender needs
         capabilities=found,
         profiles=_profiles(found, options),
         on_exchange=keep,
+        websocket_use=options.websocket_use,
     )
 
 

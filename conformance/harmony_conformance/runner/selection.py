@@ -17,6 +17,7 @@ from harmony_conformance.golden.expected_rows import has_rows, read_row_scenario
 from harmony_conformance.golden.scenario import Scenario, for_api, read_scenario
 from harmony_conformance.json_value import loads
 from harmony_conformance.runner.judge_run import Plan, can_judge_api, covers_any_api
+from harmony_conformance.runner.websocket_use import WebSocketUse
 
 PAIR_SEPARATOR = "@"
 """Separator of check and scenario in a pattern."""
@@ -36,13 +37,17 @@ def load_scenarios() -> tuple[Scenario, ...]:
     return tuple(sorted((scenario for group in groups for scenario in group), key=lambda scenario: scenario.name))
 
 
-def select_plan(apis: Sequence[str], select: Sequence[str], skip: Sequence[str]) -> Plan:
+def select_plan(
+    apis: Sequence[str], select: Sequence[str], skip: Sequence[str], websocket_use: WebSocketUse = WebSocketUse.NONE
+) -> Plan:
     """Return the scenarios and checks of some APIs, selected by patterns of the command line.
+
+    Scenarios about a WebSocket connection are left out of a run that uses none.
 
     Raises:
         NothingSelectedError: A pattern matches nothing, or no pattern of --select matches anything of the APIs.
     """
-    loaded = load_scenarios()
+    loaded = tuple(filter(websocket_use.is_planned, load_scenarios()))
     names = tuple(scenario.name for scenario in loaded)
     ids = tuple(check.id for check in CHECKS)
     selected = frozenset(pair for pattern in select for pair in _pairs(pattern, ids, names))

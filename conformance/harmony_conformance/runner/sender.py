@@ -39,8 +39,10 @@ from harmony_conformance.runner.access_loss import Access, is_doubtful
 from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request
 from harmony_conformance.runner.run_limits import RunLimits, count_output_tokens
 from harmony_conformance.runner.server_loss import ServerLoss, is_connection_lost
+from harmony_conformance.runner.websocket_use import WebSocketUse
 from harmony_conformance.transport.client import Client, SendRequest, SendResult, Wait, ignore_wait, now
 from harmony_conformance.transport.messages import Failure, FailureKind, Request
+from harmony_conformance.transport.websocket_client import series_connections
 
 _EVENT = 1  # tokens in an event of a stream
 _POLL_INTERVAL = 0.1  # seconds between two requests for the load metric
@@ -210,6 +212,7 @@ class Sender:
     capabilities: Capabilities
     profiles: Mapping[str, RequestProfile]
     on_exchange: ExchangeCallback
+    websocket_use: WebSocketUse = WebSocketUse.NONE
     on_series: SeriesCallback = ignore_series
     recorded: Mapping[SeriesKey, Series] = field(default_factory=dict[SeriesKey, Series])
     """Series that are not sent again."""
@@ -229,6 +232,10 @@ class Sender:
 
     async def send_series(self, scenario: Scenario, attempt: int) -> Series:
         """Send the steps of a scenario in order, parallel groups concurrently. A recorded series is returned as it is."""
+        async with series_connections(over_websocket=self.websocket_use.applies_to(scenario)):
+            return await self._send_series(scenario, attempt)
+
+    async def _send_series(self, scenario: Scenario, attempt: int) -> Series:
         method = self.profiles[scenario.api].script_method
         if (recorded := self.recorded.get((scenario.name, scenario.api, attempt))) is not None:
             in_order = {

@@ -17,7 +17,9 @@ import httpx
 from starlette.types import ASGIApp, Message, Scope
 
 from harmony_conformance.reference_server.server.app import create_app
+from harmony_conformance.selftest.in_memory_websocket import websocket_opener
 from harmony_conformance.transport.client import Client, ConnectionSettings, now
+from harmony_conformance.transport.websocket_client import WebSocketClient
 
 _HOST = "reference"
 _INTERVAL = 0.001  # seconds between two requests that are sent at the same time
@@ -54,7 +56,8 @@ def reference_client(defects: Iterable[str]) -> Client:
 
 def application_client(app: ASGIApp) -> Client:
     """Return a client of an application."""
-    return Client(ConnectionSettings(base_url=f"http://{_HOST}", headers={}), _AsgiTransport(app))
+    settings = ConnectionSettings(base_url=f"http://{_HOST}", headers={})
+    return WebSocketClient(settings, _AsgiTransport(app), websocket_opener(app))
 
 
 class _SimulatedSelector(selectors.DefaultSelector):

@@ -15,7 +15,7 @@ from functools import cache, partial
 from itertools import islice
 from typing import NamedTuple
 
-from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS
+from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, RESPONSES
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.engines.target import parse_target
 from harmony_conformance.evidence.exchange import Series
@@ -25,9 +25,10 @@ from harmony_conformance.json_value import JsonObject, items, loads, members, te
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import Result, is_comparison
 from harmony_conformance.reference_server.defects import DEFECTS, find_defects
-from harmony_conformance.reference_server.defects.stages import API_STAGES, OUTPUT_PARSING_STAGES, Changes
+from harmony_conformance.reference_server.defects.stages import API_STAGES, OUTPUT_PARSING_STAGES, Changes, OnWebSocket
 from harmony_conformance.runner.judge_run import Plan, judge_all
 from harmony_conformance.runner.run import Options, Run, make_plan, run, run_with_client
+from harmony_conformance.runner.websocket_use import WebSocketUse
 from harmony_conformance.runtime.processes import process_context
 from harmony_conformance.selftest import prompt_evidence
 from harmony_conformance.selftest.in_memory_transport import reference_client, run_with_simulated_clock
@@ -128,7 +129,7 @@ def select_mutation_series(series: Iterable[Series], plan: Plan) -> tuple[Series
     )
 
 
-ALL_APIS_OPTIONS = Options(apis=tuple(APIS))
+ALL_APIS_OPTIONS = Options(apis=tuple(APIS), websocket_use=WebSocketUse.SCENARIOS)
 """Options of the run on the correct server."""
 
 
@@ -138,8 +139,9 @@ def apis_of(*defects: str) -> tuple[str, ...]:
     A defect of the stages that all APIs share is run over Chat Completions only.
     """
     changes = (DEFECTS[defect].change for defect in defects)
-    stages = (one for change in changes for one in (change if isinstance(change, tuple) else (change,)))
-    families = {one.api for one in stages if isinstance(one, API_STAGES)}
+    stages = [one for change in changes for one in (change if isinstance(change, tuple) else (change,))]
+    families: set[str] = {one.api for one in stages if isinstance(one, API_STAGES)}
+    families |= {RESPONSES.option_name} if any(isinstance(one, OnWebSocket) for one in stages) else set[str]()
     return tuple(name for name, api in APIS.items() if api is CHAT_COMPLETIONS or api.option_name in families)
 
 
@@ -147,9 +149,11 @@ def run_reference(defects: Sequence[str], plan: Plan, apis: tuple[str, ...] = (C
     """Run the suite on the reference server in memory, with any number of defects."""
     target = parse_target(":defect=".join(("reference", *defects)))
 
+    options = Options(apis=apis, websocket_use=WebSocketUse.SCENARIOS)
+
     async def run_in_memory() -> Run:
         async with reference_client(target.defects) as client:
-            return await run_with_client(client, target, Options(apis=apis), plan, lambda _: None, lambda _: None)
+            return await run_with_client(client, target, options, plan, lambda _: None, lambda _: None)
 
     return run_with_simulated_clock(run_in_memory())
 
@@ -228,7 +232,7 @@ def judge_correct_run(series: Iterable[Series]) -> tuple[Result, ...]:
 
 @cache
 def _plan(apis: tuple[str, ...]) -> Plan:
-    return make_plan(Options(apis=apis))
+    return make_plan(Options(apis=apis, websocket_use=WebSocketUse.SCENARIOS))
 
 
 def failed_checks(defect: str) -> frozenset[str]:

@@ -43,7 +43,7 @@ _SWITCHED, _PROXY_AUTHENTICATION, _TOO_MANY, _UNAVAILABLE = 101, 407, 429, 503
 _WAITS = 3
 _LONGEST_WAIT, _UNREADABLE_WAIT = 60.0, 1.0  # seconds
 _MAX_TOTAL_WAIT = _WAITS * _LONGEST_WAIT
-_EXCHANGE_TIMEOUT_FACTOR = 10  # times the timeout
+EXCHANGE_TIMEOUT_FACTOR = 10  # times the timeout
 _SECRET_HEADERS = frozenset({"set-cookie", "authorization"})
 _METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _LENGTH = "content-length"
@@ -74,11 +74,15 @@ class ConnectionSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class SendResult:
-    """The result of one request: a response, a failure, or both if the body is truncated. `retry_waits` are in seconds."""
+    """The result of one request: a response, a failure, or both if the body is truncated.
+
+    `retry_waits` are in seconds. `websocket` is the number of the WebSocket connection, None for HTTP.
+    """
 
     response: Response | None = None
     failure: Failure | None = None
     retry_waits: tuple[float, ...] = ()
+    websocket: int | None = None
 
 
 SendRequest = Callable[[Request], Awaitable[SendResult]]
@@ -188,13 +192,13 @@ class Client:
         """
         while True:
             chunks: list[Chunk] = []
-            heads: list[_Head] = []
+            heads: list[ResponseHead] = []
             trace = _Trace()
             try:
-                async with asyncio.timeout(self._settings.timeout * _EXCHANGE_TIMEOUT_FACTOR):
+                async with asyncio.timeout(self._settings.timeout * EXCHANGE_TIMEOUT_FACTOR):
                     failure = await self._receive(request, chunks, heads, leave_after, trace)
             except TimeoutError:
-                most = self._settings.timeout * _EXCHANGE_TIMEOUT_FACTOR
+                most = self._settings.timeout * EXCHANGE_TIMEOUT_FACTOR
                 failure = Failure(kind=FailureKind.TIMEOUT, detail=f"the answer was not complete after {most:g} s")
             except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, ssl.SSLError) as error:
                 # httpx does not wrap errors of host names and TLS
@@ -212,7 +216,7 @@ class Client:
             return self._masked_result(heads, chunks, failure)
 
     async def _receive(
-        self, request: Request, chunks: list[Chunk], heads: list[_Head], leave_after: int | None, trace: _Trace
+        self, request: Request, chunks: list[Chunk], heads: list[ResponseHead], leave_after: int | None, trace: _Trace
     ) -> Failure | None:
         """Send the request and record in `heads` and `chunks` what arrives, also before an error.
 
@@ -235,7 +239,7 @@ class Client:
                 raise httpx.ProxyError(f"{_PROXY_AUTHENTICATION} {response.reason_phrase}")
             if response.status_code == _SWITCHED:
                 raise httpx.RemoteProtocolError("the server switched protocols, which the client did not request")
-            head = _Head(status=response.status_code, headers=_decode_headers(response.headers.raw))
+            head = ResponseHead(status=response.status_code, headers=_decode_headers(response.headers.raw))
             heads.append(head)
             async for data in _decoded(response, head.headers.get("content-encoding", ""), limit):
                 if len(chunks) == MOST_CHUNKS:
@@ -277,7 +281,7 @@ class Client:
             headers = {**headers, "Content-Length": length}
         return [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
 
-    def _masked_result(self, heads: list[_Head], chunks: list[Chunk], failure: Failure | None) -> SendResult:
+    def _masked_result(self, heads: list[ResponseHead], chunks: list[Chunk], failure: Failure | None) -> SendResult:
         if failure is not None:
             failure = replace(failure, detail=self._mask.mask_text(failure.detail))
         if not heads:
@@ -295,7 +299,9 @@ class Client:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Head:
+class ResponseHead:
+    """Status and headers of a response, header names in lower case."""
+
     status: int
     headers: Mapping[str, str]
 

@@ -139,12 +139,8 @@ def open_transport(base: str, network: Network) -> httpx.AsyncBaseTransport:
     proxy = None
     if network.proxy is not None:
         is_tls_proxy = network.proxy.startswith("https:")
-        proxy = httpx.Proxy(network.proxy, ssl_context=_tls_context(network.ca_file) if is_tls_proxy else None)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts no certificate: for plain HTTP
-    if base.startswith("https:"):
-        context = _tls_context(network.ca_file)
-        if network.client_cert is not None:
-            _load_client_certificate(context, network.client_cert, network.client_key)
+        proxy = httpx.Proxy(network.proxy, ssl_context=proxy_tls_context(network) if is_tls_proxy else None)
+    context = client_tls_context(base, network)
 
     def open_one() -> httpx.AsyncHTTPTransport:
         return httpx.AsyncHTTPTransport(
@@ -153,6 +149,29 @@ def open_transport(base: str, network: Network) -> httpx.AsyncBaseTransport:
 
     # a connection of HTTP/2 has many requests at the same time
     return open_one() if network.http2 else SingleConnections(open_one, _MOST_IDLE)
+
+
+def proxy_tls_context(network: Network) -> ssl.SSLContext:
+    """Return the context for the connection to an https proxy.
+
+    Raises:
+        UsageError: A certificate file is unreadable.
+    """
+    return _tls_context(network.ca_file)
+
+
+def client_tls_context(base: str, network: Network) -> ssl.SSLContext:
+    """Return the context for the connection to a server. For plain HTTP it trusts no certificate.
+
+    Raises:
+        UsageError: A certificate file is unreadable.
+    """
+    if not base.startswith("https:"):
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = _tls_context(network.ca_file)
+    if network.client_cert is not None:
+        _load_client_certificate(context, network.client_cert, network.client_key)
+    return context
 
 
 def _tls_context(ca_file: str | None) -> ssl.SSLContext:

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from harmony_conformance.transport.client import Client, ConnectionSettings, SendResult, Wait, ignore_wait
+from harmony_conformance.transport.client import ConnectionSettings, SendResult, Wait, ignore_wait
 from harmony_conformance.transport.messages import Request
+from harmony_conformance.transport.websocket_client import WebSocketClient
 
 MOST_WAIT = 2.0
 """Seconds that a request waits for the other endpoint's turn at most: an endpoint that is slow or waits does not stop the other."""
@@ -41,7 +42,7 @@ class Alternation:
             self._changed.notify_all()
 
 
-class InterleavedClient(Client):
+class InterleavedClient(WebSocketClient):
     """A client that takes turns with another one."""
 
     def __init__(self, settings: ConnectionSettings, alternation: Alternation, lane: int) -> None:

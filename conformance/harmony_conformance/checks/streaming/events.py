@@ -10,7 +10,7 @@ from harmony_conformance.json_value import InvalidJsonError, members, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, mismatch, variant
 from harmony_conformance.judge.condition import condition
-from harmony_conformance.judge.stream_conditions import api_streams_events, api_streams_on_request
+from harmony_conformance.judge.stream_conditions import api_streams_events, api_streams_on_request, is_over_http
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
 
@@ -21,7 +21,7 @@ def asks_for_no_stream(x: Exchange) -> bool:
     return is_whole and x.response is not None and x.response.is_success and x.answered_by is AnsweredBy.API
 
 
-@check(MUST, spec="chat#stream", when=(api_streams_events, on.is_accepted_stream_request))
+@check(MUST, spec="chat#stream", when=(api_streams_events, on.is_accepted_stream_request, is_over_http))
 def is_a_stream(x: Exchange) -> Iterator[Finding]:
     """A request for a stream is answered by server-sent events (`text/event-stream`), which are always UTF-8."""
     header = x.response.headers.get("content-type", "") if x.response is not None else ""

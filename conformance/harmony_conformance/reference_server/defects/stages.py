@@ -85,6 +85,35 @@ class OnDisconnect(_Stage[DisconnectBehaviour]):
     """Changes the behaviour after the client of a stream disconnects."""
 
 
+def _unchanged_error(event: JsonObject) -> JsonObject:
+    return event
+
+
+def _unchanged_events(events: Iterator[Json], _earlier: tuple[Json, ...]) -> Iterator[Json]:
+    return events
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebSocketBehaviour:
+    """Behaviour of a WebSocket connection.
+
+    Attributes:
+        remembers: True if the last response of the connection can be continued without a store.
+        survives_errors: True if the connection stays open after an error.
+        error: Changes an error event.
+        events: Changes the events of a turn, given those of the turn before.
+    """
+
+    remembers: bool = True
+    survives_errors: bool = True
+    error: Callable[[JsonObject], JsonObject] = _unchanged_error
+    events: Callable[[Iterator[Json], tuple[Json, ...]], Iterator[Json]] = _unchanged_events
+
+
+class OnWebSocket(_Stage[WebSocketBehaviour]):
+    """Changes the behaviour of a WebSocket connection."""
+
+
 @dataclass(frozen=True)
 class OnHistory:
     """Replaces the selection of the messages of the history that the model sees."""
@@ -151,6 +180,7 @@ Change: TypeAlias = (
     | OnOutage
     | OnOverload
     | OnDisconnect
+    | OnWebSocket
     | OnHistory
     | OnStoredItems
     | OnConversation
@@ -221,6 +251,10 @@ class Changes:
     def disconnect_behaviour(self) -> DisconnectBehaviour:
         """Return the behaviour after the client of a stream disconnects."""
         return _chain(self._of(OnDisconnect), DisconnectBehaviour())
+
+    def websocket_behaviour(self) -> WebSocketBehaviour:
+        """Return the behaviour of a WebSocket connection."""
+        return _chain(self._of(OnWebSocket), WebSocketBehaviour())
 
     def request(
         self, body: JsonObject, neighbour: "JsonObject | None" = None, api: ApiFamily = ApiFamily.CHAT

@@ -69,10 +69,11 @@ async def read_json_body(request: Request) -> JsonObject:
         body += piece
         if len(body) > LARGEST_BODY:
             raise too_large
-    return _json_object(bytes(body))
+    return parse_json_object(bytes(body))
 
 
-def _json_object(body: bytes) -> JsonObject:
+def parse_json_object(body: bytes) -> JsonObject:
+    """Return the JSON object in a body; raise an ApiError for anything else."""
     try:
         value = loads(body)
     except InvalidJsonError as problem:
@@ -97,8 +98,8 @@ def stream_response(
     pieces: Iterator[str], generations: Sequence[Generation], delay: float, load: Load, media_type: str = EVENT_STREAM
 ) -> Response:
     """Return a stream that sends each piece when its tokens are generated; `delay` is the seconds per token."""
-    paced = load.serve_stream(lambda: _paced(pieces, generations, delay or load.token_time))
-    return StreamingResponse(paced, media_type=media_type, headers={"cache-control": "no-cache"})
+    stream = load.serve_stream(lambda: paced(pieces, generations, delay or load.token_time))
+    return StreamingResponse(stream, media_type=media_type, headers={"cache-control": "no-cache"})
 
 
 def format_events(data: Iterator[Json]) -> Iterator[str]:
@@ -106,7 +107,8 @@ def format_events(data: Iterator[Json]) -> Iterator[str]:
     return (f"data: {value if isinstance(value, str) else dumps(value)}\n\n" for value in data)
 
 
-async def _paced(pieces: Iterator[str], generations: Sequence[Generation], delay: float) -> AsyncIterator[bytes]:
+async def paced(pieces: Iterator[str], generations: Sequence[Generation], delay: float) -> AsyncIterator[bytes]:
+    """Yield each piece when its tokens are generated; `delay` is the seconds per token."""
     sent = _token_count(generations)
     for piece in pieces:
         count = _token_count(generations)

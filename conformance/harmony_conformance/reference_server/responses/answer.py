@@ -86,6 +86,16 @@ class ResponsesAnswer:
         response: JsonObject = {**self._response(CANCELLED), "output": [*self.output], "usage": self._usage()}
         return self.run.changes.json(response, ApiFamily.RESPONSES)
 
+    def warmed_up(self) -> Iterator[JsonObject]:
+        """Yield the events of a request that generates nothing."""
+        for number, event in enumerate(
+            (
+                self._response_event("created", self._response(IN_PROGRESS)),
+                self._response_event("completed", self._last()),
+            )
+        ):
+            yield {"type": event["type"], "sequence_number": number, **event}
+
     def complete_response(self) -> JsonObject:
         """Return the complete response; raise an ApiError if a defect causes an error."""
         for _ in self._items():

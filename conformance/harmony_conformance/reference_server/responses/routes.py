@@ -5,7 +5,8 @@ from http import HTTPStatus
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket
 
 from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, text
 from harmony_conformance.reference_server.defects.stages import ApiFamily
@@ -34,6 +35,7 @@ from harmony_conformance.reference_server.responses.conversation_store import Co
 from harmony_conformance.reference_server.responses.input_items import to_item_list
 from harmony_conformance.reference_server.responses.request import ResponsesRequest, conversation_id, read_request
 from harmony_conformance.reference_server.responses.store import Store, StoredResponse, input_items
+from harmony_conformance.reference_server.responses.websocket import Connection
 
 
 class Responses:
@@ -45,10 +47,11 @@ class Responses:
         self._conversations = Conversations(host.now)
         self._background: dict[str, BackgroundRun] = {}
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[BaseRoute]:
         """Return the routes."""
         return [
             Route("/v1/responses", self.create, methods=["POST"]),
+            WebSocketRoute("/v1/responses", self.connect),
             Route("/v1/responses/{id}", self.retrieve, methods=["GET"]),
             Route("/v1/responses/{id}", self.delete, methods=["DELETE"]),
             Route("/v1/responses/{id}/cancel", self.cancel, methods=["POST"]),
@@ -69,6 +72,10 @@ class Responses:
         self._store_response(answer.request, body)
         await self._host.wait(request, generations, delay)
         return self._host.reply(Reply(status=HTTPStatus.OK, body=body), ApiFamily.RESPONSES)
+
+    async def connect(self, socket: WebSocket) -> None:
+        """Answer over the WebSocket /v1/responses."""
+        await Connection(socket, self._host, self._accept, self._stored_events).serve()
 
     async def retrieve(self, request: Request) -> Response:
         """GET /v1/responses/{id}, with `stream` the events after `starting_after`."""
@@ -111,8 +118,8 @@ class Responses:
         }
         return json_response(HTTPStatus.OK, {"object": "list", "data": entries, **ends})
 
-    def _accept(self, body: JsonObject) -> ResponsesAnswer:
-        previous = self._store.previous_items(body.get("previous_response_id"))
+    def _accept(self, body: JsonObject, last: StoredResponse | None = None) -> ResponsesAnswer:
+        previous = self._store.previous_items(body.get("previous_response_id"), last)
         previous = self._host.changes.stored_items((*previous, *self._conversations.entries(conversation_id(body))))
         request = read_request(body, previous, self._store.resolve_references(to_item_list(body.get("input"))))
         changes = self._host.changes

@@ -59,10 +59,15 @@ class Store:
         del self._stored[response]
         self._size -= self._sizes.pop(response)
 
-    def previous_items(self, previous: Json) -> tuple[Json, ...]:
-        """Return the items up to the end of the previous response, if any; raise an ApiError if it is not stored."""
+    def previous_items(self, previous: Json, last: StoredResponse | None = None) -> tuple[Json, ...]:
+        """Return the items up to the end of the previous response, if any; raise an ApiError if it is not stored.
+
+        `last` is the last response of the client's connection, which it may continue without a store.
+        """
         if previous is None:
             return ()
+        if last is not None and last.response.get("id") == previous:
+            return (*last.entries, *items(last.response.get("output")))
         if not isinstance(previous, str) or previous not in self._stored:
             raise ApiError(
                 f"Previous response with id '{previous}' not found.",

@@ -7,11 +7,13 @@ import sys
 import time
 from collections.abc import Generator, Iterable
 from contextlib import closing, contextmanager
+from importlib.util import find_spec
 from threading import Thread
 
 import uvicorn
 from starlette.applications import Starlette
 
+from harmony_conformance.reference_server.pipeline.http import LARGEST_BODY
 from harmony_conformance.reference_server.server.app import DATE, create_app
 from harmony_conformance.runtime.own_hosts import own_hosts
 from harmony_conformance.runtime.processes import forked, may_fork
@@ -144,6 +146,7 @@ def _url(listening: socket.socket) -> str:
 
 
 def _server(app: Starlette) -> uvicorn.Server:
+    has_websockets = find_spec("websockets") is not None
     return uvicorn.Server(
         uvicorn.Config(
             app,
@@ -152,6 +155,10 @@ def _server(app: Starlette) -> uvicorn.Server:
             lifespan="off",
             server_header=False,
             timeout_graceful_shutdown=1,
+            ws="websockets-sansio" if has_websockets else "none",
+            ws_max_size=LARGEST_BODY,
+            ws_per_message_deflate=False,  # a small message cannot become a large one
+            ws_ping_interval=None,
         )
     )
 
