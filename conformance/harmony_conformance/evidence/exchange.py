@@ -112,7 +112,7 @@ class Exchange:
         from_log: True if rebuilt from a log, which may lack bytes that crossed the wire.
         concurrency: The number of requests in flight in a parallel step, else None.
         answered_by: The endpoint that produced the response.
-        websocket: The number of the WebSocket connection in the run, from 1. None for HTTP.
+        websocket: The number of the WebSocket connection in the run, from 1. None for HTTP and for a failed handshake.
         choice: The index of the choice that this exchange shows. Further choices are `other_choices`.
     """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from harmony_conformance.judge.clause import Clause
 
 _RESPONSES = "OpenAI API reference, Responses: "
+_WEBSOCKET = "OpenAI documentation, WebSocket mode: "
 _COMPLETIONS = "OpenAI API reference, Completions: "
 _MESSAGES = "Anthropic API reference, Messages: "
 _STREAMING = "Claude documentation, Streaming messages: "
@@ -171,6 +172,24 @@ OTHER_APIS: dict[str, Clause] = {
     "responses#cancel": Clause(
         _RESPONSES + "cancel",
         "Cancels a model response with the given ID. Only responses created with the `background` parameter set to `true` can be cancelled.",
+    ),
+    "responses#websocket": Clause(
+        _WEBSOCKET + "connection behavior and limits",
+        "Server events and ordering match the existing Responses streaming event model. A single WebSocket connection can receive multiple "
+        "`response.create` messages, but it runs them sequentially (one in-flight response at a time).",
+    ),
+    "responses#websocket-continuation": Clause(
+        _WEBSOCKET + "how continuation works",
+        "On an active WebSocket connection, the service keeps one previous-response state in a connection-local in-memory cache (the most recent "
+        "response). […] you can use WebSocket mode in a way that is compatible with `store=false` and Zero Data Retention (ZDR).",
+    ),
+    "responses#websocket-not-found": Clause(
+        _WEBSOCKET + "how continuation works",
+        "With `store=false` (including ZDR), there is no persisted fallback. If the ID is uncached, the request returns `previous_response_not_found`.",
+    ),
+    "responses#websocket-errors": Clause(
+        _RESPONSES + "WebSocket server events, error",
+        "Emitted when an error occurs while processing a Responses WebSocket request. […] type: The type of the event. Always `error`.",
     ),
     "responses#store": Clause(
         _RESPONSES + "store", "Whether to store the generated model response for later retrieval via API."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from harmony_conformance.apis.api import Framing
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS, COMPLETIONS, MESSAGES, RESPONSES
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.judge.condition import condition
+from harmony_conformance.judge.condition import condition, evidence
 from harmony_conformance.judge.conditions import is_generation
 
 _STREAM_DEFAULTS_TO_FALSE = frozenset({CHAT_COMPLETIONS.name, RESPONSES.name, MESSAGES.name, COMPLETIONS.name})
@@ -17,9 +17,9 @@ def api_streams_events(x: Exchange) -> bool:
     return x.api_adapter.framing is Framing.SERVER_SENT and is_generation.holds(x)
 
 
-@condition
+@evidence
 def is_over_http(x: Exchange) -> bool:
-    """exchanges over HTTP, not over a WebSocket, whose messages need no request for a stream and no content type"""
+    """exchanges over HTTP: the messages of a WebSocket have no content type"""
     return x.websocket is None
 
 

@@ -150,7 +150,10 @@ def needs_server_process(target: Target, options: Options) -> bool:
 
 @asynccontextmanager
 async def connect_client(
-    target: Target, options: Options, base: str | None = None, connect: Callable[[ConnectionSettings], Client] = WebSocketClient
+    target: Target,
+    options: Options,
+    base: str | None = None,
+    connect: Callable[[ConnectionSettings], Client] = WebSocketClient,
 ) -> AsyncGenerator[Client]:
     """Yield a client for a target. `base`: URL of an embedded server that is already running. `connect`: the kind of client."""
     with nullcontext(base) if base is not None else serve_target(target, options) as at:

@@ -93,5 +93,5 @@ class _MemorySocket:
 
     async def _send(self, message: Message) -> None:
         if self._is_closed:
-            raise OSError("the client has left")  # noqa: EM101, TRY003 - as servers report it to an application
+            raise OSError("the client has left")
         self._to_client.put_nowait(message)

@@ -76,7 +76,7 @@ class ConnectionSettings:
 class SendResult:
     """The result of one request: a response, a failure, or both if the body is truncated.
 
-    `retry_waits` are in seconds. `websocket` is the number of the WebSocket connection, None for HTTP.
+    `retry_waits` are in seconds. `websocket` is the number of the WebSocket connection, None for HTTP and for a handshake that failed.
     """
 
     response: Response | None = None
@@ -192,7 +192,7 @@ class Client:
         """
         while True:
             chunks: list[Chunk] = []
-            heads: list[ResponseHead] = []
+            heads: list[HttpHead] = []
             trace = _Trace()
             try:
                 async with asyncio.timeout(self._settings.timeout * EXCHANGE_TIMEOUT_FACTOR):
@@ -216,7 +216,7 @@ class Client:
             return self._masked_result(heads, chunks, failure)
 
     async def _receive(
-        self, request: Request, chunks: list[Chunk], heads: list[ResponseHead], leave_after: int | None, trace: _Trace
+        self, request: Request, chunks: list[Chunk], heads: list[HttpHead], leave_after: int | None, trace: _Trace
     ) -> Failure | None:
         """Send the request and record in `heads` and `chunks` what arrives, also before an error.
 
@@ -239,7 +239,7 @@ class Client:
                 raise httpx.ProxyError(f"{_PROXY_AUTHENTICATION} {response.reason_phrase}")
             if response.status_code == _SWITCHED:
                 raise httpx.RemoteProtocolError("the server switched protocols, which the client did not request")
-            head = ResponseHead(status=response.status_code, headers=_decode_headers(response.headers.raw))
+            head = HttpHead(status=response.status_code, headers=_decode_headers(response.headers.raw))
             heads.append(head)
             async for data in _decoded(response, head.headers.get("content-encoding", ""), limit):
                 if len(chunks) == MOST_CHUNKS:
@@ -281,7 +281,7 @@ class Client:
             headers = {**headers, "Content-Length": length}
         return [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
 
-    def _masked_result(self, heads: list[ResponseHead], chunks: list[Chunk], failure: Failure | None) -> SendResult:
+    def _masked_result(self, heads: list[HttpHead], chunks: list[Chunk], failure: Failure | None) -> SendResult:
         if failure is not None:
             failure = replace(failure, detail=self._mask.mask_text(failure.detail))
         if not heads:
@@ -299,7 +299,7 @@ class Client:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResponseHead:
+class HttpHead:
     """Status and headers of a response, header names in lower case."""
 
     status: int

@@ -1,8 +1,8 @@
 """The Responses API over a WebSocket: the message of a request, and the events of its answer.
 
 A client opens one connection, sends `response.create` for each turn, and gets the events of the stream as JSON messages.
-A recorded response has the same form as over HTTP: each message is written as the server-sent event with its data, and
-a refused request as the JSON body with the status that its `error` event names.
+A recorded response has the same form as over HTTP: each message is written as the server-sent event with its data.
+A refused request has the status that its `error` event names, with the event as body.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class WebSocket(Protocol):
 def create_message(request: Request) -> str | None:
     """Return the message for a request, or None for a request that only HTTP can carry.
 
-    A streamed request of the Responses API has a message, unless it has headers about its body, runs in the background,
-    or has text that is not valid UTF-8.
+    Only a streamed request of the Responses API has one. It may not run in the background, nor have headers about its body,
+    nor text that is not valid UTF-8.
     """
     body = request.json
     if request.method != "POST" or not request.path.endswith(_PATH) or not isinstance(body, dict):

@@ -22,7 +22,7 @@ from harmony_conformance.transport.client import (
     MOST_CHUNKS,
     Client,
     ConnectionSettings,
-    ResponseHead,
+    HttpHead,
     SendResult,
     now,
 )
@@ -78,7 +78,7 @@ class _Turn:
     """State of one request: what arrived, and whether the next request may use its connection."""
 
     start: float
-    heads: list[ResponseHead] = field(default_factory=list[ResponseHead])
+    heads: list[HttpHead] = field(default_factory=list[HttpHead])
     chunks: list[Chunk] = field(default_factory=list[Chunk])
     size: int = 0
     is_reusable: bool = False
@@ -135,13 +135,12 @@ class WebSocketClient(Client):
             return await super()._send_once(request, leave_after)
         turn = _Turn(start=now())
         connection = series.take(request.headers)
-        number = connection.number if connection is not None else next(self._numbers)
         failure: Failure | None = None
         try:
             async with asyncio.timeout(self._settings.timeout * EXCHANGE_TIMEOUT_FACTOR):
                 if connection is None:
                     socket = await self._connect(self._settings, request)
-                    connection = _Connection(socket=socket, number=number, headers=request.headers)
+                    connection = _Connection(socket=socket, number=next(self._numbers), headers=request.headers)
                     self._open.add(connection.socket)
                     series.opened.append(connection.socket)
                 failure = await self._receive_turn(connection.socket, message, turn, leave_after)
@@ -159,7 +158,8 @@ class WebSocketClient(Client):
             else:
                 await connection.socket.close()
                 self._open.discard(connection.socket)
-        return replace(self._masked_result(turn.heads, turn.chunks, failure), websocket=number)
+        result = self._masked_result(turn.heads, turn.chunks, failure)
+        return replace(result, websocket=connection.number if connection is not None else None)
 
     async def _receive_turn(
         self, socket: WebSocket, message: str, turn: _Turn, leave_after: int | None
@@ -178,7 +178,7 @@ class WebSocketClient(Client):
             data = received.encode("utf-8", "surrogateescape") if status else as_server_sent_event(received)
             if not turn.heads:
                 headers = EVENT_STREAM_HEADERS if status is None else JSON_HEADERS
-                turn.heads.append(ResponseHead(status=status or _OK, headers=headers))
+                turn.heads.append(HttpHead(status=status or _OK, headers=headers))
             turn.size += len(data)
             if turn.size > limit:
                 return Failure(kind=FailureKind.TOO_LARGE, detail=f"the messages are larger than {limit} bytes")
@@ -204,7 +204,7 @@ class WebSocketClient(Client):
 
 def _note_refusal(refused: WebSocketRefusedError, turn: _Turn) -> Failure | None:
     """Record the response to a refused handshake. One without an error status is a failure."""
-    turn.heads.append(ResponseHead(status=refused.status, headers=refused.headers))
+    turn.heads.append(HttpHead(status=refused.status, headers=refused.headers))
     if refused.body:
         turn.chunks.append(Chunk(arrival_time=now() - turn.start, data=refused.body))
     if refused.status >= _FIRST_REDIRECT:

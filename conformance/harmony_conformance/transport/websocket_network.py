@@ -143,7 +143,8 @@ def _open_failure(error: Exception, settings: ConnectionSettings) -> Failure:
     if isinstance(error, ProxyError):
         detail = _one_line(f"proxy {network.proxy_address}: {error}")
         return Failure(kind=FailureKind.NO_CONNECTION, detail=detail)
-    if isinstance(error, InvalidMessage) and isinstance(error.__cause__, EOFError | OSError):
+    is_closed = isinstance(error, InvalidMessage) and isinstance(error.__cause__, EOFError | OSError)
+    if is_closed or isinstance(error, ConnectionResetError):
         return Failure(kind=FailureKind.RESET, detail="the server closed the connection during the WebSocket handshake")
     if isinstance(error, OSError | UnicodeError) or isinstance(error.__cause__, ssl.SSLError):
         refused = httpx.ConnectError(str(error))

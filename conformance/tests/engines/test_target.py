@@ -33,6 +33,9 @@ GOOD = {
     "sglang:http://[::1]:30000/v1": ("sglang", "http://[::1]:30000", ()),
     "llamacpp:http://my_host.internal:8080": ("llamacpp", "http://my_host.internal:8080", ()),
     "  tgi:http://10.0.0.5:80  ": ("tgi", "http://10.0.0.5:80", ()),
+    "ws://127.0.0.1:8000/v1": ("openai", "http://127.0.0.1:8000", ()),
+    "vllm:wss://host/v1/responses": ("vllm", "https://host", ()),
+    "wss://openrouter.ai/api/v1": ("openrouter", "https://openrouter.ai/api", ()),
 }
 
 
@@ -109,3 +112,11 @@ def test_a_target_prints_as_its_connect_string(text):
 
 def test_every_engine_can_be_named():
     assert {parse_target(f"{name}:http://h:1").engine.name for name in ENGINES} == set(ENGINES)
+
+
+@pytest.mark.parametrize("text", ["ws://127.0.0.1:8000", "vllm:wss://host"])
+def test_a_websocket_url_is_one_of_http_and_is_written_as_it_was(text):
+    target = parse_target(f"{text}/v1")
+    assert target.is_websocket
+    assert str(target) == text
+    assert not parse_target("http://127.0.0.1:8000").is_websocket

@@ -5,6 +5,14 @@ Other families check the content of an answer after conversion to a chat complet
 
 from __future__ import annotations
 
-from harmony_conformance.checks.responses import agent_tools, objects, order, repeated_content, stored, turn_history
+from harmony_conformance.checks.responses import (
+    agent_tools,
+    objects,
+    order,
+    repeated_content,
+    stored,
+    turn_history,
+    websocket,
+)
 
-MODULES = (objects, order, repeated_content, turn_history, agent_tools, stored)
+MODULES = (objects, order, repeated_content, turn_history, agent_tools, stored, websocket)

@@ -29,6 +29,7 @@ from harmony_conformance.reference_server.defects import (
     tool_declarations,
     tool_results,
     unescaped_input,
+    websocket,
 )
 from harmony_conformance.reference_server.defects.stages import Defect
 
@@ -55,6 +56,7 @@ DEFECTS: Mapping[str, Defect] = MappingProxyType(
             choices,
             responses,
             agents,
+            websocket,
             messages,
             messages_delivery,
             messages_calls,
