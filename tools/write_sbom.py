@@ -24,6 +24,7 @@ EXTRAS = (
     "pytest",
     "http2",
     "socks",
+    "websocket",
     "compat",
     "huggingface",
     "teleprompter",

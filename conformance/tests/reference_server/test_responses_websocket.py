@@ -124,8 +124,7 @@ def test_a_wrong_message_is_answered_by_an_error_event_and_the_connection_stays(
 
 def test_a_message_beyond_the_limit_ends_the_connection_alone(url, socket):
     with pytest.raises(ConnectionClosed):
-        socket.send(json.dumps({**CREATE, "input": "x" * (17 * 1024 * 1024)}))
-        socket.recv(timeout=20)
+        ask(socket, {**CREATE, "input": "x" * (17 * 1024 * 1024)})
     with connect(f"ws{url.removeprefix('http')}/v1/responses") as other:
         assert ask(other, CREATE)[-1]["type"] == "response.completed"
 

@@ -227,7 +227,7 @@ def raw(first, after=b"", options=None):
         key = next(
             line.split(b": ")[1] for line in head.split(b"\r\n") if line.lower().startswith(b"sec-websocket-key")
         )
-        accept = b64encode(sha1(key + ACCEPT_KEY).digest())  # noqa: S324 - RFC 6455
+        accept = b64encode(sha1(key + ACCEPT_KEY).digest())
         right = b"HTTP/1.1 101 OK\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " + accept
         writer.write(right + b"\r\n\r\n" if first is None else first)
         writer.write(after)
@@ -384,7 +384,7 @@ def test_a_plain_port_behind_a_tls_url_has_a_hint():
 
 
 def test_a_connection_over_a_unix_socket(tmp_path):
-    from websockets.asyncio.server import unix_serve  # noqa: PLC0415 - not on Windows
+    from websockets.asyncio.server import unix_serve
 
     async def both():
         async with unix_serve(saying(COMPLETED), str(tmp_path / "s")):

@@ -177,7 +177,7 @@ def _later_turns(series: Series) -> Iterator[tuple[Exchange, frozenset[str]]]:
 @series_only
 @condition
 def has_later_turn(series: Series) -> bool:
-    """WebSocket connections with several answers"""
+    """several answers on one WebSocket connection"""
     return any(True for _ in _later_turns(series))
 
 
