@@ -1,7 +1,7 @@
 """Requests in progress, and streams whose client disconnected."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from contextlib import contextmanager
 
 from harmony_conformance.reference_server.defects.stages import Changes
@@ -26,7 +26,7 @@ class Load:
         finally:
             self.running -= 1
 
-    async def serve_stream(self, pieces: Callable[[], AsyncIterator[bytes]]) -> AsyncIterator[bytes]:
+    async def serve_stream(self, pieces: Callable[[], AsyncIterator[bytes]]) -> AsyncGenerator[bytes]:
         """Yield the stream that `pieces` starts or continues; it ends with the connection, unless a defect is active."""
         has_ended = False
         try:
