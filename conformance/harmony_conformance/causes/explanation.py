@@ -13,6 +13,7 @@ from harmony_conformance.golden.data import Example, examples
 from harmony_conformance.golden.scenario import Scenario
 from harmony_conformance.judge.check import Check, Comparison, Outcome
 from harmony_conformance.reference_server.defects import DEFECTS
+from harmony_conformance.reference_server.defects.stages import API_STAGES, ApiFamily
 
 Section = tuple[str, tuple[str, ...]]
 """A heading, and its paragraphs."""
@@ -71,7 +72,7 @@ def _defect(name: str) -> Iterator[Section]:
     yield "checks that fail", tuple(f"{check}: {_CHECKS[check].requirement}" for check in checks[:_LISTED])
     yield from _examples(checks[0], frozenset(DEFECTS[name].catalogue))
     yield "engines known to have it", tuple(map(_line, known_causes([name])))
-    yield "try it", (f"harmony-conformance run reference:defect={name}",)
+    yield "try it", (_command(name),)
 
 
 def _cause(cause: KnownCause) -> Iterator[Section]:
@@ -88,7 +89,16 @@ def _cause(cause: KnownCause) -> Iterator[Section]:
     checks = sorted({check for defect in cause.defects for check in _failing_checks()[defect]})
     yield "checks that fail", tuple(f"{check}: {_CHECKS[check].requirement}" for check in checks[:_LISTED])
     yield from _examples(checks[0], frozenset((cause.id, *cause.catalogue))) if checks else ()
-    yield "try it", tuple(f"harmony-conformance run reference:defect={defect}" for defect in cause.defects)
+    yield "try it", tuple(map(_command, cause.defects))
+
+
+def _command(defect: str) -> str:
+    """Return the command that shows a defect, over the API whose JSON it changes."""
+    change = DEFECTS[defect].change
+    stages = change if isinstance(change, tuple) else (change,)
+    apis = {one.api for one in stages if isinstance(one, API_STAGES)} - {ApiFamily.CHAT}
+    options = [f"--api {api}" for api in sorted(apis)] if len(apis) == 1 else []
+    return " ".join((f"harmony-conformance run reference:defect={defect}", *options))
 
 
 def _scenario(scenario: Scenario) -> Iterator[Section]:

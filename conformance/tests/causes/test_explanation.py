@@ -71,3 +71,18 @@ def test_an_unknown_id_is_one_line_with_similar_ones(capsys):
     assert "invalid id: expected a check, defect, cause or scenario, got 'channels.no_marker_leek'" in error
     assert "channels.no_marker_leak" in error
     assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("defect", "command"),
+    [
+        (
+            "messages-out-of-range-500",
+            "harmony-conformance run reference:defect=messages-out-of-range-500 --api messages",
+        ),
+        ("responses-usage-zero", "harmony-conformance run reference:defect=responses-usage-zero --api responses"),
+        ("calls-dropped", "harmony-conformance run reference:defect=calls-dropped"),
+    ],
+)
+def test_the_command_of_a_defect_sends_requests_to_the_api_that_shows_it(defect, command):
+    assert ("try it", (command,)) in explain(defect, SCENARIOS)
