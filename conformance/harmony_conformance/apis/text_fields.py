@@ -17,7 +17,6 @@ from harmony_conformance.apis.stream_choices import ChunkChoice
 from harmony_conformance.json_value import (
     InvalidJsonError,
     Json,
-    JsonObject,
     integer,
     items,
     loads,
@@ -171,9 +170,9 @@ def _texts(message: Json) -> Iterator[TextField]:
                 yield from _call(call, f"{name}/{index}")
         elif name == "function_call":
             yield from _call({"function": value}, name)
-        elif name in _PARTS_OF_CALLS:
-            for index, item in enumerate(items(value)):
-                yield from _item(members(item), f"{name}/{index}", _PARTS_OF_CALLS[name])
+        elif name in _PARTS_OF_CALLS and isinstance(value, list):
+            for index, item in enumerate(value):
+                yield from _item(item, f"{name}/{index}", _PARTS_OF_CALLS[name])
         else:
             yield from _walk(value, name, _KINDS.get(name, FieldKind.OTHER))
 
@@ -201,10 +200,12 @@ _PARTS_OF_CALLS: Mapping[str, Mapping[str, FieldKind]] = {
 _CALLS = ("_call", "_tool_use", "mcp_approval_request")
 
 
-def _item(item: JsonObject, where: str, parts: Mapping[str, FieldKind]) -> Iterator[TextField]:
+def _item(item: Json, where: str, parts: Mapping[str, FieldKind]) -> Iterator[TextField]:
     """Yield the texts of an item or a block. Those of a call have their kinds, and a result of a tool is of the kind OTHER."""
-    is_call = text(item.get("type")).endswith(_CALLS)
-    for name, value in item.items():
+    is_call = text(value_at(item, "type")).endswith(_CALLS)
+    if not isinstance(item, dict):
+        yield from _walk(item, where, FieldKind.OTHER)
+    for name, value in members(item).items():
         kind = parts.get(name, FieldKind.OTHER) if is_call else FieldKind.OTHER
         yield from _walk(value, f"{where}/{name}", kind)
         if kind is FieldKind.ARGUMENTS:

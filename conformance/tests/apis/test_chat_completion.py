@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harmony_conformance.apis.chat_completion import ToolCall, Turn, Usage, read_completion, read_stream, read_usage
+from harmony_conformance.apis.text_fields import read_answers
 from harmony_conformance.prompts.request_members import content_text
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
@@ -221,3 +222,11 @@ def test_the_reasoning_field(message, expected):
 )
 def test_whether_a_client_is_given_anything(turn, expected):
     assert turn.has_answer is expected
+
+
+@pytest.mark.parametrize("name", ["output", "blocks"])
+@pytest.mark.parametrize("value", ["a text", ["a text"], [["a text"]], [{"note": "a text"}]], ids=str)
+def test_a_member_with_the_name_of_items_is_read_whatever_its_form(name, value):
+    body = {"choices": [{"message": {"role": "assistant", "content": "Hi", name: value}}]}
+    (answer,) = read_answers(body)
+    assert "a text" in [field.text for field in answer.fields]
