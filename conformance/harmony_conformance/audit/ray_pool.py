@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
@@ -13,6 +14,7 @@ from typing import Any
 from harmony_conformance.audit.batches import Batch, BatchResult, ReadOptions, scan_batch
 from harmony_conformance.audit.line_process import judge_by_line
 from harmony_conformance.audit.readers.sources import require
+from harmony_conformance.errors import UsageError
 from harmony_conformance.runtime.time_limit import exit_after_limit
 
 ADDRESS = "RAY_ADDRESS"
@@ -20,6 +22,11 @@ ADDRESS = "RAY_ADDRESS"
 
 _RETRIES = 2
 """Further attempts of a batch whose process or node ended. After them, its lines are judged one by one."""
+_STARTS = 3
+_SLOW_START = "timed out during startup"
+_CONNECT_SECONDS = 10
+_UNREACHABLE = f"the cluster at {ADDRESS} cannot be reached"
+_REMEDY = "--engine local needs no cluster"
 _OBJECT_STORE = 256 * 1024 * 1024
 
 
@@ -33,7 +40,11 @@ class RayPool:
         self._submit: Callable[[Batch], Any] | None = None
 
     def submit(self, part: Batch) -> Future[BatchResult]:
-        """Return the future result of a batch. If its process ended in all attempts, it raises `BrokenProcessPool`."""
+        """Return the future result of a batch. If its process ended in all attempts, it raises `BrokenProcessPool`.
+
+        Raises:
+            UsageError: The cluster cannot be reached, or cannot be started.
+        """
         if self._submit is None:
             self._submit = self._connect()
         result: Future[BatchResult] = Future()
@@ -56,10 +67,50 @@ class RayPool:
     def _connect(self) -> Callable[[Batch], Any]:
         ray = import_module("ray")
         started = {"num_cpus": self._workers, "object_store_memory": _OBJECT_STORE, "include_dashboard": False}
-        ray.init(log_to_driver=False, logging_level="ERROR", **({} if os.environ.get(ADDRESS) else started))
+        has_address = bool(address := os.environ.get(ADDRESS, ""))
+        _check_address(address)
+        start = partial(ray.init, log_to_driver=False, logging_level="ERROR", **({} if has_address else started))
+        _start(start, ray.shutdown, has_address=has_address)
         reading = ray.put(self._reading)
         task = ray.remote(max_retries=_RETRIES)(_scan)
         return lambda part: task.remote(part, reading)
+
+
+def _check_address(address: str) -> None:
+    """Check that something listens at `HOST:PORT`: Ray itself would try for minutes. Other forms of an address are left to Ray.
+
+    Raises:
+        UsageError: Nothing does.
+    """
+    host, _, port = address.rpartition(":")
+    if "://" in address or not host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as problem:
+        raise UsageError(f"--engine ray: {_UNREACHABLE}: {address}: {problem}; {_REMEDY}") from None
+
+
+def _start(start: Callable[[], object], end: Callable[[], object], *, has_address: bool) -> None:
+    """Connect to the cluster, or start one. A start that Ray gave up is repeated: its limit of 30 s is short on a busy machine.
+
+    Raises:
+        UsageError: It failed each time.
+    """
+    reason = ""
+    for _ in range(1 if has_address else _STARTS):
+        try:
+            start()
+        except Exception as problem:  # noqa: BLE001 - Ray raises errors of its own, of Python, and plain ones
+            end()  # a part of it may have started
+            words = (str(problem).strip().splitlines() or [""])[0]
+            reason = f"{type(problem).__name__}{words and f': {words}'}"
+            if _SLOW_START not in words:
+                break
+        else:
+            return
+    failure = _UNREACHABLE if has_address else "Ray cannot start on this machine"
+    raise UsageError(f"--engine ray: {failure}: {reason}; {_REMEDY}")
 
 
 def _scan(part: Batch, reading: ReadOptions) -> BatchResult:
