@@ -143,6 +143,9 @@ def test_each_option_of_each_command_has_a_row(texts):
                 anchor,
             )
             rows += 1
+            if "--" in shown:
+                option = shown.rpartition(", ")[2]
+                assert f"## `{option}`\n" in texts["reference/commands/options.md"], option
     assert rows > 150
     run = texts["reference/commands/run.md"]
     assert (
@@ -155,6 +158,11 @@ def test_each_option_of_each_command_has_a_row(texts):
         in run
     )
     assert "## Gate\n" in run
+    plugin = texts["reference/commands/pytest.md"]
+    assert '<a id="endpoint" href="#endpoint"><code>--endpoint</code></a> | <code>TARGET</code>' in plugin
+    assert (
+        '<a id="harmony" href="#harmony"><code>--harmony</code></a> | <code>OPTION=VALUE</code>; repeatable' in plugin
+    )
 
 
 @pytest.mark.parametrize(

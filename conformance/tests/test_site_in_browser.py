@@ -75,6 +75,7 @@ def page(browser):
         ("vllm-joiner", "/reference/causes/vllm-joiner/"),
         ("tool_round_trip", "/reference/scenarios/tool_round_trip/"),
         ("assert_conforms", "/reference/api/golden/"),
+        ("--baseline-write", "/reference/commands/options/"),
     ],
 )
 def test_search_finds_a_name_first(page, address, word, place):

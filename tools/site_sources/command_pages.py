@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from harmony_conformance.cli.main import all_commands, build_parser
+from harmony_conformance.pytest_plugin.plugin import pytest_addoption
 from site_sources.markdown import anchor, code, escape, prose, table, write_page
 
 _PROGRAM = "harmony-conformance"
@@ -32,6 +33,8 @@ def write_commands(folder: Path) -> None:
             "# Commands\n",
             f"The commands of `{_PROGRAM}`. Each page has every argument and option, made from the parser of the command.\n",
             *table(("Command", "Purpose"), rows),
+            "[All options](options.md) lists the options of all commands.\n",
+            "The tests can also run [in pytest](pytest.md).\n",
             "## Exit codes\n",
             *table(("Code", "Meaning"), exits),
             "## Options of the program\n",
@@ -45,7 +48,53 @@ def write_commands(folder: Path) -> None:
         ),
     )
     for command in commands:
-        write_page(folder / f"{command.name}.md", _page(parsers[command.name], command.name))
+        write_page(folder / f"{command.name}.md", (f"# {_PROGRAM} {command.name}\n", *_page(parsers[command.name])))
+    write_page(folder / "pytest.md", ("# pytest\n", *_page(_pytest_parser())))
+    write_page(folder / "options.md", _index_of_options(parsers))
+
+
+class _PluginOptions:
+    """What pytest gives to a plugin for its options: here a parser of the standard library."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self._parser = parser
+
+    def getgroup(self, name: str, description: str) -> _PluginOptions:
+        self._parser.description = f"{description}. Each check and scenario is an item of pytest."
+        self._add = self._parser.add_argument_group(f"options of {name}").add_argument
+        return self
+
+    def addoption(self, *names: str, **settings: object) -> None:
+        self._add(*names, **settings)
+
+
+def _pytest_parser() -> argparse.ArgumentParser:
+    """Return a parser with the options of the pytest plugin."""
+    parser = argparse.ArgumentParser(prog="pytest --pyargs harmony_conformance.conformance_test", add_help=False)
+    pytest_addoption(_PluginOptions(parser))
+    return parser
+
+
+def _index_of_options(parsers: Mapping[str, argparse.ArgumentParser]) -> Iterator[str]:
+    """Yield a heading for each option, which a search finds by its name, and the commands that have the option."""
+    found: dict[str, list[str]] = {}
+    for command, parser in parsers.items():
+        for shown, own, prefix in (
+            (command, parser, ""),
+            *((f"{command} {name}", own, f"{name}-") for name, own in subparsers(parser).items()),
+        ):
+            for action in own._actions:
+                if action.option_strings and _is_shown(action):
+                    option = action.option_strings[-1]
+                    place = f"{command}.md#{prefix}{option.lstrip('-')}"
+                    found.setdefault(option, []).append(f"- [`{shown}`]({place}): {_meaning(own, action)[0]}")
+    yield "---\nhide:\n  - toc\n---\n"
+    yield "# All options\n"
+    yield "Every option of every command, in the order of the alphabet.\n"
+    for option in sorted(found):
+        yield f"## `{option}`\n"
+        yield from found[option]
+        yield ""
 
 
 def subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -54,16 +103,16 @@ def subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPa
     return {name: own for action in found for name, own in action.choices.items()}
 
 
-def _page(parser: argparse.ArgumentParser, name: str) -> Iterator[str]:
-    yield f"# {_PROGRAM} {name}\n"
-    yield f"{_sentence(parser.description or '')}\n"
+def _page(parser: argparse.ArgumentParser) -> Iterator[str]:
+    about = _sentence(parser.description or "")
+    yield f"{about[:1].upper()}{about[1:]}\n"
     yield from _usage(parser)
     yield from _epilog(parser.epilog or "")
     yield from _options(parser, "##", "")
     for action, own in subparsers(parser).items():
         helps = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
         about = next(choice.help for one in helps for choice in one._choices_actions if choice.dest == action)
-        yield f"## {name} {action}\n"
+        yield f"## {own.prog.partition(' ')[2]}\n"
         yield f"{_sentence(about or '')}\n"
         yield from _usage(own)
         yield from _options(own, "###", f"{action}-")

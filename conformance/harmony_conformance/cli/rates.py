@@ -76,8 +76,8 @@ def configure(parser: ArgumentParser) -> None:
         metavar="TARGET",
         help="a second endpoint, whose requests alternate; exit code 1 if a rate is certainly worse",
     )
-    add("--against-model", metavar="MODEL", help="name of its model")
-    add("--against-key-env", metavar="VAR", help="environment variable with its API key")
+    add("--against-model", metavar="MODEL", help="name of the model of --against")
+    add("--against-key-env", metavar="VAR", help="environment variable with the API key of --against")
     add = parser.add_argument_group("output").add_argument
     add("--out", type=Path, metavar="DIR", help="output folder (default: a new folder below runs/)")
     add("--format", choices=("text", "json"), default="text", help="output format (default: text)")

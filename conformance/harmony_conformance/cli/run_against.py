@@ -43,8 +43,8 @@ def add_against_options(parser: ArgumentParser) -> None:
         metavar="TARGET",
         help="a second endpoint, whose requests alternate; exit code 1 only for failures that it does not have",
     )
-    add("--against-model", metavar="MODEL", help="name of its model")
-    add("--against-key-env", metavar="VAR", help="environment variable with its API key")
+    add("--against-model", metavar="MODEL", help="name of the model of --against")
+    add("--against-key-env", metavar="VAR", help="environment variable with the API key of --against")
 
 
 def run_against(arguments: Namespace, target: Target, options: Options, plan: Plan) -> int:
