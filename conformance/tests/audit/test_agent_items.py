@@ -78,7 +78,7 @@ def item_events(index, item):
     """The events of an item: it is announced without what comes later, and its text comes in deltas if it has events for them."""
     stem, member = DELTAS.get(item["type"], ("", ""))
     announced = {name: value for name, value in item.items() if name not in LATER}
-    announced |= {"content": []} if "content" in item else {}
+    announced |= {name: [] for name in ("content", "summary") if name in item}
     about = {"output_index": index, "item_id": item["id"]}
     yield {
         "type": "response.output_item.added",
@@ -91,6 +91,12 @@ def item_events(index, item):
         yield {"type": "response.output_text.delta", **place, "delta": part["text"]}
         yield {"type": "response.output_text.done", **place, "text": part["text"]}
         yield {"type": "response.content_part.done", **place, "part": part}
+    for part in item.get("summary", ()):
+        place, name = {**about, "summary_index": 0}, "response.reasoning_summary"
+        yield {"type": f"{name}_part.added", **place, "part": {**part, "text": ""}}
+        yield {"type": f"{name}_text.delta", **place, "delta": part["text"]}
+        yield {"type": f"{name}_text.done", **place, "text": part["text"]}
+        yield {"type": f"{name}_part.done", **place, "part": part}
     if member:
         yield from ({"type": f"response.{stem}.delta", **about, "delta": piece} for piece in pieces(item[member]))
         yield {"type": f"response.{stem}.done", **about, member: item[member]}
@@ -258,6 +264,29 @@ def test_a_file_about_the_format_in_arguments_is_only_suspected(name, form):
     assert failing("structure", "/v1/responses", form, RESPONSES[name](written), SHOWN) == {SUSPECTED}
     quoted = json.dumps({"q": "Write `<|channel|>analysis<|message|>`."})
     assert failing("structure", "/v1/responses", form, RESPONSES[name](quoted), SHOWN) == set()
+
+
+THOUGHT = {"type": "reasoning", "id": "r_1", "summary": [{"type": "summary_text", "text": "The notes have it."}]}
+LISTED = {"type": "mcp_list_tools", "id": "l_1", "server_label": "docs", "tools": [{"name": "search"}]}
+ASKED = {"type": "mcp_approval_request", "id": "q_1", **DOCS, "arguments": QUESTION}
+APPROVED = {"type": "mcp_approval_response", "approval_request_id": "q_1", "approve": True}
+FOUND = {**call("mcp", **DOCS, arguments=QUESTION, output="found"), "id": "c_1"}
+USER = {"type": "message", "role": "user", "content": "Do it."}
+OF_MCP = {
+    "a call that the server made": ([LISTED, THOUGHT, FOUND, SHOWN], [USER]),
+    "a call that failed": ([LISTED, THOUGHT, {**FOUND, "output": None, "error": "timeout"}, SHOWN], [USER]),
+    "a request to approve": ([LISTED, THOUGHT, ASKED], [USER]),
+    "a request to approve alone": ([ASKED], [USER]),
+    "after the approval": ([FOUND, THOUGHT, SHOWN], [USER, LISTED, THOUGHT, ASKED, APPROVED]),
+    "a later turn": ([THOUGHT, SHOWN], [USER, LISTED, THOUGHT, FOUND, SHOWN, {**USER, "content": "Go on."}]),
+}
+
+
+@pytest.mark.parametrize("form", ["whole", "streamed"])
+@pytest.mark.parametrize("name", OF_MCP)
+def test_a_conversation_with_an_mcp_server_has_no_failure(name, form):
+    output, history = OF_MCP[name]
+    assert failing("structure", "/v1/responses", form, *output, request={"input": history}) == set()
 
 
 def test_both_plans_judge_these_checks():
