@@ -19,6 +19,8 @@ from pathlib import Path
 
 from generate import DEFAULT_LEAKS, DEFAULT_MENTIONS, parse_size
 
+from harmony_conformance.audit.plans.needles import NEEDLES, TOGETHER
+
 ROOT = Path(__file__).parents[2]
 GENERATE = Path(__file__).with_name("generate.py")
 ORJSON = ROOT / ".benchmarks" / "orjson" / "bin" / "python"
@@ -29,22 +31,47 @@ start = time.process_time()
 for line in lines: orjson.loads(line)
 print(time.process_time() - start)
 """
-FIND = """
+BLOCKS = """
 import sys, time
 from harmony_conformance.audit.plans.blocks import BLOCK_BYTES
-from harmony_conformance.audit.plans.prefilter import find_lines
 data = open(sys.argv[1], "rb").read()
-list(find_lines(data[:100_000], sys.argv[2]))
 blocks, start = [], 0
 while start < len(data):
     end = data.rfind(b"\\n", start, start + BLOCK_BYTES) + 1
     blocks.append(data[start:end])
     start = end
+"""
+FIND = (
+    BLOCKS
+    + """
+from harmony_conformance.audit.plans.prefilter import find_lines
+list(find_lines(data[:100_000], sys.argv[2]))
 begin = time.process_time()
 found = sum(len(list(find_lines(block, sys.argv[2]))) for block in blocks)
 print(time.process_time() - begin, found)
 """
-"""Scripts that print the CPU time of their loop. Reading the file is no part of it."""
+)
+ABSENT_BYTE = (
+    BLOCKS
+    + """
+begin = time.process_time()
+found = max(block.find(b"\\x00") for block in blocks)
+print(time.process_time() - begin, found)
+"""
+)
+ONE_WORD = (
+    BLOCKS
+    + """
+import hyperscan
+database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+database.compile(expressions=[b"assistantfinal"], ids=[0], elements=1, flags=[0])
+begin, found = time.process_time(), []
+for block in blocks: database.scan(block, match_event_handler=lambda *hit: found.append(hit))
+print(time.process_time() - begin, len(found))
+"""
+)
+LIMITS = {"absent byte": ABSENT_BYTE, "one word": ONE_WORD}
+"""Scripts that print the CPU time of their loop. Reading the file is no part of it. `LIMITS`: searches that no search for needles can surpass."""
 NEEDLE_CHECKS = {"channels.no_marker_leak", "channels.no_channel_words"}
 
 
@@ -135,13 +162,15 @@ def measure(folder: Path, size: int, judged_size: int, rounds: int) -> dict:
         "small": make_log(small, judged_size, 20 * DEFAULT_LEAKS, 0.1),
     }
     libraries = ("hyperscan", "google-re2")
-    times: dict[str, list[float]] = {name: [] for name in ("orjson", *libraries)}
+    times: dict[str, list[float]] = {name: [] for name in ("orjson", *libraries, *LIMITS)}
     candidates = {}
     for _ in range(rounds):
         times["orjson"].append(run(ORJSON, "-c", PARSE, clean)[0])
         for library in libraries:
             seconds, candidates[library] = run(sys.executable, "-c", FIND, clean, library)
             times[library].append(seconds)
+        for name, script in LIMITS.items():
+            times[name].append(run(sys.executable, "-c", script, clean)[0])
     empty = folder / "empty.jsonl"
     empty.write_bytes(clean.open("rb").readline())
     start = audit(empty, folder / "start", "--workers", "1")
@@ -161,6 +190,7 @@ def measure(folder: Path, size: int, judged_size: int, rounds: int) -> dict:
         "logs": logs,
         "seconds": {name: spread(values) for name, values in times.items()},
         "candidates": candidates,
+        "patterns": len(NEEDLES) + sum(map(len, TOGETHER)),
         "start": start,
         "audits": audits,
         "recall": recall(small, folder / "needles-small", folder / "structure-small-1"),

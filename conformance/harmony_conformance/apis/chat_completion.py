@@ -164,10 +164,11 @@ def read_completion(body: Json) -> Turn:
 def find_error(values: Iterable[Json]) -> Json:
     """Return the first error in values of a response: the member `error`, or a value with `object: "error"`. None without an error."""
     for value in values:
-        body = members(value)
-        if (error := body.get("error")) is not None:
+        if not isinstance(value, dict):
+            continue
+        if (error := value.get("error")) is not None:
             return error
-        if body.get("object") == "error":
+        if value.get("object") == "error":
             return value
     return None
 

@@ -13,6 +13,7 @@ from typing import LiteralString
 
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.leaks import JOINED_WORDS, STRUCTURE, remove_code
+from harmony_conformance.evidence.leaks.channel_words import may_hold_words
 from harmony_conformance.json_value import InvalidJsonError, Json, items, loads, pointer, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, mismatch, variant
@@ -98,7 +99,9 @@ def answers_come_back_alone(x: Exchange) -> Iterator[Finding]:
         if value_at(message, "role") != "assistant":
             continue
         content = remove_code(content_text(value_at(message, "content")) or "")
-        leak = _WRAPPED.search(content) or JOINED_WORDS.search(content)
+        leak = (_WRAPPED.search(content) if "<" in content else None) or (
+            JOINED_WORDS.search(content) if may_hold_words(content) else None
+        )
         if leak is not None:
             problem, where = (
                 "the content of an earlier answer contains its reasoning",

@@ -62,7 +62,7 @@ def ends_with_done(x: Exchange) -> Iterator[Finding]:
             expected = "nothing but [DONE] after the error"
             yield mismatch(message, f"event {later}", expected, shorten(events[later].stable_data))
         return
-    done = [index for index, event in enumerate(events) if not event.data.startswith("{") and event.is_done]
+    done = [index for index, event in enumerate(events) if event.data[:1] != "{" and event.is_done]
     if not done:
         message = "the stream ends without [DONE]"
         actual = shorten(events[-1].stable_data) if events else "no event at all"

@@ -64,9 +64,13 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 def find_shared_thought(reasoning: str, content: str) -> str | None:
     """Return a long sentence about the task that reasoning and content have in common, or None."""
-    answer = " ".join(remove_code(content).split())
+    if len(content) < _LONG_SENTENCE:
+        return None
+    answer: str | None = None  # most reasoning has no such sentence
     for sentence in (" ".join(one.split()) for one in _SENTENCE_END.split(reasoning)):
         is_thought = _ABOUT_THE_USER.match(sentence) is not None or _ABOUT_THE_ANSWER.match(sentence) is not None
-        if is_thought and len(sentence) >= _LONG_SENTENCE and sentence in answer:
-            return sentence
+        if is_thought and len(sentence) >= _LONG_SENTENCE:
+            answer = " ".join(remove_code(content).split()) if answer is None else answer
+            if sentence in answer:
+                return sentence
     return None
