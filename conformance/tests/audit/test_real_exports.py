@@ -59,6 +59,13 @@ def test_an_export_of_real_software_shows_its_leaks(name, exchanges, places, che
         assert {row["provider"] for row in leaks} == {"openai"}
 
 
+def test_answers_that_litellm_redacted_are_counted_as_not_judged():
+    total, rows = judged(LOGS / "litellm_redacted.jsonl")
+    assert (total.exchanges, rows) == (0, [])
+    reason = "not judged: LiteLLM has redacted the answer (keep `turn_off_message_logging` off)"
+    assert {kind: found.count for kind, found in total.unreadable_by_kind.items()} == {reason: 2}
+
+
 VLLM_LOGS = [
     # file, places of the answers with a marker, ids of the output and of the prompt by answer
     ("vllm-0.11.log", [3, 15], [6, 10, 0, 0]),

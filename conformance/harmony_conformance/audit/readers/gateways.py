@@ -24,6 +24,9 @@ _LITELLM_CALLS: Mapping[str, tuple[str, str]] = {
 """Path and member of the conversation by LiteLLM's `call_type`. The others are found by their members."""
 _NO_CONTENT = "no exchange: the log has no content (set `store_prompts_in_spend_logs: true`, or keep `turn_off_message_logging` off)"
 
+_REDACTED = "redacted-by-litellm"
+"""The text of answers whose content LiteLLM does not log."""
+
 
 def _is_litellm(value: JsonObject) -> bool:
     return isinstance(value.get("standard_logging_object"), dict) or (
@@ -49,8 +52,17 @@ def _read_litellm(value: Json, name: str) -> LoggedExchange:
         sent = {"model": found.get("model"), conversation: messages or found.get("messages"), **settings}
     if isinstance(response, str) or not sent.get(conversation):
         raise NotAnExchangeError(_NO_CONTENT)
+    if _has_text(response, _REDACTED):
+        raise NotAnExchangeError("not judged: LiteLLM has redacted the answer (keep `turn_off_message_logging` off)")
     pair = HttpPair(request=sent, response=response, path=path, started=read_time(found.get("startTime")))
     return LoggedExchange(exchange=build_exchange(pair, name=name), provider=text(found.get("custom_llm_provider")))
+
+
+def _has_text(value: Json, wanted: str) -> bool:
+    """Return True if a text in a value is this one."""
+    if isinstance(value, dict | list):
+        return any(_has_text(one, wanted) for one in (value.values() if isinstance(value, dict) else value))
+    return value == wanted
 
 
 LITELLM = Shape(

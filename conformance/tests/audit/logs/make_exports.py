@@ -118,6 +118,35 @@ def litellm_spend_logs(folder, url):
     (folder / "litellm_spend_logs.jsonl").write_text(lines, encoding="utf-8")
 
 
+def litellm_redacted(folder, url):
+    """Payloads of LiteLLM 1.106.12 for callbacks with `turn_off_message_logging`: a call that leaks, and an answer."""
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    import litellm
+    from litellm.integrations.custom_logger import CustomLogger
+
+    litellm.turn_off_message_logging = True
+    price = {"input_cost_per_token": 0, "output_cost_per_token": 0, "litellm_provider": "openai", "mode": "chat"}
+    litellm.register_model({MODEL: price, f"openai/{MODEL}": price})
+    payloads = []
+
+    class Collector(CustomLogger):
+        async def async_log_success_event(self, kwargs, response_obj, start_time, end_time):
+            payloads.append(kwargs["standard_logging_object"])
+
+    async def send():
+        litellm.callbacks = [Collector()]
+        options = {"model": f"openai/{MODEL}", "api_base": url, "api_key": "none", "messages": MESSAGES}
+        await litellm.acompletion(**options, **CALL)
+        async for _ in await litellm.acompletion(**options, stream=True):
+            pass
+        while len(payloads) < 2:  # noqa: ASYNC110 - the callbacks run in a loop of their own
+            await asyncio.sleep(0.1)
+
+    asyncio.run(asyncio.wait_for(send(), 60))
+    lines = "".join(json.dumps(payload, default=str) + "\n" for payload in payloads)
+    (folder / "litellm_redacted.jsonl").write_text(lines, encoding="utf-8")
+
+
 FETCH = """async ([url, body]) => {
   const headers = {"content-type": "application/json", "authorization": "Bearer none"};
   const answer = await fetch(url, {method: "POST", headers, body: JSON.stringify(body)});
@@ -267,7 +296,7 @@ def vllm_logger(folder, _):
 
 
 if __name__ == "__main__":
-    functions = (calls, traceloop, openai_v2, litellm_spend_logs)
+    functions = (calls, traceloop, openai_v2, litellm_spend_logs, litellm_redacted)
     functions = (*functions, chromium, phoenix, langfuse_openai, vllm_calls, vllm_logger)
     made = {one.__name__: one for one in functions}
     made[sys.argv[1]](Path(sys.argv[2]), sys.argv[3])
