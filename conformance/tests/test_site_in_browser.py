@@ -136,3 +136,13 @@ def test_an_option_has_an_address(page, address):
     assert "write a baseline" in row.inner_text().lower()
     page.wait_for_function("scrollY > 1000")
     assert 0 <= row.bounding_box()["y"] < 900
+
+
+def test_options_fit_a_phone(browser, address):
+    page = browser.new_page(viewport={"width": 400, "height": 900})
+    page.goto(f"{address}reference/commands/run/")
+    widest = page.evaluate(
+        'Math.max(...[...document.querySelectorAll(".md-typeset td")].map(cell => cell.getBoundingClientRect().right))'
+    )
+    assert widest <= 400
+    page.close()
