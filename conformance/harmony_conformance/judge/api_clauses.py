@@ -187,6 +187,10 @@ OTHER_APIS: dict[str, Clause] = {
         _WEBSOCKET + "how continuation works",
         "With `store=false` (including ZDR), there is no persisted fallback. If the ID is uncached, the request returns `previous_response_not_found`.",
     ),
+    "responses#websocket-warm-up": Clause(
+        _WEBSOCKET + "connect and create responses",
+        "`generate: false` does not return a model output, but prepares request state so the next generated turn can start faster.",
+    ),
     "responses#websocket-errors": Clause(
         _RESPONSES + "WebSocket server events, error",
         "Emitted when an error occurs while processing a Responses WebSocket request. […] type: The type of the event. Always `error`.",

@@ -130,6 +130,25 @@ def websocket_errors_are_events(x: Exchange) -> Iterator[Finding]:
             yield variant("an error event over a WebSocket has no status", where=f"event {place}")
 
 
+@condition
+def warms_up(x: Exchange) -> bool:
+    """answered requests over a WebSocket with `generate: false`"""
+    is_answered = x.response is not None and x.response.is_success and not _errors(x)
+    return x.websocket is not None and is_answered and value_at(x.request.json, "generate") is False
+
+
+@check(SHOULD, spec="responses#websocket-warm-up", when=(warms_up, views.has_response_object))
+def websocket_warm_up_generates_nothing(x: Exchange) -> Iterator[Finding]:
+    """A request over a WebSocket with `generate: false` prepares the next one, and generates nothing.
+
+    Codex sends one at each start. A server that answers it generates a text that nobody reads, and the first question waits.
+    """
+    if views.output(x) or integer(value_at(views.response(x), "usage", "output_tokens")):
+        kinds = ", ".join(text(value_at(item, "type")) for item in views.output(x)) or "output tokens"
+        message = "a request that should generate nothing has an answer"
+        yield mismatch(message, "/response/output", "no items", quote(kinds))
+
+
 def _after_errors(series: Series) -> Iterator[Exchange]:
     """Yield requests that are sent on a connection directly after an error."""
     failed: set[int] = set()

@@ -45,6 +45,11 @@ DEFECTS = (
         OnWebSocket(lambda behaviour: replace(behaviour, error=drop_members("type"))),
     ),
     Defect(
+        "websocket-warm-up-answered",
+        "A request over a WebSocket with `generate: false` is answered.",
+        OnWebSocket(lambda behaviour: replace(behaviour, warms_up=False)),
+    ),
+    Defect(
         "websocket-events-lost",
         "Some deltas of a text are not sent over a WebSocket.",
         OnWebSocket(lambda behaviour: replace(behaviour, events=_without_deltas)),

@@ -59,7 +59,7 @@ class Connection:
             last = self._last if self._behaviour.remembers else None
             changed = self._host.changes.request({**request, "stream": True}, api=ApiFamily.RESPONSES)
             answer = self._accept_turn(changed, last)
-            if body.get("generate") is False:
+            if body.get("generate") is False and self._behaviour.warms_up:
                 await self._send_all(self._keep(answer, answer.warmed_up()))
             else:
                 await self._generate(answer)
