@@ -141,7 +141,7 @@ def warms_up(x: Exchange) -> bool:
 def websocket_warm_up_generates_nothing(x: Exchange) -> Iterator[Finding]:
     """A request over a WebSocket with `generate: false` prepares the next one, and generates nothing.
 
-    Codex sends one at each start. A server that answers it generates a text that nobody reads, and the first question waits.
+    Codex sends one at each start. A server that answers it generates a text that is never shown, and the first question waits.
     """
     if views.output(x) or integer(value_at(views.response(x), "usage", "output_tokens")):
         kinds = ", ".join(text(value_at(item, "type")) for item in views.output(x)) or "output tokens"
