@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -87,7 +87,9 @@ class _BackgroundJudge(RunJudge):
         self._judge_futures: dict[ScenarioKey, tuple[int, _Judged]] = {}  # with the number of series
         self._comparison_futures: dict[str, tuple[list[ScenarioKey], _Judged]] = {}
         self._sendable: dict[tuple[tuple[str, ScriptMethod], ...], Mapping[str, list[ScenarioKey]]] = {}
+        self._uncounted: deque[tuple[ScenarioKey, _Judged]] = deque()
         self._failures: dict[ScenarioKey, int] = {}
+        self._all_failures = 0
         self._observations: Observations | None = None
 
     def on_exchange(self, x: Exchange, line: bytes) -> None:
@@ -114,10 +116,14 @@ class _BackgroundJudge(RunJudge):
         return self._sendable[cache_key]
 
     def count_failures(self) -> int | None:
-        for key, (_, future) in tuple(self._judge_futures.items()):
-            if key not in self._failures and future.done() and not future.cancelled() and future.exception() is None:
-                self._failures[key] = sum(result.outcome is Outcome.FAIL for result in future.result())
-        return sum(self._failures.values())
+        # the process judges in order, and the progress bar asks after every exchange
+        while self._uncounted and self._uncounted[0][1].done():
+            key, future = self._uncounted.popleft()
+            if not future.cancelled() and future.exception() is None:
+                failures = sum(result.outcome is Outcome.FAIL for result in future.result())
+                self._all_failures += failures - self._failures.get(key, 0)
+                self._failures[key] = failures
+        return self._all_failures
 
     async def results(self, series: Sequence[Series], ways: ScriptMethods, limit: int | None) -> tuple[Result, ...]:
         if mark_dead_engine(series) != tuple(mark_dead_engine([one])[0] for one in series):
@@ -152,7 +158,9 @@ class _BackgroundJudge(RunJudge):
         sent = sorted(self._sent.get(key, ()), key=attempt_number)
         if key not in self._judge_futures or self._judge_futures[key][0] != len(sent):
             lines = [[self._lines.get(x.id) or exchange_line(x) for x in one.exchanges.values()] for one in sent]
-            self._judge_futures[key] = len(sent), self._pool.submit(_judge, key, lines, dict(ways))
+            future = self._pool.submit(_judge, key, lines, dict(ways))
+            self._judge_futures[key] = len(sent), future
+            self._uncounted.append((key, future))
 
     def _submit_compare(self, name: str, keys: list[ScenarioKey]) -> None:
         """Submit the comparison of a scenario over these APIs, unless it is submitted."""

@@ -3,23 +3,27 @@
 import asyncio
 import os
 import signal
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import replace
 
 import pytest
 
 from harmony_conformance.engines.target import parse_target
+from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.exchange_json import exchange_line
-from harmony_conformance.judge.check import Outcome
+from harmony_conformance.judge.check import Outcome, Severity
+from harmony_conformance.judge.harmony_clauses import CLAUSES
+from harmony_conformance.judge.judge import Result
 from harmony_conformance.runner import judge_in_background
 from harmony_conformance.runner.judge_in_background import JudgeProcessError, open_judge
 from harmony_conformance.runner.judge_run import RunJudge, observe
 from harmony_conformance.runner.run import Options, make_plan, run
 from harmony_conformance.runtime import processes
-from harmony_conformance.transport.messages import Chunk
+from harmony_conformance.transport.messages import Chunk, Request
 
 OPTIONS = Options(apis=("chat", "responses", "tgi"), select=("simple_answer", "preamble_and_call"), tries=2)
 TARGET = parse_target("reference")
+FAILED = Result("a.b", Severity.MUST, next(iter(CLAUSES.values())), "s", "chat", Outcome.FAIL)
 
 
 @pytest.fixture(scope="module")
@@ -124,3 +128,54 @@ def test_a_process_that_is_gone_is_told_and_everything_is_sent(plan, beside, mon
 def test_a_small_run_and_a_limited_one_are_judged_in_the_end(plan, options):
     with open_judge(plan, options) as judge:
         assert type(judge) is RunJudge
+
+
+class OnePlace(ProcessPoolExecutor):
+    """A pool that runs nothing: its futures are for the test to finish."""
+
+    class Asked(Future):
+        times = 0
+
+        def done(self):
+            self.times += 1
+            return super().done()
+
+    def __init__(self):
+        super().__init__(1)
+        self.futures = []
+
+    def submit(self, work, *_):
+        future = self.Asked()
+        if work is judge_in_background._judge:
+            self.futures.append(future)
+        return future
+
+
+def test_counting_failures_looks_at_a_finished_scenario_once(plan):
+    """A progress bar asks after every exchange: looking at all scenarios each time would be quadratic."""
+    pool = OnePlace()
+    once = judge_in_background._BackgroundJudge(plan, 1, pool)
+    count = 0
+    for number in range(40):
+        x = Exchange(id=f"s{number}/chat/a/0", scenario=f"s{number}", step="a", request=Request(path="/", body=b"{}"))
+        once.on_series(Series(name=x.scenario, exchanges={"a": x}), {})
+        if number % 4 == 0:
+            pool.futures[-1].set_exception(RuntimeError("one that is not judged"))
+        else:
+            pool.futures[-1].set_result([FAILED] * (number % 3))
+            count += number % 3
+        assert [once.count_failures() for _ in range(5)] == [count] * 5
+    assert sum(future.times for future in pool.futures) <= 2 * len(pool.futures)
+
+
+def test_scenarios_that_are_not_judged_yet_hold_back_the_count(plan):
+    pool = OnePlace()
+    judge = judge_in_background._BackgroundJudge(plan, 1, pool)
+    for name in ("first", "second"):
+        x = Exchange(id=f"{name}/chat/a/0", scenario=name, step="a", request=Request(path="/", body=b"{}"))
+        judge.on_series(Series(name=name, exchanges={"a": x}), {})
+    assert judge.count_failures() == 0
+    pool.futures[0].set_result([FAILED])
+    assert judge.count_failures() == 1
+    pool.futures[1].set_result([FAILED, FAILED])
+    assert judge.count_failures() == 3
