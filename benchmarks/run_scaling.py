@@ -1,0 +1,161 @@
+"""How the cost of a run grows: with its scenarios, and beside a server that takes 50 ms for an answer.
+
+    .venv/bin/python benchmarks/run_scaling.py [--slow-only] [--out FILE]
+
+1. CPU seconds of all processes for a quarter, half and all of the scenarios, over every API against the embedded server.
+2. The time on the clock of runs against the reference server behind a delay, with 1, 2 and 8 requests at the same time. The server notes when it has
+   which request. The share of the slots that it has is its share of the time, and the rest is the suite's. Discovery is included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from argparse import ArgumentParser
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+
+from run_cost import measure
+
+DELAY = 0.05
+PARTS = (4, 2, 1)
+
+
+def scenario_names() -> list[str]:
+    """Return the names of the scenarios of `run --api all`."""
+    from harmony_conformance.apis.registry import APIS
+    from harmony_conformance.runner.selection import select_plan
+
+    return sorted({scenario.name for scenario in select_plan(tuple(APIS), (), ()).scenarios})
+
+
+def linear() -> dict[str, object]:
+    """Run every fourth, every second and every scenario."""
+    names = scenario_names()
+    runs = []
+    for part in PARTS:
+        chosen = names[::part]
+        selected = [word for name in chosen for word in ("--select", name)]
+        found = measure(["--api", "all", *selected])
+        runs.append({"scenarios": len(chosen), **{name: found[name] for name in ("exchanges", "cpu")}})
+        print(runs[-1], flush=True)
+    marginal = [
+        (later["cpu"] - earlier["cpu"]) / (later["exchanges"] - earlier["exchanges"])
+        for earlier, later in pairwise(runs)
+    ]
+    return {"runs": runs, "marginal_cpu_per_exchange": [round(one, 5) for one in marginal]}
+
+
+class Delayed:
+    """An ASGI application behind a delay, which notes when each request begins and ends."""
+
+    def __init__(self, app, delay: float) -> None:
+        self._app, self._delay = app, delay
+        self.spans: list[tuple[float, float]] = []
+
+    async def __call__(self, scope, receive, send) -> None:
+        if scope["type"] == "http" and scope["path"] == "/spans":
+            body = json.dumps(self.spans).encode()
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": body})
+            return
+        begin = monotonic()
+        try:
+            await asyncio.sleep(self._delay)
+            await self._app(scope, receive, send)
+        finally:
+            self.spans.append((begin, monotonic()))
+
+
+def serve_delayed(delay: float) -> None:
+    """Serve on a free port, and print the URL."""
+    import socket
+
+    import uvicorn
+
+    from harmony_conformance.reference_server.server.app import create_app
+
+    listening = socket.create_server(("127.0.0.1", 0), backlog=256)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
+    app = Delayed(create_app(), delay)
+    uvicorn.Server(
+        uvicorn.Config(app, log_level="critical", access_log=False, lifespan="off", server_header=False)
+    ).run(sockets=[listening])
+
+
+@contextmanager
+def delayed_server(delay: float):
+    command = [sys.executable, __file__, "--serve", str(delay)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+def concurrent_scenarios() -> list[str]:
+    """Return the names of the scenarios that a run sends at the same time. The others wait for each other by design."""
+    from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES
+    from harmony_conformance.runner.selection import load_scenarios
+
+    return [
+        scenario.name
+        for scenario in load_scenarios()
+        if not scenario.exclusive and not any(step.validity in REFUSABLE_VALIDITIES for step in scenario.steps)
+    ]
+
+
+def beside_slow_server(api: str, concurrency: int, every: int) -> dict[str, object]:
+    """Return the share of the slots between the first request and the last answer in which the server had a request."""
+    import httpx
+
+    selected = [word for name in concurrent_scenarios()[::every] for word in ("--select", name)]
+    with delayed_server(DELAY) as url, TemporaryDirectory() as out:
+        options = ["--api", api, "--latency", "0", "--quiet", "--concurrency", str(concurrency), "--out", out]
+        command = [sys.executable, "-m", "harmony_conformance", "run", url, *options, *selected]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        spans = httpx.get(f"{url}/spans", timeout=60).json()
+    wall = max(end for _, end in spans) - min(begin for begin, _ in spans)
+    served = sum(end - begin for begin, end in spans)
+    return {
+        "api": api,
+        "delay": DELAY,
+        "concurrency": concurrency,
+        "requests": len(spans),
+        "seconds": round(wall, 2),
+        "share": round(served / wall / concurrency, 4),
+    }
+
+
+def main() -> int:
+    """Measure, print and write."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--api", default="chat", help="API of the run against the slow server (default: chat)")
+    parser.add_argument("--slow-only", action="store_true", help="measure only against the slow server")
+    parser.add_argument("--serve", type=float, metavar="DELAY", help="serve with this delay, for the benchmark itself")
+    arguments = parser.parse_args()
+    if arguments.serve is not None:
+        serve_delayed(arguments.serve)
+        return 0
+    figures: dict[str, object] = {"load": os.getloadavg(), "slow server": []}
+    for concurrency, every in ((1, 16), (2, 8), (8, 1)):
+        figures["slow server"].append(beside_slow_server(arguments.api, concurrency, every))
+        print(figures["slow server"][-1], flush=True)
+    if not arguments.slow_only:
+        figures["scenarios"] = linear()
+    print(json.dumps(figures))
+    if arguments.out is not None:
+        arguments.out.write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
