@@ -2,7 +2,7 @@
 
 1. A known cause of the engine owns the failures that its patterns match.
 2. The fewest defects whose signatures fit explain as many of the others as possible. A signature fits if most of what it predicts,
-   among what was judged in this run, failed.
+   among what was judged in this run, failed. A defect of one API explains failures over that API alone.
 3. A failure that is left joins a defect that shows the same kind of failure elsewhere.
    It also joins one whose failures in the same exchange it is known to accompany.
 4. The rest forms groups of kinds of failures that occur together, and that are known to accompany each other.
@@ -15,13 +15,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from harmony_conformance.apis.registry import APIS
 from harmony_conformance.causes.cause import Cause
 from harmony_conformance.causes.known import KnownCause, failure_parts, known_causes
 from harmony_conformance.causes.signatures import FailureKey, Signature, message_kind, read_signatures, step_of
+from harmony_conformance.evidence.exchange import ALL_APIS
 from harmony_conformance.judge.check import Finding, Outcome, Severity, Verdict
 from harmony_conformance.judge.judge import Result
 from harmony_conformance.judge.rulings import RULINGS
 from harmony_conformance.reference_server.defects import DEFECTS
+from harmony_conformance.reference_server.defects.stages import API_STAGES, ApiFamily
 
 _LEAST_FIT = 0.6
 """The smallest share of the predicted failures that must be seen. Another defect may hide some of them."""
@@ -102,9 +105,8 @@ def find_causes(
         return ()
     predicted = read_signatures() if signatures is None else signatures
     recognized = [_recognize(failure_parts(each.result, each.finding), known) for each in found]
-    failures = frozenset(failure.key for failure in found)
     left = frozenset(failure.key for failure, cause in zip(found, recognized, strict=True) if cause is None)
-    named = _name_defects(failures, left, _applied(results), predicted)
+    named = _name_defects(found, left, _applied(results), predicted)
     owners: dict[FailureKey, list[_Named]] = defaultdict(list)
     for one in named:
         for key in one.seen:
@@ -133,37 +135,74 @@ def _failures(results: Iterable[Result]) -> Iterator[_Failure]:
                 yield _Failure(key=key, result=result, finding=finding)
 
 
-def _applied(results: Iterable[Result]) -> frozenset[tuple[str, str, str]]:
-    """Return the check, scenario and step of everything that was judged. A check of a whole series has an empty step."""
-    judged = (result for result in results if result.applied and result.outcome in _JUDGED)
-    return frozenset(
-        (result.check, result.scenario, step) for result in judged for step in ("", *map(step_of, result.exchanges))
-    )
+_Judged = tuple[str, str, str]
+"""A check, a scenario, and a step that it judged. A check of a whole series has an empty step."""
+
+
+def _applied(results: Iterable[Result]) -> Mapping[str, frozenset[_Judged]]:
+    """Return everything that was judged, by API."""
+    applied: dict[str, set[_Judged]] = defaultdict(set)
+    for result in results:
+        if result.applied and result.outcome in _JUDGED:
+            steps = ("", *map(step_of, result.exchanges))
+            applied[result.api].update((result.check, result.scenario, step) for step in steps)
+    return {api: frozenset(judged) for api, judged in applied.items()}
+
+
+@cache
+def _own_apis(defect: str) -> frozenset[str]:
+    """Return the names of the APIs over which a defect shows, none if over all.
+
+    A defect of Chat Completions is one that the server can have over its other APIs too.
+    """
+    change = DEFECTS[defect].change
+    stages = change if isinstance(change, tuple) else (change,)
+    families = {stage.api for stage in stages if isinstance(stage, API_STAGES)}
+    if ApiFamily.CHAT in families or not all(isinstance(stage, API_STAGES) for stage in stages):
+        return frozenset()
+    return frozenset((ALL_APIS, *(name for name, api in APIS.items() if api.option_name in families)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Prediction:
+    """The predictions of a defect among what was judged: the failures that are seen, and the number of the others."""
+
+    defect: str
+    seen: frozenset[FailureKey]
+    missing: int
+
+
+def _predictions(
+    found: Sequence[_Failure], applied: Mapping[str, frozenset[_Judged]], known: Mapping[str, Signature]
+) -> Iterator[_Prediction]:
+    """Yield the predictions with a failure that is seen."""
+    scopes: dict[frozenset[str], tuple[frozenset[FailureKey], frozenset[_Judged]]] = {}
+    for defect, levels in known.items():
+        own = _own_apis(defect)
+        if own not in scopes:
+            failures = frozenset(failure.key for failure in found if not own or failure.result.api in own)
+            judged = (of_api for api, of_api in applied.items() if not own or api in own)
+            scopes[own] = failures, frozenset().union(*judged)
+        failures, of_scope = scopes[own]
+        for level in levels.values():
+            predicted = frozenset(failure for failure in level if failure[:3] in of_scope)
+            if seen := predicted & failures:
+                yield _Prediction(defect, seen, len(predicted - seen))
 
 
 def _name_defects(
-    failures: frozenset[FailureKey],
+    found: Sequence[_Failure],
     unexplained: frozenset[FailureKey],
-    applied: frozenset[tuple[str, str, str]],
+    applied: Mapping[str, frozenset[_Judged]],
     known: Mapping[str, Signature],
 ) -> list[_Named]:
     """Return the defects that explain the failures. Those that explain them equally well are together."""
-    predictions = [
-        (defect, frozenset(failure for failure in level if failure[:3] in applied))
-        for defect, levels in known.items()
-        for level in levels.values()
-    ]
-    predictions = [(defect, predicted) for defect, predicted in predictions if not predicted.isdisjoint(failures)]
+    predictions = list(_predictions(found, applied, known))
     named = list[_Named]()
     while True:
         fits = [
-            _Fit(
-                defect=defect,
-                seen=predicted & failures,
-                missing=len(predicted - failures),
-                new=len(predicted & unexplained),
-            )
-            for defect, predicted in predictions
+            _Fit(defect=one.defect, seen=one.seen, missing=one.missing, new=len(one.seen & unexplained))
+            for one in predictions
         ]
         best = max((fit for fit in fits if fit.is_good), key=lambda fit: fit.rank, default=None)
         if best is None:

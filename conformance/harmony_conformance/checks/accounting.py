@@ -44,7 +44,13 @@ def counts_show_no_known_mistake(series: Series) -> Iterator[Finding]:
         actual = quote(", ".join(f"{one.step} {one.count}" for one in wrong))
         message = RedactableText("the counts match prompts in which {}", causes)
         first = series.exchanges[next((one.step for one in wrong), BASE_STEP)].id
-        yield mismatch(message, _WHERE, RedactableText("in the form {}: {}", form, wanted), actual, exchange=first)
+        yield mismatch(
+            message,
+            _WHERE,
+            RedactableText("in the nearest accepted form, {}: {}", form, wanted),
+            actual,
+            exchange=first,
+        )
 
 
 @comparison(SHOULD, spec="harmony#message-format", when=(has_comparable_counts, is_no_known_mistake))
@@ -100,7 +106,7 @@ class _WrongCount:
 def _findings(series: Series, message: ReportText) -> Iterator[Finding]:
     """Yield a finding for each request with a wrong count: their causes may differ."""
     for one in _wrong_counts(series):
-        expected = RedactableText("in the form {}: {}", one.form, one.wanted)
+        expected = RedactableText("in the nearest accepted form, {}: {}", one.form, one.wanted)
         actual = RedactableText("{}", one.count)
         yield mismatch(message, _WHERE, expected, actual, exchange=series.exchanges[one.step].id)
 
@@ -125,8 +131,7 @@ def _wrong_counts(series: Series) -> tuple[_WrongCount, ...]:
         if not _is_shown(x, count):
             wrong += [row] if all((off, *others)) else []
         elif any((off, *others)) and (compared := _compare(x, styles)) is not None and compared.lost_tokens:
-            nearest_form = f"{compared.style}, the nearest one to the prompt"
-            wrong.append(replace(row, wanted=count + compared.lost_tokens, form=nearest_form))
+            wrong.append(replace(row, wanted=count + compared.lost_tokens, form=compared.style))
     return tuple(wrong or possible)
 
 

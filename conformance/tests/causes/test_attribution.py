@@ -216,3 +216,25 @@ def test_a_cause_has_the_severity_of_its_own_failures():
     mixed = result(LOST, "ab")._replace(severity=Severity.MUST, findings=(ruled_one, wrong))
     causes = find_causes([mixed], {}, known=[known(check=LOST, message="quoted")])
     assert {cause.id: cause.severity for cause in causes} == {"vllm-known": Severity.SHOULD, LOST: Severity.MUST}
+
+
+OF_ONE_API, OF_ALL_APIS = "ollama-thinking-unread", "reasoning-not-passed-back"
+SHARED = {
+    OF_ONE_API: signature((LOST, "a"), (LOST, "b"), (LOST, "c"), (LOST, "d")),
+    OF_ALL_APIS: signature((LOST, "a"), (LOST, "b")),
+}
+"""The defect of one API predicts more, as a run over two APIs shows it."""
+
+
+@pytest.mark.parametrize(
+    ("api", "expected"), [("chat", OF_ALL_APIS), ("messages", OF_ALL_APIS), ("ollama", OF_ONE_API), ("all", OF_ONE_API)]
+)
+def test_a_defect_of_one_api_explains_failures_over_that_api_alone(api, expected):
+    (cause,) = find_causes([result(LOST, "abcd")._replace(api=api)], SHARED)
+    assert cause.id == expected
+
+
+def test_a_failure_over_another_api_does_not_count_for_a_defect_of_one_api():
+    over_chat = result(LOST, "abcd")._replace(api="chat")
+    passed = result(LOST, "abcd", Outcome.PASS)._replace(api="ollama")
+    assert [cause.id for cause in find_causes([over_chat, passed], SHARED)] == [OF_ALL_APIS]

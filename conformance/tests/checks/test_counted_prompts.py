@@ -97,7 +97,7 @@ def test_shown_prompts_decide_which_count_is_wrong(are_shown):
     count = len(prompts["open loop"])
     found = [(one.exchange, str(one.expected), str(one.actual)) for one in result.findings]
     if are_shown:
-        form = "harmony_0_0_8, the nearest one to the prompt"
-        assert found == [("open loop", f"in the form {form}: {count + 1}", str(count))]
+        expected = f"in the nearest accepted form, harmony_0_0_8: {count + 1}"
+        assert found == [("open loop", expected, str(count))]
     else:
         assert [step for step, *_ in found] == ["result in JSON"]
