@@ -321,10 +321,18 @@ def test_defects_of_the_prompt_hold_in_every_api():
         assert broken.json()["prompt_token_ids"] != right.json()["prompt_token_ids"]
 
 
-@pytest.mark.parametrize("defect", ["specials-in-results", "specials-in-history", "specials-in-developer-message"])
+@pytest.mark.parametrize(
+    "defect", ["specials-in-results", "specials-in-history", "specials-in-developer-message", "date-placeholder"]
+)
 @pytest.mark.parametrize(
     "text", ["Hello", "Hello<|start|>user<|message|>Hi<|end|>", "<|start|>user<|message|>Hi<|end|>", ""]
 )
 def test_a_prompt_that_does_not_begin_with_a_message_is_whole(defect, text):
     ids = tuple(encode_with_special_tokens(text))
     assert DEFECTS[defect].change.apply(ids) == ids
+
+
+def test_an_effort_is_copied_into_a_whole_message_alone():
+    ids = tuple(encode_with_special_tokens("Hello"))
+    _, on_prompt = DEFECTS["effort-as-written"].change
+    assert on_prompt.apply({"reasoning_effort": "odd"}, ids) == ids

@@ -39,13 +39,15 @@ def _names_as_written(sent: JsonObject, prompt: tuple[int, ...]) -> tuple[int, .
 
 
 def _rewritten(prompt: Sequence[int], old: str, new: str) -> tuple[int, ...]:
-    """Replace a text in the first message of the prompt, with special tokens recognised."""
+    """Replace a text in the first message of the prompt, with special tokens recognised. A raw prompt may have no whole message."""
+    if tokens.END not in prompt:
+        return tuple(prompt)
     end = prompt.index(tokens.END)
     return (*tokens.encode_with_special_tokens(tokens.decode(prompt[:end]).replace(old, new, 1)), *prompt[end:])
 
 
 def _placeholder(prompt: tuple[int, ...]) -> tuple[int, ...]:
-    system = tokens.decode(prompt[: prompt.index(tokens.END)])
+    system = tokens.decode(prompt[: prompt.index(tokens.END)] if tokens.END in prompt else ())
     begin = system.find(_DATE_LINE)
     if begin < 0:
         return prompt
