@@ -268,6 +268,7 @@ _UNKNOWN: Mapping[str, object] = {
     "concurrency": None,
     "answered_by": AnsweredBy.API,
     "choice": 0,
+    "websocket": None,
 }
 
 SUITE_ONLY_FACTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -278,6 +279,7 @@ SUITE_ONLY_FACTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "the engine": ("engine",),
         "the number of concurrent requests and of attempts": ("concurrency", "retry_waits", "attempt"),
         "the scenario and its step": ("scenario", "step"),
+        "the number of the WebSocket connection": ("websocket",),
     }
 )
 """Facts that only the suite knows, and the members of an exchange that contain them."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from harmony_conformance.json_value import Json, text, value_at
+from harmony_conformance.json_value import Json, JsonObject, members, text, value_at
 from harmony_conformance.reference_server.defects.body_changes import drop_members
 from harmony_conformance.reference_server.defects.stages import Defect, OnWebSocket
 
@@ -28,6 +28,10 @@ def _with_an_earlier_event(events: Iterator[Json], earlier: tuple[Json, ...]) ->
         yield event
 
 
+def _without_its_code(event: JsonObject) -> JsonObject:
+    return {**event, "error": {**members(event.get("error")), "code": None}}
+
+
 DEFECTS = (
     Defect(
         "websocket-responses-forgotten",
@@ -43,6 +47,11 @@ DEFECTS = (
         "websocket-errors-without-type",
         "An error over a WebSocket has no `type`.",
         OnWebSocket(lambda behaviour: replace(behaviour, error=drop_members("type"))),
+    ),
+    Defect(
+        "websocket-errors-without-code",
+        "The error about an unknown previous response has no code over a WebSocket.",
+        OnWebSocket(lambda behaviour: replace(behaviour, error=_without_its_code)),
     ),
     Defect(
         "websocket-warm-up-answered",
