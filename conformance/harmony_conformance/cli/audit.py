@@ -50,7 +50,7 @@ from harmony_conformance.json_value import Json, JsonObject, integer, items, mem
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.report.baseline import LOG_MEMBERS, InvalidBaselineError, read_baseline, write_log_baseline
 from harmony_conformance.report.terminal import report_console
-from harmony_conformance.runner.options import FAIL_ON, whole_number
+from harmony_conformance.runner.options import FAIL_ON, folder_path, whole_number
 
 _PIPED_WIDTH = 160
 _PACKAGE = "harmony-conformance"
@@ -89,7 +89,7 @@ def configure(parser: ArgumentParser) -> None:
     add = parser.add_argument_group("output").add_argument
     add(
         "--out",
-        type=Path,
+        type=folder_path,
         metavar="DIR",
         help="folder for audit.jsonl, report.html, failures.jsonl and unreadable.jsonl",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from argparse import ArgumentParser, Namespace
 
@@ -33,5 +34,13 @@ def execute(arguments: Namespace) -> int:
         if paragraphs:
             print(heading)
         for paragraph in paragraphs:
-            print(textwrap.fill(paragraph, _WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False))
+            print(_indented(paragraph))
     return Exit.CONFORMS
+
+
+def _indented(paragraph: str) -> str:
+    """Return a paragraph in lines of a terminal, on one line elsewhere. No URL is broken."""
+    if not sys.stdout.isatty():
+        return f"  {paragraph}"
+    lines = textwrap.wrap(paragraph, _WIDTH, break_on_hyphens=False, break_long_words=False)
+    return textwrap.indent("\n".join(lines), "  ")

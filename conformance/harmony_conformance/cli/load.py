@@ -11,7 +11,6 @@ from functools import partial
 from importlib.metadata import version
 from itertools import product
 from math import inf
-from pathlib import Path
 
 from harmony_conformance.cli.run_folder import open_run_folder, report_write_errors
 from harmony_conformance.cli.run_recording import RunRecording
@@ -33,7 +32,13 @@ from harmony_conformance.load.objectives import (
 from harmony_conformance.load.page import load_html
 from harmony_conformance.load.report import load_json, metric_table
 from harmony_conformance.report.terminal import report_console, visible
-from harmony_conformance.runner.options import add_connection_options, add_options, read_options, whole_number
+from harmony_conformance.runner.options import (
+    add_connection_options,
+    add_options,
+    folder_path,
+    read_options,
+    whole_number,
+)
 from harmony_conformance.runner.run import Options, connect_client, discover_target, mask_requests
 from harmony_conformance.runner.run_limits import RunLimits, count_output_tokens
 from harmony_conformance.runtime.private_files import write_private
@@ -86,7 +91,7 @@ def configure(parser: ArgumentParser) -> None:
         help="such as ttft_p95=500ms,itl_p99=80ms: exit code 1 if one is certainly missed by a load; the goodput counts requests that keep all",
     )
     add = parser.add_argument_group("output").add_argument
-    add("--out", type=Path, metavar="DIR", help="output folder (default: a new folder below runs/)")
+    add("--out", type=folder_path, metavar="DIR", help="output folder (default: a new folder below runs/)")
     add("--format", choices=("text", "json"), default="text", help="output format (default: text)")
 
 

@@ -18,7 +18,13 @@ from harmony_conformance.engines.target import Target
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import JsonObject, dumps, value_at
 from harmony_conformance.report.terminal import report_console, visible
-from harmony_conformance.runner.options import add_connection_options, add_options, read_options, whole_number
+from harmony_conformance.runner.options import (
+    add_connection_options,
+    add_options,
+    folder_path,
+    read_options,
+    whole_number,
+)
 from harmony_conformance.runner.run import Options
 from harmony_conformance.runtime.private_files import write_private
 from harmony_conformance.sampling.rates import all_rates, pass_rates, rate_names
@@ -79,7 +85,7 @@ def configure(parser: ArgumentParser) -> None:
     add("--against-model", metavar="MODEL", help="name of the model of --against")
     add("--against-key-env", metavar="VAR", help="environment variable with the API key of --against")
     add = parser.add_argument_group("output").add_argument
-    add("--out", type=Path, metavar="DIR", help="output folder (default: a new folder below runs/)")
+    add("--out", type=folder_path, metavar="DIR", help="output folder (default: a new folder below runs/)")
     add("--format", choices=("text", "json"), default="text", help="output format (default: text)")
     add = parser.add_argument_group("without sending requests").add_argument
     add("--list", action="store_true", help="list the tasks without sending requests")

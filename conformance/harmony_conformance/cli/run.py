@@ -33,6 +33,7 @@ from harmony_conformance.runner.judge_in_background import reduce_garbage_collec
 from harmony_conformance.runner.judge_run import Plan, explain_incomplete_probes, judge_all, observe, sort_series
 from harmony_conformance.runner.options import (
     add_options,
+    folder_path,
     read_options,
     read_plan,
     whole_number,
@@ -72,7 +73,7 @@ def configure(parser: ArgumentParser) -> None:
         metavar="TARGET",
         help="target in the printed commands, for a recording that does not name its own",
     )
-    add("--out", type=Path, metavar="DIR", help="output folder (default: a new folder below runs/)")
+    add("--out", type=folder_path, metavar="DIR", help="output folder (default: a new folder below runs/)")
     add(
         "--resume",
         action="store_true",

@@ -18,7 +18,7 @@ from harmony_conformance.cli.side_by_side import LOAD_FOLDER, RATES_FOLDER, read
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.report.html import matrix_html
 from harmony_conformance.report.terminal import visible
-from harmony_conformance.runner.options import whole_number
+from harmony_conformance.runner.options import folder_path, whole_number
 from harmony_conformance.runtime.file_keys import FileKey, names_of
 from harmony_conformance.runtime.private_files import write_private
 
@@ -123,7 +123,7 @@ def configure(parser: ArgumentParser) -> None:
         help=f"configuration (default: {DEFAULT_FILE})",
     )
     parser.add_argument(
-        "--out", metavar="DIR", type=Path, default=Path("runs/all"), help="output folder (default: runs/all)"
+        "--out", metavar="DIR", type=folder_path, default=Path("runs/all"), help="output folder (default: runs/all)"
     )
     parser.add_argument("--jobs", metavar="N", type=whole_number(1), default=2, help="endpoints at a time (default: 2)")
     parser.epilog = (

@@ -136,7 +136,7 @@ def _exit_code(arguments: Namespace, report: Report, finished: Run) -> int:
         code = code or Exit.DIVERGES
     cut = early_stop_reason(finished.series)
     kind = cut.kind if cut is not None else None
-    if finished.missing_part or kind in INCOMPLETE_RUN_KINDS - {FailureKind.SERVER_GONE}:
+    if finished.missing_part or finished.unsent_part or kind in INCOMPLETE_RUN_KINDS - {FailureKind.SERVER_GONE}:
         code = max(code, Exit.USAGE)
     return code or Exit.USAGE if kind is FailureKind.SERVER_GONE else code
 
@@ -173,8 +173,9 @@ def _notes(arguments: Namespace, report: Report, finished: Run, code: int) -> It
     yield from _baseline_notes(arguments, report)
     if finished.missing_part:
         yield f"recording incomplete: {finished.missing_part}; only what it contains is judged"
-    if (cut := early_stop_reason(finished.series)) is not None:
-        yield f"run stopped early: {cut.detail}"
+    cut = early_stop_reason(finished.series)
+    if stopped := cut.detail if cut is not None else finished.unsent_part:
+        yield f"run stopped early: {stopped}"
     reasons = [result.reason for result in report.results if result.outcome is Outcome.INCONCLUSIVE]
     if reasons and (code == Exit.CONFORMS or fails_on_inconclusive(arguments.fail_on)):
         yield f"{len(reasons)} inconclusive results, for example: {reasons[0]}"

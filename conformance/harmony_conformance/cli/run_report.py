@@ -71,7 +71,7 @@ def report_run(  # noqa: PLR0913, PLR0917 - the run and the command
 def _report(target: Target, options: Options, finished: Run, observed: Observations, arguments: Namespace) -> Report:
     by_id = {x.id: x for series in finished.series for x in series.exchanges.values()}
     cut = early_stop_reason(finished.series)
-    incomplete = finished.missing_part or (cut.detail if cut is not None else "")
+    incomplete = finished.missing_part or (cut.detail if cut is not None else finished.unsent_part)
     missing = missing_features(arguments.require, observed.features)
     header: JsonObject = {
         "version": version("harmony-conformance"),

@@ -91,7 +91,7 @@ def _level(cause: CauseSummary, fails_on: frozenset[Severity]) -> str:
 
 
 def ctrf(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> str:
-    """Return a CTRF report of the results that were judged or are open. Failures outside of `fails_on` pass, and those that a baseline expects."""
+    """Return a CTRF report of the results that were judged or are open. Failures outside of `fails_on` are skipped, and those that a baseline expects."""
     shown = [result for result in report.results if result.outcome is not Outcome.NOT_APPLICABLE]
     tests = [_ctrf_test(result, fails_on, is_expected=result.name in report.expected) for result in shown]
     started = _milliseconds(text(value_at(report.header, "started")))
@@ -118,7 +118,7 @@ def _ctrf_test(result: ResultLine, fails_on: frozenset[Severity], *, is_expected
     message = line("; ".join(dict.fromkeys(messages)) or result.reason)
     return {
         "name": result.name,
-        "status": "passed" if is_ignored else _CTRF_STATUS[result.outcome],
+        "status": "skipped" if is_ignored else _CTRF_STATUS[result.outcome],
         "duration": 0,
         "suite": [result.check.partition(".")[0]],
         "rawStatus": result.outcome.value,

@@ -1,6 +1,6 @@
 """JUnit XML report: a suite for each family, a case for each check and scenario.
 
-Failures of a severity in `fails_on` become `failure`. Other findings are in `system-out` and in the property `outcome`.
+Failures of a severity in `fails_on` become `failure`. Other failures are `skipped`, as pytest writes an `xfail`, with `system-out` and the property `outcome`.
 Inconclusive results are `skipped`, with their reason. So are those that did not apply, if they are asked for.
 Characters that XML 1.0 does not allow are escaped.
 
@@ -36,7 +36,7 @@ _SKIPPED = {Outcome.NOT_APPLICABLE: "", Outcome.INCONCLUSIVE: "inconclusive: "}
 
 
 def junit(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON, *, with_unapplied: bool = False) -> str:
-    """Return the document. Failures of other severities than `fails_on`, and those that a baseline expects, are passed cases with `system-out`."""
+    """Return the document. Failures of other severities than `fails_on`, and those that a baseline expects, are skipped cases with `system-out`."""
     if not with_unapplied:
         applied = (result for result in report.results if result.outcome is not Outcome.NOT_APPLICABLE)
         report = replace(report, results=tuple(applied))
@@ -80,8 +80,7 @@ def _suite(
     cases: list[str] = []
     for check in checks:
         for result in check.results:
-            counted = fails_on if result.name not in report.expected else frozenset[Severity]()
-            kind, inside = _case_content(check, result, counted)
+            kind, inside = _case_content(check, result, fails_on, is_expected=result.name in report.expected)
             counts.update(("tests", kind))
             properties = _result_properties(result.severity.value, result.outcome.value, result.spec, result.evidence)
             attributes = {"classname": check.family, "name": case_name(result)}
@@ -92,17 +91,21 @@ def _suite(
 
 
 def _case_content(
-    check: CheckResults, result: ResultLine, fails_on: frozenset[Severity]
+    check: CheckResults, result: ResultLine, fails_on: frozenset[Severity], *, is_expected: bool
 ) -> tuple[str, tuple[str, ...]]:
     """Return the kind of a case for the counts, and its child elements apart from the properties."""
     if (prefix := _SKIPPED.get(result.outcome)) is not None:
         return "skipped", (_element("skipped", {"message": prefix + result.reason}, depth=3),)
     if result.outcome is Outcome.ERROR:
         return "errors", (_text_element("error", {"message": result.reason, "type": "error"}, _details(check, result)),)
-    if result.outcome is Outcome.FAIL and result.severity in fails_on:
+    if result.outcome is Outcome.FAIL and result.severity in fails_on and not is_expected:
         attributes = {"message": _message(result), "type": result.severity.value}
         return "failures", (_text_element("failure", attributes, _details(check, result)),)
-    return "passed", (_text_element("system-out", {}, _details(check, result)),) if result.findings else ()
+    details = (_text_element("system-out", {}, _details(check, result)),) if result.findings else ()
+    if result.outcome is Outcome.FAIL:
+        why = "expected by the baseline" if is_expected else f"{result.severity.value}, not counted"
+        return "skipped", (_element("skipped", {"message": f"{why}: {_message(result)}"}, depth=3), *details)
+    return "passed", details
 
 
 @lru_cache(maxsize=4096)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from math import inf
+from pathlib import Path
 
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, RESPONSES
 from harmony_conformance.engines.profiles import ScriptMethod
@@ -339,6 +340,13 @@ def whole_number(least: int) -> Callable[[str], int]:
         return int(text)
 
     return read
+
+
+def folder_path(text: str) -> Path:
+    """Return an argument as the path of a folder. An empty one, such as that of an unset variable, would be the current folder."""
+    if not text.strip():
+        raise ArgumentTypeError(f"expected the path of a folder, got {text!r}")
+    return Path(text)
 
 
 def _seconds(text: str) -> float:

@@ -96,6 +96,7 @@ class Run:
         start_time: Time of the start, ISO 8601.
         recorded_header: Header of the report of a run that is judged again.
         missing_part: Reason why a recording is incomplete, in one line; empty for a complete one.
+        unsent_part: Reason why a part of the requests was not sent, although the endpoint could be asked; empty if all were sent.
     """
 
     capabilities: Capabilities | None
@@ -106,6 +107,7 @@ class Run:
     start_time: str = ""
     recorded_header: JsonObject = field(default_factory=dict[str, Json])
     missing_part: str = ""
+    unsent_part: str = ""
 
 
 def make_plan(options: Options) -> Plan:
@@ -259,7 +261,8 @@ async def run_with_client(  # noqa: PLR0913, PLR0917 - those of `run`, and the c
     sender = replace(sender, on_series=on_series, recorded=progress.recorded)
     series = await sender.send_all(plan.scenarios, options.tries)
     # before the latency probe, which needs an idle machine
-    results = await judge.results(series, found.judged_apis, sender.rate_limiter.reached_limit)
+    reached = sender.rate_limiter.reached_limit
+    results = await judge.results(series, found.judged_apis, reached)
     unmeasured = _why_unmeasured(target, options, found, sender)
     send = rate_limited_send(client, options.max_rps, limits)
     latency = await _latency(send, _chat_profile(found, options), target, options, keep) if unmeasured is None else ()
@@ -272,6 +275,7 @@ async def run_with_client(  # noqa: PLR0913, PLR0917 - those of `run`, and the c
         latency=latency,
         latency_skip_reason=unmeasured or "",
         start_time=started,
+        unsent_part=f"--max-requests {reached} was reached" if reached is not None else "",
     )
 
 

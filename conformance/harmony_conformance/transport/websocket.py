@@ -50,6 +50,7 @@ class WebSocket(Protocol):
 
     async def receive(self) -> str:
         """Return the next text message."""
+        ...
 
     async def close(self) -> None:
         """Close the connection. Closing it twice has no effect."""

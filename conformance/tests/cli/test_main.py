@@ -437,12 +437,13 @@ def test_the_exit_code_says_what_came_of_it(what, capsys):
     assert "Traceback" not in err
 
 
-def test_a_run_that_was_cut_short_conforms_and_says_what_was_left_open(capsys, tmp_path):
+def test_a_run_that_was_cut_short_is_incomplete_and_says_what_was_left_open(capsys, tmp_path):
     words = ["--latency", "0", "--concurrency", "1", "--max-requests", "5"]
     code, _, err = run(capsys, "reference", *words, "--out", "run")
     open_ones = [line for line in results(tmp_path / "run") if line["outcome"] == "inconclusive"]
-    assert code == 0
-    assert err.splitlines()[-1] == (f"{len(open_ones)} inconclusive results, for example: {open_ones[0]['reason']}")
+    assert (code, err.splitlines()[-1]) == (2, "run stopped early: --max-requests 5 was reached")
+    (header, *_) = map(json.loads, (tmp_path / "run" / "report.jsonl").read_text().splitlines())
+    assert header["incomplete"] == "--max-requests 5 was reached"
     assert "not sent: --max-requests 5 was reached" in {line["reason"] for line in open_ones}
     assert ": no failure found, " in (tmp_path / "run" / "report.md").read_text().splitlines()[0]
 
@@ -454,13 +455,22 @@ INCONCLUSIVE = ["reference", "--select", "simple_answer", "--max-requests", "1"]
     ("fail_on", "expected"), [("must", 0), ("never", 0), ("inconclusive", 1), ("should,inconclusive", 1)]
 )
 def test_inconclusive_results_fail_a_run_if_they_are_named(fail_on, expected, capsys):
-    code, _, err = run(capsys, *INCONCLUSIVE, "--fail-on", fail_on, "--out", "run")
+    assert run(capsys, *INCONCLUSIVE, "--out", "cut")[0] == 2
+    code, _, err = run(capsys, "replay:cut/exchanges.jsonl", "--fail-on", fail_on, "--out", "run")
     assert code == expected
     assert "inconclusive results, for example: " in err
 
 
 def test_a_run_without_inconclusive_results_does_not_fail_for_them(capsys):
     assert run(capsys, "reference", *QUICK, "--fail-on", "inconclusive", "--out", "run")[0] == 0
+
+
+@pytest.mark.parametrize("command", ["run", "rates", "load", "audit", "run-all"])
+def test_an_empty_folder_name_is_refused(command, capsys):
+    with pytest.raises(SystemExit) as refused:
+        main([command, "reference", "--out", ""])
+    assert refused.value.code == 2
+    assert "--out: expected the path of a folder, got ''" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("fail_on", ["must,should", "", "inconclusive,may", "must,"])

@@ -102,7 +102,7 @@ def planted():
             yield pytest.param(make(f"{tool}<|channel|>commentary", text), id=f"{name}: the name")
 
 
-@pytest.mark.parametrize("item", planted())
+@pytest.mark.parametrize("item", tuple(planted()))
 def test_a_leaking_call_is_withheld(item):
     _, whole = act(of_item(item, streamed=False), BLOCKING)
     assert whole.blocked_checks
@@ -141,7 +141,7 @@ def test_the_name_of_an_unknown_tool_is_left():
     assert acted.unrepaired_reasons.keys() == {MARKER}
 
 
-@pytest.mark.parametrize("item", planted())
+@pytest.mark.parametrize("item", tuple(planted()))
 def test_a_leak_in_a_streamed_call_is_reported(item):
     x = of_item(item, streamed=True)
     sent, acted = act(x, REPAIRING)

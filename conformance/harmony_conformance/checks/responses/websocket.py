@@ -77,11 +77,14 @@ def websocket_continues_the_last_response(series: Series) -> Iterator[Finding]:
 
 
 def _unknown(series: Series) -> Iterator[tuple[Exchange, Json]]:
-    """Yield refused requests that continue a response which the series did not create, with the error event."""
+    """Yield refused requests that continue a response which the series did not create, with the error event.
+
+    Before the first created response nothing is known: a log can begin in the middle of a conversation.
+    """
     created: set[str] = set()
     for x in series.exchanges.values():
         for _, event in _errors(x)[:1]:
-            if _previous(x) and _previous(x) not in created:
+            if created and _previous(x) and _previous(x) not in created:
                 yield x, event
         created |= _response_ids(x)
 
