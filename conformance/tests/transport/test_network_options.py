@@ -233,9 +233,12 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         self.file = folder / f"{name}.pem"
-        self.file.write_bytes(
-            self._signed(self._name, self._key.public_key(), x509.BasicConstraints(ca=True, path_length=None))
+        uses = dict.fromkeys(
+            ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"), False
         )
+        signs = x509.KeyUsage(**uses, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False)
+        is_authority = x509.BasicConstraints(ca=True, path_length=None)
+        self.file.write_bytes(self._signed(self._name, self._key.public_key(), is_authority, signs))
 
     def _signed(self, subject, key, *extensions):
         now = datetime.now(UTC)
@@ -250,6 +253,9 @@ class Authority:
         )
         for extension in extensions:
             builder = builder.add_extension(extension, critical=True)
+        own, issuer = x509.SubjectKeyIdentifier.from_public_key(key), self._key.public_key()
+        builder = builder.add_extension(own, critical=False)  # as Python 3.13 requires
+        builder = builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer), critical=False)
         return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
     def issue(self, name, password=None):
