@@ -94,7 +94,7 @@ with getattr(pa.ipc, f"new_{sys.argv[2]}")(sys.argv[1], batches[0].schema, optio
 READ_ARROW = """
 import json, sys
 from harmony_conformance.audit.readers import files, tables
-tables.GROUP_MEMORY = 64 * 2**20
+tables.GROUP_MEMORY = 256 * 2**20  # Arrow reserves 64 MiB for each of its threads
 records = [one for log in files.open_logs([sys.argv[1]], "auto") for one in log.records]
 print(json.dumps([one.data.decode() if hasattr(one, "data") else one.kind for one in records]))
 """
