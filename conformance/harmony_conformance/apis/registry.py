@@ -16,6 +16,7 @@ from harmony_conformance.apis.responses import RESPONSES
 from harmony_conformance.apis.sglang import SGLANG_GENERATE
 from harmony_conformance.apis.tgi.chat import TGI
 from harmony_conformance.apis.tgi.generate import TGI_GENERATE
+from harmony_conformance.json_value import Json, value_at
 
 _ALL = (
     CHAT_COMPLETIONS,
@@ -43,6 +44,13 @@ def find_api(name: str) -> Api:
     return APIS.get(name, CHAT_COMPLETIONS)
 
 
+def refine_api(name: str, request: Json) -> str:
+    """Refine the name of the API by the request: Ollama's `raw` mode, and SGLang's names for prompts, unlike TGI's."""
+    if name == TGI_GENERATE.name and any(value_at(request, prompt) is not None for prompt in ("text", "input_ids")):
+        return SGLANG_GENERATE.name
+    return OLLAMA_RAW.name if name == OLLAMA_GENERATE.name and value_at(request, "raw") is True else name
+
+
 __all__ = [
     "APIS",
     "CHAT_COMPLETIONS",
@@ -60,4 +68,5 @@ __all__ = [
     "Api",
     "UnsupportedByApiError",
     "find_api",
+    "refine_api",
 ]

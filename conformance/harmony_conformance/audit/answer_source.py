@@ -1,4 +1,4 @@
-"""The source of an answer for a report: model, provider, route, engine, API, time and user.
+"""The source of an answer for a report: model, provider, route, engine, API, delivery, time and user.
 
 A name that is no plain word may be text of a user, and is left out. A user is known by a keyed hash alone.
 """
@@ -28,7 +28,7 @@ _USER_PLACES = (("user",), ("safety_identifier",), ("metadata", "user_id"))
 def source_of(record: LoggedExchange, user_key: bytes = b"", *, is_full: bool = True) -> Mapping[str, str]:
     """Return the source of an exchange, each member empty if the log does not have it.
 
-    Members: `model`, `provider`, `route`, `engine` (the fingerprint of the answer, else the header `server`), `api`, `started`,
+    Members: `model`, `provider`, `route`, `engine` (the fingerprint of the answer, else the header `server`), `api`, `delivery`, `started`,
     `day` (in UTC) and, with a key, `user`. Without `is_full` the route is left out unless it is that of an API.
     """
     x = record.exchange
@@ -41,6 +41,7 @@ def source_of(record: LoggedExchange, user_key: bytes = b"", *, is_full: bool = 
         "route": _plain(_ROUTE, x.request.path) if is_full or x.request.path == x.api_adapter.path else "",
         "engine": _plain(_ENGINE, _engine(record)),
         "api": x.api,
+        "delivery": record.delivery.value,
         "started": started,
         "day": _day(started),
         **users,

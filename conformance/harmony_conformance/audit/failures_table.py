@@ -27,6 +27,7 @@ _COLUMNS = (
     "route",
     "engine",
     "api",
+    "delivery",
     "started",
     "day",
     "user",

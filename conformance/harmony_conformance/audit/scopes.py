@@ -22,6 +22,7 @@ class Scope(StrEnum):
     CONVERSATION = "messages and the texts of the answer"
     TOKENS = "token ids and the texts of the answer"
     TEXT = "the texts of the answer"
+    BEGINNING = "the beginning of an answer that was stopped"
 
 
 _TEXT: Mapping[str, frozenset[str]] = {
@@ -72,6 +73,7 @@ _CHECKS: Mapping[Scope, Mapping[str, frozenset[str]]] = {
     },
     Scope.TOKENS: {**_TEXT, **_PROMPT},
     Scope.TEXT: _TEXT,
+    Scope.BEGINNING: {"channels": _TEXT["channels"] - {"characters_are_whole"}},
 }
 """The checks of each scope, by family. A new check belongs to none of them until it is added."""
 

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from harmony_conformance.audit.rates.groups import DIMENSIONS
 from harmony_conformance.audit.rates.rate import rates
+from harmony_conformance.audit.readers.record import delivery_notes
 from harmony_conformance.audit.report import COMPARISON_REASON, Audit, AuditLine
 from harmony_conformance.audit.tallies import LineProblems
 from harmony_conformance.errors import error_place
@@ -69,6 +70,8 @@ def _lines(audit: Audit) -> Iterator[str]:
     yield str(audit.plan)
     if audit.tally.passed_over:
         yield f"{audit.tally.passed_over} records not judged"
+    delivered = {name: group.exchanges for name, group in audit.tally.groups.get("delivery", {}).items()}
+    yield from delivery_notes(delivered)
     yield f"{audit.tally.exchanges} exchanges judged; counts are exchanges times checks"
     yield audit.summary()
 

@@ -46,7 +46,7 @@ def write_exchange(x: Exchange) -> JsonObject:
         "try": x.attempt,
         "engine": x.engine,
         "validity": x.validity.value,
-        "request": _write_request(x.request),
+        "request": write_request(x.request),
     }
     failure, rendered, counted = x.failure, x.rendered_prompt, x.counted_prompt
     optional: JsonObject = {
@@ -142,7 +142,7 @@ def _piece(piece: Json) -> tuple[int, ...]:
     )
 
 
-def _write_request(request: Request) -> JsonObject:
+def write_request(request: Request) -> JsonObject:
     """Return the JSON form of a request. The body is a JSON value if that reproduces its bytes, else a text."""
     record: JsonObject = {"method": request.method, "path": request.path, "headers": dict(request.headers)}
     body = request.body.decode("utf-8", "surrogateescape")

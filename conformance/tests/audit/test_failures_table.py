@@ -125,6 +125,7 @@ def test_rates_of_each_group_have_an_interval(log):
         ("provider", "unknown"): (4, 1),
         ("route", "/v1/chat/completions"): (5, 2),
         ("engine", "unknown"): (5, 2),
+        ("delivery", "unknown"): (5, 2),
     }
     one = found["model", "one"]
     assert one["share"] == 0.5

@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from harmony_conformance.apis.registry import refine_api
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import text, value_at
 from harmony_conformance.transport.content_coding import ContentDecodingError, decode_chunks
 from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, Request, Response
 from harmony_conformance.transport.redaction import Mask, cookie_secrets, header_secrets, query_secrets, request_secrets
 from harmony_proxy.capture.recorder import OVER_MEMORY, End, Headers, RecordedExchange
-from harmony_proxy.capture.routes import api_of, refine_api
+from harmony_proxy.capture.routes import api_of
 from harmony_proxy.capture.sent_response import RecordedResponse
 
 _RETAINED_HEADERS = frozenset(
@@ -54,6 +55,7 @@ class BuiltExchange:
     model: str = ""  # as the request names it
     undecodable_reason: str = ""  # the reason if a body is read undecoded
     is_stream: bool = False  # by the content type of the response
+    asked: Request | None = None  # the request, if `before` and `after` were recorded
     before: Response | None = None  # what the server sent, and `after` what the client got, if that was recorded
     after: Response | None = None
 
@@ -91,6 +93,9 @@ def build_exchange(
         elif _is_judged(kept):
             exchange, unjudged = None, "the client left before the answer was complete"
     before, after = _before_and_after(kept, response_headers, mask) if is_masked else (None, None)
+    asked = None
+    if is_masked and kept.sent is not None and isinstance(request, Request):
+        asked = replace(request, headers=_masked(request.headers, mask), body=mask.mask_body(request.body))
     request_id = model = ""
     if is_masked and isinstance(request, Request):
         model = mask.mask_text(text(value_at(request.json, "model")))
@@ -106,6 +111,7 @@ def build_exchange(
         model=model,
         undecodable_reason=next(iter(undecodable or ()), ""),
         is_stream=dict(response_headers).get("content-type", "").partition(";")[0].strip().lower() in STREAM_TYPES,
+        asked=asked,
         before=before,
         after=after,
     )

@@ -11,7 +11,6 @@ from types import MappingProxyType
 from urllib.parse import unquote
 
 from harmony_conformance.apis import registry
-from harmony_conformance.json_value import Json, value_at
 
 _ENDINGS: Mapping[tuple[str, str], str] = MappingProxyType(
     {
@@ -121,14 +120,3 @@ def route_of(path: str) -> str:
     head, _, last = normalize_path(path).rpartition("/")
     ending = head.rpartition("/")[2], last
     return "/" + "/".join(filter(None, ending)) if ending in _ENDINGS else ""
-
-
-def refine_api(name: str, request: Json) -> str:
-    """Refine the name of the API by the request: Ollama's `raw` mode, and SGLang's names for prompts, unlike TGI's."""
-    if name == registry.TGI_GENERATE.name and any(
-        value_at(request, prompt) is not None for prompt in ("text", "input_ids")
-    ):
-        return registry.SGLANG_GENERATE.name
-    return (
-        registry.OLLAMA_RAW.name if name == registry.OLLAMA_GENERATE.name and value_at(request, "raw") is True else name
-    )

@@ -135,6 +135,11 @@ def summary_line(counts: Tally) -> str:
     """Return the one-line summary that is printed at the end."""
     exchanges = sum(times for name, times in counts.items() if name[0] == "exchanges")
     parts = [f"{exchanges} exchanges", f"{counts['judged',]} judged", f"{counts['failing',]} failed a MUST check"]
+    verdicts: Counter[str] = Counter()
+    for name, times in counts.items():
+        if name[0] == "answers":
+            verdicts[name[-1]] += times
+    parts.extend(f"{verdicts[verdict]} {verdict}" for verdict in ("repaired", "blocked") if verdicts[verdict])
     for name, description in (
         (("outcomes", Outcome.ERROR.value), "internal errors of checks"),
         (("dropped",), "not judged: the queue was full"),

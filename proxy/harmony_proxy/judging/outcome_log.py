@@ -10,7 +10,7 @@ By default it contains nothing of the content of requests and responses.
 - An exchange that was not judged has `judged: false` and the reason as `unjudged`, after an internal error its type and place.
 - `error` (type and place) means that findings and sample could not be written.
 - `acted` lists actions: `repaired` (check: count), `blocked` (checks), `left` (check: reason why not repaired).
-- `before` and `after` (with capture) are the response of the server, and what the client got instead: repaired or blocked.
+- `request`, `before` and `after` (with capture): the request, the response of the server, and what the client got instead: repaired or blocked.
 - `findings` (with excerpts) has details; `sample` (with capture) is a sample of a failing exchange.
 """
 
@@ -21,12 +21,11 @@ from collections.abc import Sequence
 
 from harmony_conformance.audit.redaction import Excerpts, apply_excerpts, function_names, redact_json
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.exchange_json import write_exchange, write_response
+from harmony_conformance.evidence.exchange_json import write_exchange, write_request, write_response
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import Result
 from harmony_conformance.report.model import ORDER, finding_json
-from harmony_conformance.transport.messages import Response
 from harmony_proxy.capture.build_exchange import BuiltExchange
 from harmony_proxy.capture.recorder import End, RecordedExchange
 from harmony_proxy.capture.routes import api_of
@@ -92,17 +91,15 @@ def error_line(record: RecordedExchange, started: str, place: str) -> JsonObject
 
 
 def before_and_after(built: BuiltExchange, capture: Excerpts) -> JsonObject:
-    """Return the members `before` and `after` of a line; null for a response that was not retained. Empty unless both are asked for and differ."""
+    """Return the members `request`, `before` and `after` of a line, null if not retained. Empty unless they are asked for and the answers differ."""
     if capture is Excerpts.NONE or built.record.sent is None:
         return {}
-    return {"before": _shown(built.before, capture), "after": _shown(built.after, capture)}
-
-
-def _shown(response: Response | None, capture: Excerpts) -> Json:
-    if response is None:
-        return None
-    value = write_response(response)
-    return value if capture is Excerpts.FULL else redact_json(value)
+    values = {
+        "request": write_request(built.asked) if built.asked is not None else None,
+        "before": write_response(built.before) if built.before is not None else None,
+        "after": write_response(built.after) if built.after is not None else None,
+    }
+    return {name: value if capture is Excerpts.FULL else redact_json(value) for name, value in values.items()}
 
 
 class Samples:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Concatenate, ParamSpec, TypeVar
 
+from harmony_conformance.apis.registry import refine_api
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.leaks.about_harmony import share_request_views
 from harmony_conformance.prompts.request_members import can_be_called
 from harmony_conformance.runtime.caching import share_view
 from harmony_conformance.transport.messages import Request
-from harmony_proxy.capture.routes import refine_api
 from harmony_proxy.repair.answer.fixes import declared_functions
 from harmony_proxy.repair.answer.strict_leaks import request_words
 

@@ -10,12 +10,14 @@ import httpx2
 import pytest
 
 from harmony_conformance.checks import CHECKS
+from harmony_conformance.cli.main import main
 from harmony_conformance.json_value import dumps
 from harmony_proxy.asgi.guard import HarmonyGuard
 from harmony_proxy.capture.memory_budget import FREE_BYTES, SMALLEST_LIMIT, MemoryBudget
 from harmony_proxy.capture.recorder import End, Recorder
 from harmony_proxy.capture.sent_response import SentResponse
 from harmony_proxy.configuration import load_rules
+from harmony_proxy.judging.counters import summary_line
 from harmony_proxy.judging.judge_process import ExchangeJudge
 from harmony_proxy.judging.judge_queue import JudgeQueue
 from harmony_proxy.judging.judge_settings import JudgeSettings
@@ -62,7 +64,7 @@ def application(parts, *, stream, more_headers=()):
     return app
 
 
-def exchanged(app, capture, *, memory_limit=None, **rules):
+def exchanged(app, capture, *, memory_limit=None, counts=None, **rules):
     """What the client got, and the line in the log."""
     queue = JudgeQueue(JudgeSettings(capture=capture), memory_limit=memory_limit)
     queue.start = lambda: None
@@ -80,11 +82,11 @@ def exchanged(app, capture, *, memory_limit=None, **rules):
     while batch := queue._dequeue_batches():
         batches += batch
     (record,) = [one for frame, _ in batches for one in decode_frame(frame)]
-    return answer, judged(record, capture)
+    return answer, judged(record, capture, counts)
 
 
-def judged(record, capture):
-    lines, counts = [], Counter()
+def judged(record, capture, counts=None):
+    lines, counts = [], Counter() if counts is None else counts
     ExchangeJudge(JudgeSettings(capture=capture), lambda line: lines.append(json.loads(dumps(line))), CHECKS).judge(
         record, counts
     )
@@ -202,3 +204,72 @@ def test_past_the_limit_of_an_exchange_nothing_of_it_is_held():
     assert recorder.cost > 50_000
     recorder.feed(bytes(100_000), 0.2)
     assert recorder.sent.cost == 0
+
+
+def test_the_last_line_counts_answers_that_were_repaired_or_blocked():
+    counts = Counter()
+    for stream, rules in ((True, BLOCK), (False, BLOCK), (True, REPAIR)):
+        exchanged(application(_parts(TEXT, stream=stream), stream=stream), "none", counts=counts, **rules)
+    assert summary_line(counts).startswith(
+        "3 exchanges, 2 judged, 2 failed a MUST check, 1 repaired, 2 blocked; most frequent failures: "
+    )
+
+
+def audited(tmp_path, capsys, *lines):
+    """Audit a log of the proxy: exit code, terminal, the failing checks, and the reasons of records that were not read."""
+    log, out = tmp_path / "proxy.jsonl", tmp_path / "out"
+    log.write_text("".join(dumps(line) + "\n" for line in lines), encoding="utf-8")
+    code = main(["audit", str(log), "--out", str(out)])
+    rows = [json.loads(row) for row in (out / "failures.jsonl").read_text().splitlines()]
+    unread = [json.loads(row)["kind"] for row in (out / "unreadable.jsonl").read_text().splitlines()]
+    return code, capsys.readouterr().out, rows, unread
+
+
+@pytest.mark.parametrize("has_request", [True, False], ids=["this version", "a log without requests"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_audit_judges_what_the_server_sent_of_a_blocked_answer(tmp_path, capsys, stream, has_request):
+    _, line = exchanged(application(_parts(TEXT, stream=stream), stream=stream), "full", **BLOCK)
+    assert line["request"]["json"]["messages"] == [{"role": "user", "content": "Hi"}]
+    kept = {name: value for name, value in line.items() if name != "sample" and (has_request or name != "request")}
+    code, shown, rows, unread = audited(tmp_path, capsys, kept)
+    assert (code, unread) == (1, [])
+    if stream:  # its end was never sent, so nothing is said about the end
+        assert [row["check"] for row in rows] == [LEAK]
+    else:
+        assert LEAK in {row["check"] for row in rows}
+    assert {(row["delivery"], row["started"], row["route"]) for row in rows} == {
+        ("blocked", line["started"], "/v1/chat/completions")
+    }
+    assert "1 answer blocked by the proxy" in shown
+    assert "1 answer blocked by the proxy" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_blocked_answer_that_quotes_markers_on_demand_is_judged_with_its_request(tmp_path, capsys):
+    _, line = exchanged(application(_parts(TEXT, stream=True), stream=True), "full", **BLOCK)
+    asked = "Write the header of a Harmony message with <|channel|>analysis, please."
+    line["request"]["json"]["messages"][0]["content"] = asked
+    text = "The header is <|channel|>analysis."
+    line["before"]["chunks"] = [[0.1, _event(text).decode()]]
+    code, _, rows, unread = audited(tmp_path, capsys, line)
+    assert (code, rows, unread) == (0, [], [])
+    del line["request"]
+    assert audited(tmp_path, capsys, line)[0] == 1
+
+
+def test_an_audit_judges_repaired_answers_beyond_the_first_samples(tmp_path, capsys):
+    _, line = exchanged(application(_parts(TEXT, stream=False), stream=False), "full", **REPAIR)
+    del line["sample"]
+    code, shown, rows, unread = audited(tmp_path, capsys, line)
+    assert (code, unread) == (1, [])
+    assert LEAK in {row["check"] for row in rows if row["delivery"] == "repaired"}
+    assert "1 answer repaired by the proxy" in shown
+
+
+def test_an_audit_says_why_an_answer_before_a_block_is_not_judged(tmp_path, capsys):
+    _, line = exchanged(application(_parts(TEXT, stream=True), stream=True), "redacted", **BLOCK)
+    assert not re.search(r"Hi|Sue", dumps(line))
+    *_, unread = audited(tmp_path, capsys, line, {**line, "before": None})
+    assert [kind.partition(" (")[0] for kind in unread] == [
+        "not judged: the sample of the proxy is redacted, its letters and digits are masked",
+        "no exchange: the proxy did not retain the answer, which was beyond its limit of size or memory",
+    ]

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harmony_conformance.apis.registry import refine_api
 from harmony_proxy.capture.recorder import End
-from harmony_proxy.capture.routes import api_of, refine_api
+from harmony_proxy.capture.routes import api_of
 from harmony_proxy.configuration import load_rules
 from harmony_proxy.guard.guard import Guard
 from harmony_proxy.guard.response_head import HeadTiming

@@ -1,4 +1,4 @@
-"""Groups of exchanges: those of one model, provider, route, engine, API or day, and how many of them failed."""
+"""Groups of exchanges: those of one model, provider, route, engine, API, day or delivery, and how many of them failed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from heapq import nsmallest
 
 from harmony_conformance.json_value import Json, JsonObject, integer, members, value_at
 
-DIMENSIONS = ("day", "model", "provider", "route", "engine", "api")
+DIMENSIONS = ("day", "model", "provider", "route", "engine", "api", "delivery")
 """The names by which exchanges are grouped."""
 
 MAX_GROUPS = 1024

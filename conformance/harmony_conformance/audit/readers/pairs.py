@@ -5,14 +5,13 @@ from __future__ import annotations
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Sequence
-from dataclasses import replace
 from urllib.parse import urlsplit
 
 from harmony_conformance.audit.readers.http_pair import HttpPair, build_exchange, parse_text, read_headers, read_time
-from harmony_conformance.audit.readers.record import DiscoveryLine, LoggedExchange, Shape
-from harmony_conformance.audit.redaction import is_redacted
+from harmony_conformance.audit.readers.proxy_log import read_recorded
+from harmony_conformance.audit.readers.record import LoggedExchange, Shape
 from harmony_conformance.audit.scopes import Scope
-from harmony_conformance.evidence.exchange_json import DISCOVERY, NotAnExchangeError, read_exchange
+from harmony_conformance.evidence.exchange_json import DISCOVERY, NotAnExchangeError
 from harmony_conformance.json_value import Json, JsonObject, integer, members, text, value_at
 
 _PAIRS: Sequence[tuple[str, str]] = (
@@ -37,35 +36,7 @@ def _is_recorded(value: JsonObject) -> bool:
     return is_own or (request.keys() <= _RECORDED and ("json" in request or request.keys() >= {"path", "text"}))
 
 
-def _read_recorded(value: Json, name: str) -> LoggedExchange | DiscoveryLine:
-    if DISCOVERY in (value_at(value, "kind"), value_at(value, "scenario")):
-        return DiscoveryLine()
-    return LoggedExchange(exchange=replace(read_exchange(value), id=name))
-
-
-EXCHANGES = Shape(name="exchanges", title="exchanges.jsonl of a run", matches=_is_recorded, read=_read_recorded)
-
-
-def _is_outcome_line(value: JsonObject) -> bool:
-    return "judged" in value and "request_bytes" in value
-
-
-def _read_outcome_line(value: Json, name: str) -> LoggedExchange | DiscoveryLine:
-    sample = value_at(value, "sample")
-    if sample is None:
-        raise NotAnExchangeError(
-            "no exchange: the line of the proxy has no sample (`--capture full` keeps failing exchanges)"
-        )
-    if is_redacted([value_at(sample, part) for part in ("request", "response")]):
-        raise NotAnExchangeError(
-            "not judged: the sample of the proxy is redacted, its letters and digits are masked (`--capture full` keeps them)"
-        )
-    return _read_recorded(sample, name)
-
-
-PROXY_LOG = Shape(
-    name="proxy", title="samples in the log of the proxy", matches=_is_outcome_line, read=_read_outcome_line
-)
+EXCHANGES = Shape(name="exchanges", title="exchanges.jsonl of a run", matches=_is_recorded, read=read_recorded)
 
 
 def _names(value: JsonObject) -> tuple[str, str] | None:

@@ -8,8 +8,9 @@ from types import MappingProxyType
 
 from harmony_conformance.audit.readers.gateways import LITELLM, OBSERVATION, OPENROUTER
 from harmony_conformance.audit.readers.http_pair import parse_text
-from harmony_conformance.audit.readers.pairs import BATCH, EXCHANGES, HAR_ENTRY, PAIR, PROXY_LOG
+from harmony_conformance.audit.readers.pairs import BATCH, EXCHANGES, HAR_ENTRY, PAIR
 from harmony_conformance.audit.readers.partial import ANSWER, CONVERSATION, TEXT, VLLM_RECORD
+from harmony_conformance.audit.readers.proxy_log import PROXY_LOG
 from harmony_conformance.audit.readers.record import DiscoveryLine, LoggedExchange, Shape
 from harmony_conformance.audit.readers.spans import SPAN, split_otlp
 from harmony_conformance.evidence.exchange_json import NotAnExchangeError

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from harmony_conformance.apis.registry import refine_api
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import InvalidJsonError, JsonObject, dumps
 from harmony_conformance.judge.check import Finding
 from harmony_proxy.capture.build_exchange import is_unreadable
-from harmony_proxy.capture.routes import refine_api
 from harmony_proxy.policy.policy import Action
 from harmony_proxy.policy.repair_interface import Actions, Caller, RepairedAnswer, call_here, caller_for
 from harmony_proxy.repair.answer.check_verdicts import failures_of_results, find_failures, run_checks
