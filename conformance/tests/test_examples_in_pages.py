@@ -28,19 +28,57 @@ def run_bash(script, folder, **environment):
     )
 
 
+WRITE_OUTPUT = (sys.executable, ROOT / "tools" / "write_guide_output.py")
+PLAYED = [page for page in sorted((ROOT / "docs").glob("*.md")) if "\n<!-- output" in page.read_text("utf-8")]
+
+
 @pytest.mark.timeout(300)
-def test_tutorial(tmp_path):
-    page = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
-    blocks = "".join(re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE))
-    script = re.sub(r"^pip install.*\n", "", blocks, flags=re.MULTILINE)
-    script = re.sub(r"^(harmony-conformance serve [^&\n]*)&.*", r"\1& sleep 3", script, flags=re.MULTILINE)
-    script = re.sub(r"^(harmony-conformance (?!serve).*)", r"\1 2> /dev/null; echo code $?", script, flags=re.MULTILINE)
-    script = re.sub(r"(run http\S+)", r"\1 --select simple_answer --select tool_call --select finished_turn", script)
-    ran = run_bash(f"set -m\n{script}", tmp_path)
-    assert re.findall(r"code (\d)", ran.stdout) == ["1", "0", "0", "1", "1", "0", "0", "0", "1"]
-    assert '"content":"analysis' in ran.stdout
-    assert "causes: 1, for " in ran.stdout
-    assert "FIXED MUST output-unparsed" in ran.stdout
+@pytest.mark.parametrize("page", PLAYED, ids=lambda page: page.stem)
+def test_output_of_guides(page):
+    """The commands of a page print what is below them."""
+    checked = subprocess.run([*WRITE_OUTPUT, "--check", page], capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def page_with(commands, comment, output):
+    text = f"```text\n{output}\n```\n" if output else ""
+    return f"# Page\n\n```sh\n{commands}\n```\n\n<!-- {comment} -->\n{text}\nEnd.\n"
+
+
+@pytest.mark.parametrize(
+    ("commands", "comment", "before", "after"),
+    [
+        ("echo a; echo b >&2", "output", "", "a\nb"),
+        ("seq 9", "output: first 2, last 1 lines", "1", "1\n2\n…\n9"),
+        ("seq 3", "output: first 2, last 1 lines", "1", "1\n2\n3"),
+        ("echo 127.0.0.1:18700", "output", "", "127.0.0.1:18700"),
+        ("true", "output: none", "", ""),
+        ("echo p95 12.5 of 7", "output: figures vary", "p95 3 of 11", "p95 3 of 11"),
+        ("echo p99 12.5 of 7", "output: figures vary", "p95 3 of 11 s", "p99 12.5 of 7"),
+    ],
+)
+def test_output_is_written(commands, comment, before, after, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(page_with(commands, comment, before), encoding="utf-8")
+    checked = subprocess.run([*WRITE_OUTPUT, "--check", page], capture_output=True, text=True, check=False)
+    assert checked.returncode == (before != after)
+    assert ("is not current" in checked.stderr) == (before != after)
+    subprocess.run([*WRITE_OUTPUT, page], check=True)
+    assert page.read_text("utf-8") == page_with(commands, comment, after)
+
+
+@pytest.mark.parametrize(
+    ("commands", "comment", "message"),
+    [
+        ("echo a", "output: none", "expected no output of 'echo a\\n', got 'a\\n'"),
+        ("echo a", "output: two lines", "invalid comment: expected none, first N or last N lines, got 'two lines'"),
+    ],
+)
+def test_invalid_output_comment(commands, comment, message, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(page_with(commands, comment, "a"), encoding="utf-8")
+    ran = subprocess.run([*WRITE_OUTPUT, page], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (1, f"{page}: {message}\n")
 
 
 @pytest.fixture(scope="module")

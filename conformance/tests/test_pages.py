@@ -22,7 +22,7 @@ def commands(page):
         for line in block.replace("\\\n", " ").splitlines():
             called, _, rest = line.removeprefix("$ ").partition(" ")
             if called == "harmony-conformance":
-                yield shlex.split(re.split(r"[|>&]", rest)[0].replace("[", " ").replace("]", " "), comments=True)
+                yield shlex.split(re.split(r"[|>&;]", rest)[0].replace("[", " ").replace("]", " "), comments=True)
 
 
 def anchors(page):

@@ -1,0 +1,179 @@
+"""Write the output of commands into the guides: what a reader sees who follows a page from its first line.
+
+    python tools/write_guide_output.py [--check] [PAGE …]
+
+A shell block of a page is played if a comment follows it. Without PAGE, these are all pages of docs/ with such blocks.
+
+    <!-- output -->                           the text block below has the whole output
+    <!-- output: first 9, last 2 lines -->    it has these lines, and `…` for the others
+    <!-- output: none -->                     the block prints nothing, and no text block follows
+    <!-- output: figures vary -->             measured figures: the text stays as long as only its numbers differ
+
+All blocks of a page share one shell and one empty folder. Ports of the page become free ones while its blocks are
+played. With `--check`, nothing is written: exit code 1 names a page that is not current.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from argparse import ArgumentParser
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from difflib import unified_diff
+from pathlib import Path
+from shutil import which
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).parents[1]
+_BLOCK = re.compile(
+    r"^```sh\n(?P<commands>(?:(?!^```).*\n)*)```\n\n"
+    r"<!-- output(?:: (?P<shown>[^>]*))? -->\n(?P<text>```text\n(?:(?!^```).*\n)*```\n)?",
+    re.MULTILINE,
+)
+_PORT = re.compile(r"(?<=127\.0\.0\.1:)\d{5}|(?<=--port )\d{5}")
+_LISTENS = re.compile(
+    r"^harmony-conformance (?:serve|proxy) [^\n]*(?:--port |--listen 127\.0\.0\.1:)(\d{5})", re.MULTILINE
+)
+_LINES = re.compile(r"(first|last) (\d+)")
+_UNSTEADY = re.compile(
+    r"^(?:\d+ of \d+ requests.*|(?:.*line \d+: +\d+|\[\d+\][+-]?) +(?:Terminated|Done).*)\n", re.MULTILINE
+)
+"""Lines that depend on the speed of the machine: the progress of a run, the end of a server."""
+_MEASURED = "figures vary"
+_FIGURE = re.compile(r"[\d.]+|\?")
+_COLUMNS = "120"
+_SECONDS = 240
+_FUNCTIONS = """
+set -m
+trap 'kill $(jobs -p) 2> /dev/null' EXIT
+reachable() { (exec 3<> "/dev/tcp/127.0.0.1/$1") 2> /dev/null; }
+until_it_listens() { for ((i = 0; i < 600; i++)); do reachable "$1" && return; sleep 0.1; done; }
+"""
+
+
+class GuideError(RuntimeError):
+    """A block cannot be played, or its comment is invalid."""
+
+
+def written(text: str) -> str:
+    """Return a page with the current output of its blocks."""
+    blocks = [*_BLOCK.finditer(text)]
+    outputs = iter(play([block["commands"] for block in blocks]) if blocks else ())
+
+    def fill(block: re.Match[str]) -> str:
+        output, shown = next(outputs), block["shown"] or ""
+        head = block[0].removesuffix(block["text"] or "")
+        if shown != "none":
+            filled = f"```text\n{_shorten(output, shown.removeprefix(_MEASURED))}```\n"
+            same = shown.startswith(_MEASURED) and _form(filled) == _form(block["text"] or "")
+            return block[0] if same else f"{head}{filled}"
+        if output:
+            raise GuideError(f"expected no output of {block['commands']!r}, got {output!r}")
+        return head
+
+    return _BLOCK.sub(fill, text)
+
+
+def play(blocks: Sequence[str]) -> list[str]:
+    """Run the blocks one after the other in one shell, and return what each printed."""
+    with TemporaryDirectory(prefix="guide-") as folder, TemporaryDirectory(prefix="guide-output-") as printed:
+        ports = _free_ports({port for block in blocks for port in _PORT.findall(block)})
+        parts = [_FUNCTIONS]
+        for number, block in enumerate(blocks):
+            commands = _PORT.sub(lambda port: ports[port[0]], block)
+            parts.append(f"{{\n{commands}}} > '{printed}/{number}' 2>&1\n")
+            parts += (f"until_it_listens {port}\n" for port in _LISTENS.findall(commands))
+        try:
+            subprocess.run(  # noqa: S603 - the commands of the pages of this repository
+                [which("bash") or "bash", "-c", "".join(parts)],
+                cwd=folder,
+                env=_environment(folder),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                check=False,
+                timeout=_SECONDS,
+            )
+        except subprocess.TimeoutExpired as problem:
+            raise GuideError(f"expected the commands to end within {_SECONDS} s, got no end") from problem
+        return [_steady((Path(printed) / str(number)).read_text("utf-8"), ports) for number in range(len(blocks))]
+
+
+def _environment(home: str) -> Mapping[str, str]:
+    """Return the environment of the shell: nothing of a CI system, whose runs print annotations too."""
+    commands = str(Path(sys.executable).parent)
+    return {
+        "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
+        "HOME": home,
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "COLUMNS": _COLUMNS,
+        "PYTHONUNBUFFERED": "1",  # standard output and standard error stay in the order of a terminal
+    }
+
+
+def _free_ports(names: set[str]) -> Mapping[str, str]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in names]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return {name: str(one.getsockname()[1]) for name, one in zip(sorted(names), sockets, strict=True)}
+
+
+def _steady(output: str, ports: Mapping[str, str]) -> str:
+    """Return an output without what differs each time."""
+    for name, free in ports.items():
+        output = output.replace(free, name)
+    return _UNSTEADY.sub("", output)
+
+
+def _form(text: str) -> str:
+    """Return a text without its figures, and without the blanks that they move."""
+    return " ".join(_FIGURE.sub("0", text).split())
+
+
+def _shorten(output: str, shown: str) -> str:
+    """Return the lines that a comment asks for. Blanks at their ends are left out."""
+    lines = [line.rstrip() for line in output.rstrip().splitlines()]
+    kept = {end: int(number) for end, number in _LINES.findall(shown)}
+    if shown and not kept:
+        raise GuideError(f"invalid comment: expected none, first N or last N lines, got {shown!r}")
+    first, last = kept.get("first", 0), kept.get("last", 0)
+    if kept and first + last < len(lines):
+        lines = [*lines[:first], "…", *lines[len(lines) - last :]]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def pages() -> list[Path]:
+    """Return the guides with blocks that are played."""
+    return [page for page in sorted((ROOT / "docs").glob("*.md")) if _BLOCK.search(page.read_text("utf-8"))]
+
+
+def main() -> int:
+    """Write the pages, or compare them."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("pages", nargs="*", type=Path, metavar="PAGE")
+    arguments = parser.parse_args()
+    stale = 0
+    for page in arguments.pages or pages():
+        text = page.read_text("utf-8")
+        try:
+            current = written(text)
+        except GuideError as problem:
+            raise SystemExit(f"{page}: {problem}") from None
+        if current != text and arguments.check:
+            stale += 1
+            sys.stderr.write(f"{page} is not current: run `python tools/write_guide_output.py {page}`\n")
+            sys.stderr.writelines(unified_diff(text.splitlines(True), current.splitlines(True), "page", "output", n=1))
+        elif current != text:
+            page.write_text(current, "utf-8")
+    return int(stale > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
