@@ -9,24 +9,26 @@ A shell block of a page is played if a comment follows it. Without PAGE, these a
     <!-- output: none -->                     the block prints nothing, and no text block follows
     <!-- output: figures vary -->             measured figures: the text stays as long as only its numbers differ
 
-All blocks of a page share one shell and one empty folder. Ports of the page become free ones while its blocks are
-played. With `--check`, nothing is written: exit code 1 names a page that is not current.
+All blocks of a page share one shell. Their folder is a checkout without files, but for links to the folders `examples`
+and `reports`. Ports of the page become free ones while its blocks are played. With `--check`, nothing is written: exit code 1 names a page that is not current.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import suppress
 from difflib import unified_diff
 from pathlib import Path
+from random import sample
 from shutil import which
-from tempfile import TemporaryDirectory
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 
 ROOT = Path(__file__).parents[1]
 _BLOCK = re.compile(
@@ -39,19 +41,21 @@ _LISTENS = re.compile(
     r"^harmony-conformance (?:serve|proxy) [^\n]*(?:--port |--listen 127\.0\.0\.1:)(\d{5})", re.MULTILINE
 )
 _LINES = re.compile(r"(first|last) (\d+)")
-_UNSTEADY = re.compile(
-    r"^(?:\d+ of \d+ requests.*|(?:.*line \d+: +\d+|\[\d+\][+-]?) +(?:Terminated|Done).*)\n", re.MULTILINE
-)
-"""Lines that depend on the speed of the machine: the progress of a run, the end of a server."""
+_PROGRESS = re.compile(r"^\d+ of \d+ requests.*\n", re.MULTILINE)
+"""Lines that only a slow machine prints."""
 _MEASURED = "figures vary"
-_FIGURE = re.compile(r"[\d.]+|\?")
+_FIGURE = re.compile(r"[\d.]+ \([\d.?]+ to [\d.?]+\)|(?<= )-(?= )|[\d.]+")
 _COLUMNS = "120"
-_SECONDS = 240
+_LINKED = ("examples", "reports")
+_WIDEST = 200
+_BEGIN = "---- the next block ----"
+_PORTS = range(20_000, 32_000)
+_SECONDS = 900  # a machine that does other work
 _FUNCTIONS = """
-set -m
-trap 'kill $(jobs -p) 2> /dev/null' EXIT
+begin_block() { printf '\\n%s\\n' "$BEGIN"; from=$(wc -c < "$PRINTED"); }
 reachable() { (exec 3<> "/dev/tcp/127.0.0.1/$1") 2> /dev/null; }
-until_it_listens() { for ((i = 0; i < 600; i++)); do reachable "$1" && return; sleep 0.1; done; }
+announced() { tail -c "+$((from + 1))" "$PRINTED" | grep -q "127.0.0.1:$1"; }
+until_it_listens() { for ((i = 0; i < 600; i++)); do reachable "$1" && announced "$1" && return; sleep 0.1; done; }
 """
 
 
@@ -80,27 +84,36 @@ def written(text: str) -> str:
 
 def play(blocks: Sequence[str]) -> list[str]:
     """Run the blocks one after the other in one shell, and return what each printed."""
-    with TemporaryDirectory(prefix="guide-") as folder, TemporaryDirectory(prefix="guide-output-") as printed:
+    with TemporaryDirectory(prefix="guide-") as folder, NamedTemporaryFile() as printed:
         ports = _free_ports({port for block in blocks for port in _PORT.findall(block)})
+        for name in _LINKED:
+            (Path(folder) / name).symlink_to(ROOT / name)
         parts = [_FUNCTIONS]
-        for number, block in enumerate(blocks):
+        for block in blocks:
             commands = _PORT.sub(lambda port: ports[port[0]], block)
-            parts.append(f"{{\n{commands}}} > '{printed}/{number}' 2>&1\n")
+            parts.append(f"begin_block\n{commands}")
             parts += (f"until_it_listens {port}\n" for port in _LISTENS.findall(commands))
-        try:
-            subprocess.run(  # noqa: S603 - the commands of the pages of this repository
-                [which("bash") or "bash", "-c", "".join(parts)],
-                cwd=folder,
-                env=_environment(folder),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                check=False,
-                timeout=_SECONDS,
-            )
-        except subprocess.TimeoutExpired as problem:
-            raise GuideError(f"expected the commands to end within {_SECONDS} s, got no end") from problem
-        return [_steady((Path(printed) / str(number)).read_text("utf-8"), ports) for number in range(len(blocks))]
+        with subprocess.Popen(  # noqa: S603 - the commands of the pages of this repository
+            [which("bash") or "bash", "-c", "".join(parts)],
+            cwd=folder,
+            env={**_environment(folder), "BEGIN": _BEGIN, "PRINTED": printed.name},
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as shell:
+            try:
+                shell.wait(_SECONDS)
+            except subprocess.TimeoutExpired as problem:
+                raise GuideError(f"expected the commands to end within {_SECONDS} s, got no end") from problem
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(shell.pid, signal.SIGKILL)  # the servers of the page too
+        printed.seek(0)
+        _, *outputs = printed.read().decode().split(f"\n{_BEGIN}\n")
+        if len(outputs) != len(blocks):
+            raise GuideError(f"expected the output of {len(blocks)} blocks, got {len(outputs)}: {outputs[-1:]}")
+        return [_steady(output, ports) for output in outputs]
 
 
 def _environment(home: str) -> Mapping[str, str]:
@@ -117,18 +130,21 @@ def _environment(home: str) -> Mapping[str, str]:
 
 
 def _free_ports(names: set[str]) -> Mapping[str, str]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in names]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return {name: str(one.getsockname()[1]) for name, one in zip(sorted(names), sockets, strict=True)}
+    """Return a free port for each port of a page: one that the system gives to no connection, since a server may bind it twice."""
+    ports = iter(sample(_PORTS, len(_PORTS)))
+    return {name: str(next(port for port in ports if _is_free(port))) for name in sorted(names)}
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) != 0
 
 
 def _steady(output: str, ports: Mapping[str, str]) -> str:
     """Return an output without what differs each time."""
     for name, free in ports.items():
         output = output.replace(free, name)
-    return _UNSTEADY.sub("", output)
+    return _PROGRESS.sub("", output)
 
 
 def _form(text: str) -> str:
@@ -137,8 +153,9 @@ def _form(text: str) -> str:
 
 
 def _shorten(output: str, shown: str) -> str:
-    """Return the lines that a comment asks for. Blanks at their ends are left out."""
+    """Return the lines that a comment asks for, without blanks at their ends. The rest of a long line is `…`."""
     lines = [line.rstrip() for line in output.rstrip().splitlines()]
+    lines = [line if len(line) <= _WIDEST else f"{line[: _WIDEST - 1]}…" for line in lines]
     kept = {end: int(number) for end, number in _LINES.findall(shown)}
     if shown and not kept:
         raise GuideError(f"invalid comment: expected none, first N or last N lines, got {shown!r}")

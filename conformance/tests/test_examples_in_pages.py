@@ -32,7 +32,7 @@ WRITE_OUTPUT = (sys.executable, ROOT / "tools" / "write_guide_output.py")
 PLAYED = [page for page in sorted((ROOT / "docs").glob("*.md")) if "\n<!-- output" in page.read_text("utf-8")]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", PLAYED, ids=lambda page: page.stem)
 def test_output_of_guides(page):
     """The commands of a page print what is below them."""
