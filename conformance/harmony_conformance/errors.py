@@ -21,6 +21,12 @@ class UsageError(Exception):
     """The command cannot run with these arguments or files. The message is one line with the remedy. Exit code 2."""
 
 
+def listen_error(host: str, port: int, problem: OSError) -> UsageError:
+    """Return the error of an address that cannot be listened on. Python repeats the address in its own text, which is left out."""
+    reason = (problem.strerror or str(problem)).partition(" (while attempting")[0]
+    return UsageError(f"cannot listen on {f'[{host}]' if ':' in host else host}:{port}: {reason}")
+
+
 def error_place(error: BaseException) -> str:
     """Return the type of an exception and the last line of this project in its traceback, without its message, which may quote traffic."""
     for frame, line in reversed(list(walk_tb(error.__traceback__))):

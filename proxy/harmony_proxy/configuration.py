@@ -11,12 +11,13 @@ import socket
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from harmony_conformance.errors import UsageError
+from harmony_conformance.errors import UsageError, listen_error
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, text, value_at
 from harmony_proxy.capture.memory_budget import SMALLEST_LIMIT
@@ -35,6 +36,7 @@ from harmony_proxy.policy.policy import (
     read_policy,
 )
 from harmony_proxy.policy.repair_interface import Handlers
+from harmony_proxy.policy.setting_keys import VARIABLES
 
 PREFIX = "HARMONY_GUARD_"
 _LARGEST_PORT = 65535
@@ -42,6 +44,8 @@ _BACKLOG = 2048
 _SIZE = re.compile(r"([0-9]{1,15})([KMG]?)", re.IGNORECASE)
 _SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
 _LARGEST_SIZE = 1 << 50
+_SERVICE_VARIABLE = re.compile(r"SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_.*)?")
+"""Variables that Kubernetes sets in each container for a service named `harmony-guard`, without the prefix."""
 
 
 class InvalidSettingError(ValueError):
@@ -107,8 +111,9 @@ def from_environment(environment: Mapping[str, str]) -> Configuration:
     """Return the configuration of the environment.
 
     Raises:
-        InvalidSettingError: a variable has an invalid value.
+        InvalidSettingError: a variable has an invalid value, or no setting has its name.
     """
+    _refuse_unknown(environment)
 
     def value(name: str, default: str = "") -> str:
         return environment.get(PREFIX + name, default).strip()
@@ -142,6 +147,17 @@ def from_environment(environment: Mapping[str, str]) -> Configuration:
         otel_content=one_of(EXCERPT_MODES, "OTEL_CONTENT", value("OTEL_CONTENT") or NONE),
     )
     return Configuration(rules=rules, judging=judging, metrics=parse_address(metrics) if metrics else None)
+
+
+def _refuse_unknown(environment: Mapping[str, str]) -> None:
+    names = [key.name for key in VARIABLES]
+    own = (name.removeprefix(PREFIX) for name in sorted(environment) if name.startswith(PREFIX))
+    for name in own:
+        if name not in names and not _SERVICE_VARIABLE.fullmatch(name):
+            similar = get_close_matches(name, names, n=1)
+            meant = f"; did you mean {PREFIX}{similar[0]}?" if similar else ""
+            expected = ", ".join(PREFIX + one for one in names)
+            raise InvalidSettingError(f"invalid environment variable {PREFIX}{name}: expected one of {expected}{meant}")
 
 
 def parse_size(value: Json) -> int | None:
@@ -216,7 +232,7 @@ def create_listening_socket(host: str, port: int) -> socket.socket:
     try:
         listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as problem:
-        raise UsageError(f"cannot listen on {host}:{port}: {problem.strerror or problem}") from None
+        raise listen_error(host, port, problem) from None
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 

@@ -166,7 +166,8 @@ def _options(parser: argparse.ArgumentParser, heading: str, prefix: str) -> Iter
 
 
 def _is_shown(action: argparse.Action) -> bool:
-    return not isinstance(action, argparse._HelpAction | argparse._SubParsersAction)
+    is_hidden = action.help == argparse.SUPPRESS
+    return not is_hidden and not isinstance(action, argparse._HelpAction | argparse._SubParsersAction)
 
 
 def _row(parser: argparse.ArgumentParser, action: argparse.Action, prefix: str) -> tuple[str, str, str, str]:

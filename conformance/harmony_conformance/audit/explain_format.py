@@ -19,6 +19,7 @@ from harmony_conformance.evidence.file_lines import Line, UnreadableLine
 from harmony_conformance.json_value import Json, dumps
 from harmony_conformance.judge.judge import judge_split
 from harmony_conformance.report.terminal import visible
+from harmony_conformance.runtime.plural import number_of
 
 _RECORDS_READ = 1000
 _SHOWN = 1500
@@ -74,7 +75,8 @@ def _explain_record(record: LoggedExchange, line: Line, reading: ReadOptions) ->
     yield f"API: {x.api_adapter.title}; the log has {record.scope.value}"
     yield f"request: {_shown(x.request.body, reading.excerpts)}"
     yield f"response: {_response(x, reading.excerpts)}"
-    yield f"{len(results)} checks judge this exchange: {', '.join(sorted(result.check for result in results)) or 'none'}"
+    checks = sorted(result.check for result in results)
+    yield f"{number_of(len(checks), 'check')} for this exchange: {', '.join(checks) or 'none'}"
 
 
 def _shape(value: object, form: str) -> str:
@@ -94,7 +96,7 @@ def _response(x: Exchange, excerpts: Excerpts) -> str:
 
 def _shown(body: bytes, excerpts: Excerpts) -> str:
     if excerpts is Excerpts.NONE:
-        return f"{len(body)} bytes"
+        return number_of(len(body), "byte")
     text = body.decode("utf-8", "replace")
     if excerpts is not Excerpts.FULL:
         value = parse_text(text)

@@ -13,7 +13,7 @@ from harmony_conformance.json_value import JsonObject, items, loads, members, te
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.baseline import Expected
 from harmony_conformance.report.baseline_keys import SOURCES
-from harmony_conformance.report.summary import number_of
+from harmony_conformance.runtime.plural import number_of
 
 
 class _FailureKind(NamedTuple):

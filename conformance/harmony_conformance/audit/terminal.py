@@ -19,6 +19,7 @@ from harmony_conformance.json_value import items, text, value_at
 from harmony_conformance.judge.check import Finding, Outcome, Severity
 from harmony_conformance.report.model import WORDS, count_applied
 from harmony_conformance.report.terminal import STYLE, visible
+from harmony_conformance.runtime.plural import number_of
 
 _EXAMPLES_SHOWN = 3
 _UNREAD_SHOWN = 3
@@ -52,7 +53,11 @@ def _table(audit: Audit) -> Table:
 def _lines(audit: Audit) -> Iterator[str]:
     idle = [line.result.reason for line in audit.lines if line.result.outcome is Outcome.NOT_APPLICABLE]
     if idle:
-        yield f"{len(idle)} more checks applied to no exchange ({idle.count(COMPARISON_REASON)} of them compare exchanges; each line is judged alone)"
+        comparing = idle.count(COMPARISON_REASON)
+        yield (
+            f"{number_of(len(idle), 'more check')} applied to no exchange"
+            f" ({comparing} of them compare exchanges; each line is judged alone)"
+        )
     for line in audit.lines:
         if line.result.outcome in (Outcome.FAIL, Outcome.ERROR):
             try:
@@ -69,10 +74,10 @@ def _lines(audit: Audit) -> Iterator[str]:
         yield "FILE@N: the record at byte N of FILE (after decompression); FILE#N: record N, from 0; /N: a part of it"
     yield str(audit.plan)
     if audit.tally.passed_over:
-        yield f"{audit.tally.passed_over} records not judged"
+        yield f"{number_of(audit.tally.passed_over, 'record')} not judged"
     delivered = {name: group.exchanges for name, group in audit.tally.groups.get("delivery", {}).items()}
     yield from delivery_notes(delivered)
-    yield f"{audit.tally.exchanges} exchanges judged; counts are exchanges times checks"
+    yield f"{number_of(audit.tally.exchanges, 'exchange')} judged; counts are exchanges times checks"
     yield audit.summary()
 
 
@@ -93,7 +98,7 @@ def _failure(line: AuditLine) -> Iterator[str]:
             if finding.verdict.value == outcome.value:
                 yield from _finding(finding)
     if line.counts[outcome] > _EXAMPLES_SHOWN:
-        yield f"  … and {line.counts[outcome] - _EXAMPLES_SHOWN} more exchanges"
+        yield f"  … and {number_of(line.counts[outcome] - _EXAMPLES_SHOWN, 'more exchange')}"
     yield f"  spec: {escape(result.quotation)}"
 
 
@@ -137,7 +142,7 @@ def _variants(audit: Audit) -> Iterator[str]:
         yield "[yellow]variants[/] (legitimate differences, never failures)"
     for check, (times, messages) in variants.items():
         first = messages.most_common(1)[0][0] if messages else ""
-        yield f"  {escape(check)}: {escape(visible(first))} ({times} exchanges)"
+        yield f"  {escape(check)}: {escape(visible(first))} ({number_of(times, 'exchange')})"
 
 
 def _rates(audit: Audit) -> Iterator[str]:
@@ -159,9 +164,9 @@ def _rates(audit: Audit) -> Iterator[str]:
 def _unread(audit: Audit) -> Iterator[str]:
     yield from _problems(f"[{STYLE[Outcome.ERROR]}]ERROR[/]", audit.tally.errors_by_kind)
     if audit.tally.errors:
-        yield f"{audit.tally.errors} lines were not judged because of internal errors"
+        yield f"not judged because of internal errors: {number_of(audit.tally.errors, 'line')}"
     yield from _problems("[yellow]unreadable[/]", audit.tally.unreadable_by_kind)
-    yield f"{audit.tally.unreadable} lines could not be read as exchanges"
+    yield f"{number_of(audit.tally.unreadable, 'line')} could not be read as exchanges"
     if audit.tally.discovery_exchanges:
         yield f"{audit.tally.discovery_exchanges} discovery exchanges not judged"
 

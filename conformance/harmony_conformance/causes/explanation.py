@@ -1,14 +1,19 @@
-"""Explain an id of a report: a check, a defect of the reference server, a known cause, an entry of the catalogue, or a scenario."""
+"""Explain an id of a report: a check, a defect of the reference server, a known cause, an entry of the catalogue, or a scenario.
+
+A family of checks and a client of `--client` are explained by their lists of checks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 
+from harmony_conformance.apis.registry import APIS
 from harmony_conformance.causes.known import TIMING, KnownCause, catalogue, engine_causes, known_causes, user_effects
 from harmony_conformance.causes.signatures import read_signatures
 from harmony_conformance.checks import CHECKS
+from harmony_conformance.golden.clients import ClientProfile, client_profiles
 from harmony_conformance.golden.data import Example, examples
 from harmony_conformance.golden.scenario import Scenario
 from harmony_conformance.judge.check import Check, Comparison, Outcome
@@ -21,7 +26,10 @@ Section = tuple[str, tuple[str, ...]]
 _EXAMPLE_LENGTH = 800
 _ANSWERS_SHOWN = 2
 _LISTED = 12
+_SIMILAR = 5
+_SHORTEST_PART = 3
 _CHECKS: Mapping[str, Check | Comparison] = {one.id: one for one in CHECKS}
+_FAMILIES = frozenset(id_.partition(".")[0] for id_ in _CHECKS)
 
 
 class UnknownIdError(ValueError):
@@ -41,11 +49,45 @@ def explain(name: str, scenarios: Mapping[str, Scenario]) -> tuple[Section, ...]
         return tuple(_defect(name))
     if name in causes:
         return tuple(_cause(causes[name]))
-    if name in scenarios:
-        return tuple(_scenario(scenarios[name]))
-    near = get_close_matches(name, (*_CHECKS, *DEFECTS, *causes, *scenarios), n=3)
+    several = [
+        *(_scenario(scenarios[name]) if name in scenarios else ()),
+        *(_family(name) if name in _FAMILIES else ()),
+        *(_client(client_profiles()[name]) if name in client_profiles() else ()),
+    ]
+    if several:
+        return tuple(several)
+    near = _similar(name, (*_CHECKS, *DEFECTS, *causes, *scenarios, *_FAMILIES, *client_profiles()))
     hint = f" (similar: {', '.join(near)})" if near else ""
     raise UnknownIdError(f"invalid id: expected a check, defect, cause or scenario, got {name!r}{hint}")
+
+
+def _similar(name: str, known: Collection[str]) -> tuple[str, ...]:
+    """Return the names that are spelled alike, then those that contain the name."""
+    parts = sorted(one for one in known if len(name) >= _SHORTEST_PART and name.lower() in one.lower())
+    return tuple(dict.fromkeys((*get_close_matches(name, known, n=3), *parts)))[:_SIMILAR]
+
+
+def _family(name: str) -> Iterator[Section]:
+    own = [check for id_, check in sorted(_CHECKS.items()) if id_.partition(".")[0] == name]
+    yield f"family {name}", tuple(f"{one.id} ({one.severity.value.upper()}): {one.requirement}" for one in own)
+    yield "try it", (f"harmony-conformance run reference --select '{name}.*'",)
+
+
+def _client(profile: ClientProfile) -> Iterator[Section]:
+    yield f"client {profile.name}", (f"{profile.title}, over {APIS[profile.api].title}", profile.setup, *profile.notes)
+    yield (
+        "needs",
+        tuple(f"{need.name}: on a server that fails it, {profile.title} {need.loss}" for need in profile.needs),
+    )
+    yield "checks of the needs", tuple(sorted({check for need in profile.needs for check in need.checks}))
+    yield "try it", (f"harmony-conformance run reference --client {profile.name}",)
+
+
+def _first(lines: Iterable[str]) -> tuple[str, ...]:
+    """Return the first of the sorted lines, and the number of the others."""
+    every = sorted(lines)
+    others = len(every) - _LISTED
+    return (*every[:_LISTED], *((f"… and {others} more",) if others > 0 else ()))
 
 
 def _causes() -> Mapping[str, KnownCause]:
@@ -57,8 +99,8 @@ def _check(check: Check | Comparison) -> Iterator[Section]:
     yield "clause", (check.clause.quotation, check.clause.source)
     yield from _examples(check.id, frozenset())
     detected = [defect for defect, checks in _failing_checks().items() if check.id in checks]
-    yield "defects that make it fail", tuple(f"{name}: {DEFECTS[name].summary}" for name in detected[:_LISTED])
-    yield "engines known to have one of them", tuple(map(_line, known_causes(detected)[:_LISTED]))
+    yield "defects that make it fail", _first(f"{name}: {DEFECTS[name].summary}" for name in detected)
+    yield "engines known to have one of them", _first(map(_line, known_causes(detected)))
 
 
 def _defect(name: str) -> Iterator[Section]:
@@ -69,7 +111,7 @@ def _defect(name: str) -> Iterator[Section]:
     yield f"defect {name}", (DEFECTS[name].summary,)
     yield "effect on users", effects
     checks = sorted(_failing_checks()[name])
-    yield "checks that fail", tuple(f"{check}: {_CHECKS[check].requirement}" for check in checks[:_LISTED])
+    yield "checks that fail", _first(f"{check}: {_CHECKS[check].requirement}" for check in checks)
     yield from _examples(checks[0], frozenset(DEFECTS[name].catalogue))
     yield "engines known to have it", tuple(map(_line, known_causes([name])))
     yield "try it", (_command(name),)
@@ -83,11 +125,11 @@ def _cause(cause: KnownCause) -> Iterator[Section]:
     yield "timing", (TIMING,) if cause.timing else ()
     yield "remedy", (cause.remedy,)
     yield "threads", cause.threads
-    recognizing = dict.fromkeys(pattern.check for pattern in cause.patterns)
-    yield "recognized by failures of", tuple("any check" if check == "*" else check for check in recognizing)
+    recognizing = {"any check" if pattern.check == "*" else pattern.check for pattern in cause.patterns}
+    yield "recognized by failures of", tuple(sorted(recognizing))
     yield "in the catalogue", tuple(_line(catalogue()[entry]) for entry in cause.catalogue)
     checks = sorted({check for defect in cause.defects for check in _failing_checks()[defect]})
-    yield "checks that fail", tuple(f"{check}: {_CHECKS[check].requirement}" for check in checks[:_LISTED])
+    yield "checks that fail", _first(f"{check}: {_CHECKS[check].requirement}" for check in checks)
     yield from _examples(checks[0], frozenset((cause.id, *cause.catalogue))) if checks else ()
     yield "try it", tuple(map(_command, cause.defects))
 

@@ -17,7 +17,7 @@ _HELP = {
     "rates": "send graded tasks many times: rates with intervals",
     "load": "measure latency under load, with objectives as a gate",
     "compare": "compare two runs, or the rates of two audits or periods",
-    "explain": "explain a check, defect, cause or scenario",
+    "explain": "explain a check, defect, cause, scenario, rate or client",
     "matrix": "several runs side by side",
     "report": "render the report of a finished run again",
     "reproduce": "run a cause of a report again: does it still happen?",

@@ -51,6 +51,7 @@ from harmony_conformance.judge.check import Outcome
 from harmony_conformance.report.baseline import LOG_MEMBERS, InvalidBaselineError, read_baseline, write_log_baseline
 from harmony_conformance.report.terminal import report_console
 from harmony_conformance.runner.options import FAIL_ON, folder_path, whole_number
+from harmony_conformance.runtime.plural import number_of
 
 _PIPED_WIDTH = 160
 _PACKAGE = "harmony-conformance"
@@ -312,7 +313,7 @@ def _scan_into(
         try:
             remaining = folder.skip_finished(batches(paths, reading.form, reading.plan, select=select, ends=ends))
             if folder.total.exchanges > before:
-                print(f"resuming after {folder.total.exchanges - before} exchanges", file=sys.stderr)
+                print(f"resuming after {number_of(folder.total.exchanges - before, 'exchange')}", file=sys.stderr)
             engine = AuditEngine(arguments.engine)
             for scanned in scan_all(remaining, reading, workers=arguments.workers, engine=engine):
                 folder.add(scanned)
@@ -331,7 +332,7 @@ def _scan_into(
         folder.finish(lines, audit_html(read_audit(lines, str(out))))
         if arguments.incremental:  # last: a killed audit is then repeated from the progress of the one before
             write_progress(out, progress, judged, seen)
-            print(f"{folder.total.exchanges - before} exchanges are new", file=sys.stderr)
+            print(f"{number_of(folder.total.exchanges - before, 'new exchange')}", file=sys.stderr)
     return audit
 
 
@@ -341,7 +342,10 @@ def _killed_paths(paths: list[str], killed: JsonObject) -> list[str]:
     of_killed = [path for path in paths if _shown(path) in files]
     if not files or len(of_killed) != len(files) or of_killed == paths:
         return paths
-    print(f"resuming without {len(paths) - len(of_killed)} files that the killed audit did not have", file=sys.stderr)
+    print(
+        f"resuming without {number_of(len(paths) - len(of_killed), 'file')} that the killed audit did not have",
+        file=sys.stderr,
+    )
     return of_killed
 
 

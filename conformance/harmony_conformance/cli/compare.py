@@ -25,6 +25,7 @@ from harmony_conformance.report.prompt_changes import prompt_changes
 from harmony_conformance.report.terminal import cut_words, visible
 from harmony_conformance.runner.options import FAIL_ON
 from harmony_conformance.runner.shared_run import EXCHANGES
+from harmony_conformance.runtime.plural import number_of
 
 _RESULTS_SHOWN = 20
 _SHOWN_ONE_BY_ONE = (Change.NEW, Change.CHANGED, Change.ERROR)
@@ -118,12 +119,12 @@ def comparison_text(compared: Comparison, names: tuple[str, str] = ("before", "a
     """Yield the lines of a comparison. `names`: those of the earlier and the later run."""
     for name, title in zip(names, (compared.before, compared.after), strict=True):
         yield f"{name + ':':{2 + max(map(len, names))}}{visible(title)}"
-    yield f"{compared.both_judged} results were judged by both"
+    yield f"{number_of(compared.both_judged, 'result')} {'was' if compared.both_judged == 1 else 'were'} judged by both"
     yield ""
     yield f"causes: {_counts([cause.change for cause in compared.causes])}"
     for cause in compared.causes:
         if cause.change is not Change.SAME:
-            extent = f"{cause.before} results before, {cause.after} after"
+            extent = f"{number_of(cause.before, 'result')} before, {cause.after} after"
             yield f"  {cause.change.value.upper()} {cause.severity.value.upper()} {cause.id}: {extent}"
             yield f"    {visible(cut_words(cause.sentence))}"
             if example := next((one for one in compared.with_change(Change.NEW) if one.name in cause.failed), None):

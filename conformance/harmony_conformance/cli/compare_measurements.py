@@ -10,6 +10,7 @@ from harmony_conformance.json_value import dumps
 from harmony_conformance.load.load_file import LOAD, InvalidLoadError, read_loads
 from harmony_conformance.report.latency_comparison import LatencyChange, compare_latency, is_any_slower_by, load_figures
 from harmony_conformance.report.terminal import visible
+from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.sampling.rates_file import RATES, InvalidRatesError, SampledRates, read_rates
 from harmony_conformance.sampling.report import compare_rates, difference_lines
 
@@ -81,6 +82,6 @@ def _compare_loads(before: Path, after: Path, form: str, slowdown: float) -> int
 def latency_lines(changes: tuple[LatencyChange, ...]) -> Iterator[str]:
     """Yield each change in milliseconds."""
     count = len(changes)
-    tests = "1 percentile" if count == 1 else f"{count} percentiles"
+    tests = number_of(count, "percentile")
     yield f"latency in ms, with 95 % intervals of each difference; p adjusted by Holm for {tests}:"
     yield from (f"  {one}" for one in changes)

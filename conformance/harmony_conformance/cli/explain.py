@@ -1,31 +1,40 @@
-"""`harmony-conformance explain ID`: explain a check, a defect, a cause or a scenario."""
+"""`harmony-conformance explain ID`: explain a check, a defect, a cause, a scenario, a rate or a client."""
 
 from __future__ import annotations
 
+import shlex
 import sys
 import textwrap
 from argparse import ArgumentParser, Namespace
 
-from harmony_conformance.causes.explanation import UnknownIdError, explain
+from harmony_conformance.causes.explanation import Section, UnknownIdError, explain
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import dumps
 from harmony_conformance.runner.selection import load_scenarios
+from harmony_conformance.sampling.rates import describe_rate
 
 _WIDTH = 100
 
 
 def configure(parser: ArgumentParser) -> None:
     """Add the options of `explain`."""
-    parser.add_argument("id", metavar="ID", help="a check, defect, cause, scenario, or an entry of golden/defects.json")
+    parser.add_argument(
+        "id",
+        metavar="ID",
+        help="a check, family of checks, defect, cause, scenario, rate, client, or an entry of golden/defects.json",
+    )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="output format (default: text)")
 
 
 def execute(arguments: Namespace) -> int:
     """Print the explanation."""
     try:
-        sections = explain(arguments.id, {scenario.name: scenario for scenario in load_scenarios()})
+        sections = explain(arguments.id, {one.name: one for one in load_scenarios()})
     except UnknownIdError as problem:
-        raise UsageError(str(problem)) from None
+        if not describe_rate(arguments.id):
+            raise UsageError(str(problem)) from None
+        sections = ()
+    sections += _rate(arguments.id)
     shown = [(heading, [one for one in paragraphs if one]) for heading, paragraphs in sections]
     if arguments.format == "json":
         print(dumps({heading: [*paragraphs] for heading, paragraphs in shown}))
@@ -36,6 +45,13 @@ def execute(arguments: Namespace) -> int:
         for paragraph in paragraphs:
             print(_indented(paragraph))
     return Exit.CONFORMS
+
+
+def _rate(name: str) -> tuple[Section, ...]:
+    """Return the explanation of a rate of the command `rates`, nothing for another name."""
+    about = describe_rate(name)
+    command = f"harmony-conformance rates URL --min {shlex.quote(f'{name}=0.9')}"
+    return ((f"rate {name}", about), ("try it", (command,))) if about else ()
 
 
 def _indented(paragraph: str) -> str:

@@ -14,6 +14,7 @@ from harmony_conformance.golden.vectors import agreement, json_schemas
 from harmony_conformance.golden.vectors.implementation import Implementation, UnavailableImplementation
 from harmony_conformance.golden.vectors.implementations import KINDS, present
 from harmony_conformance.golden.vectors.vector_file import InvalidVectorsError, VectorFile, format_document, read_folder
+from harmony_conformance.runtime.plural import number_of
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -68,7 +69,9 @@ def _check(arguments: Namespace) -> int:
     print(f"schemas: {'not checked, jsonschema is not installed' if validator is None else f'jsonschema {validator}'}")
     alone = f", {len(comparison.single_answer_ids)} run by one implementation" if comparison.single_answer_ids else ""
     unanswered = f", {len(comparison.unanswered_ids)} not run" if comparison.unanswered_ids else ""
-    print(f"{total} vectors in {len(files)} files: {len(comparison.differences)} differences{alone}{unanswered}")
+    print(
+        f"{number_of(total, 'vector')} in {number_of(len(files), 'file')}: {number_of(len(comparison.differences), 'difference')}{alone}{unanswered}"
+    )
     return Exit.DIVERGES if comparison.differences else Exit.CONFORMS
 
 
@@ -81,7 +84,7 @@ def _write(arguments: Namespace) -> int:
     for disagreement in disagreements:
         print(f"{disagreement.path}: {disagreement.id}: {disagreement.problem}")
     if disagreements:
-        print(f"nothing written: the implementations disagree on {len(disagreements)} vectors")
+        print(f"nothing written: the implementations disagree on {number_of(len(disagreements), 'vector')}")
         return Exit.DIVERGES
     changed = [
         file
@@ -90,7 +93,7 @@ def _write(arguments: Namespace) -> int:
     ]
     for file in changed:
         print(file.path)
-    print(f"{len(files)} files, {len(changed)} written")
+    print(f"{number_of(len(files), 'file')}, {len(changed)} written")
     return Exit.CONFORMS
 
 
@@ -113,7 +116,7 @@ def _copy(arguments: Namespace) -> int:
         raise UsageError(f"{target}: {problem.strerror}") from None
     if any(target.iterdir()):
         raise UsageError(f"invalid DIR: expected a new or empty folder, got {target}")
-    print(f"{_copy_files(source, target)} files copied to {target}")
+    print(f"{number_of(_copy_files(source, target), 'file')} copied to {target}")
     return Exit.CONFORMS
 
 
@@ -136,7 +139,7 @@ def _print_counts(
         own = [file for file in files if file.kind == kind]
         if not own:
             continue
-        print(f"{kind}: {sum(len(file.vectors) for file in own)} vectors in {len(own)} files")
+        print(f"{kind}: {number_of(sum(len(file.vectors) for file in own), 'vector')} in {number_of(len(own), 'file')}")
         for one in implementations:
             if isinstance(one, Implementation) and kind in one.answers:
                 differed = comparison.noted_difference_counts[one.name, kind]

@@ -41,6 +41,7 @@ from harmony_conformance.runner.options import (
 )
 from harmony_conformance.runner.run import Options, connect_client, discover_target, mask_requests
 from harmony_conformance.runner.run_limits import RunLimits, count_output_tokens
+from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.runtime.private_files import write_private
 from harmony_conformance.transport.client import SendResult, run_async
 from harmony_conformance.transport.messages import Request
@@ -52,7 +53,12 @@ _LENGTH_MEMBERS: dict[str, JsonObject] = {"vllm": {"ignore_eos": True}, "sglang"
 
 def configure(parser: ArgumentParser) -> None:
     """Add the options of `load`."""
-    add_connection_options(parser)
+    add_connection_options(parser, has_pace=False)
+    parser.epilog = (
+        "Give --clients or --rate, which decide how many requests are in flight. --clients N: always N, each client waits for its answer."
+        " --rate R: R new requests a second, however many are in flight, as users do; a server that is too slow gets ever more of them."
+        " --concurrency, --max-requests and --max-rps are options of `run` and `rates`, and are refused here."
+    )
     add = parser.add_argument_group("load").add_argument
     add(
         "--rate",
@@ -98,8 +104,9 @@ def configure(parser: ArgumentParser) -> None:
 def execute(arguments: Namespace) -> int:
     """Send the loads, write the files, print the figures and return the exit code."""
     loads = _loads(arguments)
-    if arguments.max_requests is not None or arguments.max_rps is not None:
-        raise UsageError("invalid options: expected --requests and --rate, got --max-requests or --max-rps")
+    for name, own in (("concurrency", "--clients"), ("max_requests", "--requests"), ("max_rps", "--rate")):
+        if getattr(arguments, name) is not None:
+            raise UsageError(f"invalid --{name.replace('_', '-')}: expected {own}, which `load` has in its place")
     target, options = _read(arguments)
     objectives: Sequence[Objective] = arguments.slo
     with ExitStack() as stack:
@@ -200,7 +207,7 @@ def _print(
     failed = value_at(figure, "failed")
     reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(_items(figure, "failures")))
     console.print(
-        f"[bold]{load.name}[/]: {len(requests)} requests, {failed} failed{f' ({reasons})' if reasons else ''}"
+        f"[bold]{load.name}[/]: {number_of(len(requests), 'request')}, {failed} failed{f' ({reasons})' if reasons else ''}"
     )
     console.print(metric_table(requests))
     share = value_at(figure, "reasoning_share")

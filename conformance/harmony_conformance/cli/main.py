@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 import traceback
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from importlib.metadata import entry_points, version
 from typing import NoReturn
 
@@ -24,10 +26,16 @@ _CLOSED_PIPE = 128 + 13  # exit code of shells after SIGPIPE: the output is inco
 _FULL_DISK = frozenset({errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)})
 
 
+_CHOICE = re.compile(r"invalid choice: '(?P<word>[^']*)' \(choose from (?P<choices>.*)\)")
+_OPTION = re.compile(r"--[a-z0-9][a-z0-9-]*")
+
+
 class _Parser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Print the error in one line and exit."""
-        self.exit(Exit.USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        """Print the error in one line, with the name that was perhaps meant, and exit."""
+        choice = _CHOICE.search(message)
+        meant = _meant(choice["word"], re.findall(r"[^\s,']+", choice["choices"])) if choice is not None else ""
+        self.exit(Exit.USAGE, f"{self.prog}: {message}{meant} (see {self.prog} --help)\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str] | None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     try:
-        chosen = build_parser(words[0] if words else "").parse_args(words)
+        chosen = _parse(words)
     except KeyboardInterrupt:  # while modules are being imported
         print("harmony-conformance: stopped", file=sys.stderr)
         return _STOPPED
@@ -71,6 +79,29 @@ def _run(arguments: Sequence[str] | None) -> int:
     return code
 
 
+def _parse(words: Sequence[str]) -> Namespace:
+    """Parse the command line. A name that nothing has ends the program, with the one that was perhaps meant."""
+    called = words[0] if words else ""
+    parser = build_parser(called)
+    names = [command.name for command in all_commands()]
+    if called and not called.startswith("-") and called not in names:
+        parser.error(f"invalid COMMAND: expected one of {', '.join(names)}, got {called!r}{_meant(called, names)}")
+    chosen, unknown = parser.parse_known_args(words)
+    if unknown:
+        own: _Parser = chosen.parser
+        options = _OPTION.findall(own.format_usage())
+        meant = next(filter(None, (_meant(word.partition("=")[0], options) for word in unknown)), "")
+        own.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
+    chosen.words = tuple(words)
+    return chosen
+
+
+def _meant(word: str, names: Sequence[str]) -> str:
+    """Return the question whether the most similar name was meant. Empty if none is similar."""
+    similar = get_close_matches(word, names, n=1)
+    return f"; did you mean {similar[0]}?" if similar else ""
+
+
 def _print_error(command: Command, message: str) -> None:
     with suppress(OSError):  # the exit code is the same without a line
         print(f"harmony-conformance {command.name}: {message}", file=sys.stderr)
@@ -93,7 +124,8 @@ def build_parser(called: str | None) -> ArgumentParser:
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in all_commands():
         own = subparsers.add_parser(command.name, help=command.help, description=command.help)
-        own.set_defaults(command=_configured(command, own) if called in {command.name, None} else command)
+        chosen = _configured(command, own) if called in {command.name, None} else command
+        own.set_defaults(command=chosen, parser=own)
     return parser
 
 

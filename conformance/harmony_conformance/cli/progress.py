@@ -18,6 +18,7 @@ from harmony_conformance.golden.scenario import Scenario, Step, expand
 from harmony_conformance.report.terminal import report_console
 from harmony_conformance.runner.judge_run import Plan
 from harmony_conformance.runner.sender import sendable_scenarios
+from harmony_conformance.runtime.plural import number_of
 
 _INTERVAL = 30.0
 """Seconds between two lines."""
@@ -61,7 +62,7 @@ class RunProgress:
 
     def describe(self) -> str:
         """Return the progress in one line."""
-        parts = [f"{self.finished} of {self.total} requests", self.problems]
+        parts = [f"{self.finished} of {number_of(self.total, 'request')}", self.problems]
         if self.finished:
             left = (monotonic() - self._started) / self.finished * max(0, self.total - self.finished)
             parts.append(f"about {left:.0f} s left" if left < 100 else f"about {left / 60:.0f} min left")  # noqa: PLR2004

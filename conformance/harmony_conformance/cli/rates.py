@@ -7,6 +7,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from importlib.metadata import version
 from pathlib import Path
@@ -26,6 +27,7 @@ from harmony_conformance.runner.options import (
     whole_number,
 )
 from harmony_conformance.runner.run import Options
+from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.runtime.private_files import write_private
 from harmony_conformance.sampling.rates import all_rates, pass_rates, rate_names
 from harmony_conformance.sampling.rates_file import RATES
@@ -97,7 +99,10 @@ def execute(arguments: Namespace) -> int:
     tasks = _tasks(arguments)
     minima = dict(arguments.min)
     if unknown := sorted(minima.keys() - rate_names()):
-        raise UsageError(f"invalid --min: expected a rate ({', '.join(sorted(rate_names()))}), got {unknown[0]!r}")
+        similar = get_close_matches(unknown[0], sorted(rate_names()), n=3) or sorted(read_tasks())
+        raise UsageError(
+            f"invalid --min: expected a rate such as {', '.join(similar)} (all: harmony-conformance help rates), got {unknown[0]!r}"
+        )
     if arguments.list:
         print("\n".join(f"{task.set:10} {task.kind:14} {task.id}" for task in tasks))
         return Exit.CONFORMS
@@ -144,7 +149,7 @@ def _print(sampled: Sequence[Sampled], minima: dict[str, float], out: Path) -> N
     console = report_console()
     for one, right in _with_right(sampled):
         found = one.capabilities
-        tested = f"{found.model} on {found.engine.name} {found.engine_version or ''}: {len(one.samples)} tries"
+        tested = f"{found.model} on {found.engine.name} {found.engine_version or ''}: {number_of(len(one.samples), 'try', 'tries')}"
         console.print(visible(tested), markup=False, soft_wrap=True)
         console.print(rate_table(all_rates(one.samples), minima))
         for its_set, rows in pass_rates(one.samples).items():

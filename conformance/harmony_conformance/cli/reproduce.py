@@ -23,6 +23,7 @@ from harmony_conformance.report.model import Report, ResultLine
 from harmony_conformance.report.summary import failures
 from harmony_conformance.runner.selection import PAIR_SEPARATOR
 from harmony_conformance.runner.shared_run import EXCHANGES
+from harmony_conformance.runtime.plural import number_of
 
 _BEST_FIRST = (Exit.CONFORMS, Exit.USAGE, Exit.DIVERGES, Exit.INTERNAL_ERROR)
 
@@ -70,7 +71,9 @@ def execute(arguments: Namespace) -> int:
         if text(value_at(cause, "id")) in names and (timing := text(value_at(cause, "timing"))):
             print(f"{text(value_at(cause, 'id'))}: {timing}", file=sys.stderr)
     if len(codes) > 1:
-        print(f"{codes.count(Exit.DIVERGES)} of {len(recorded)} failures still happen")
+        print(
+            f"{codes.count(Exit.DIVERGES)} of {number_of(len(recorded), 'failure')} still {'happens' if len(recorded) == 1 else 'happen'}"
+        )
     return max(codes, key=_BEST_FIRST.index)
 
 

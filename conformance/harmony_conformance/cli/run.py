@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable
@@ -38,10 +39,12 @@ from harmony_conformance.runner.options import (
     read_plan,
     whole_number,
 )
-from harmony_conformance.runner.run import Run
+from harmony_conformance.runner.run import Options, Run
 from harmony_conformance.runner.shared_run import EXCHANGES
 from harmony_conformance.runner.websocket_use import WebSocketUse
+from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.transport.http_transport import CA_DIR, CA_FILE
+from harmony_conformance.transport.redaction import Mask
 
 _LATENCY_REQUESTS = 20
 
@@ -124,9 +127,26 @@ def execute(arguments: Namespace) -> int:
             earlier = read_earlier(out) if arguments.resume else None
             recording = RunRecording(out, run_facts(target, options), earlier)
             if recording.reused:
-                print(f"{len(recording.reused)} series are taken from the recording in {out}", file=sys.stderr)
-            finished, observed = send_plan(target, options, plan, recording, arguments.api_key_env)
+                print(
+                    f"{number_of(len(recording.reused), 'series', 'series')} taken from the recording in {out}",
+                    file=sys.stderr,
+                )
+            try:
+                finished, observed = send_plan(target, options, plan, recording, arguments.api_key_env)
+            except KeyboardInterrupt as stopped:
+                again = (
+                    f"; to continue: {_resuming_command(arguments, options, out)}" if recording.has_responses else ""
+                )
+                raise KeyboardInterrupt(f"{stopped}{again}") from None
         return report_run(arguments, target, options, finished, observed, out, baseline)
+
+
+def _resuming_command(arguments: Namespace, options: Options, out: Path) -> str:
+    """Return the command that continues a stopped run. Secrets in its options are masked."""
+    words = ["harmony-conformance", *arguments.words]
+    words += ["--out", str(out)] if arguments.out is None else []
+    words += ["--resume"] if not arguments.resume else []
+    return shlex.join(map(Mask(options.secrets).mask_text, words))
 
 
 def _list(plan: Plan) -> int:
@@ -134,7 +154,7 @@ def _list(plan: Plan) -> int:
         print(f"check     {check.severity.value:6} {check.id}: {check.requirement}")
     for scenario in plan.scenarios:
         api = "" if scenario.api == CHAT_COMPLETIONS.name else f" ({scenario.api})"
-        print(f"scenario  {len(scenario.steps):2} steps {scenario.name}{api}: {scenario.description}")
+        print(f"scenario  {number_of(len(scenario.steps), 'step'):8} {scenario.name}{api}: {scenario.description}")
     return Exit.CONFORMS
 
 

@@ -19,7 +19,6 @@ from harmony_conformance.report.files import HTML_REPORT
 from harmony_conformance.report.markdown import markdown
 from harmony_conformance.report.model import Report
 from harmony_conformance.report.run_json import run_json
-from harmony_conformance.report.summary import number_of
 from harmony_conformance.report.terminal import (
     NO_EDGE,
     print_report,
@@ -32,6 +31,7 @@ from harmony_conformance.runner.access_loss import INCOMPLETE_RUN_KINDS, early_s
 from harmony_conformance.runner.features import FEATURES
 from harmony_conformance.runner.options import failing_severities, fails_on_inconclusive
 from harmony_conformance.runner.run import Run
+from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.runtime.terminal_text import print_commands
 from harmony_conformance.transport.messages import FailureKind
 
@@ -178,7 +178,7 @@ def _notes(arguments: Namespace, report: Report, finished: Run, code: int) -> It
         yield f"run stopped early: {stopped}"
     reasons = [result.reason for result in report.results if result.outcome is Outcome.INCONCLUSIVE]
     if reasons and (code == Exit.CONFORMS or fails_on_inconclusive(arguments.fail_on)):
-        yield f"{len(reasons)} inconclusive results, for example: {reasons[0]}"
+        yield f"{number_of(len(reasons), 'inconclusive result')}, for example: {reasons[0]}"
 
 
 def _baseline_notes(arguments: Namespace, report: Report) -> Iterator[str]:
@@ -195,7 +195,7 @@ def _baseline_notes(arguments: Namespace, report: Report) -> Iterator[str]:
 
 def _baseline_counts(report: Report) -> str:
     expected, unexpected, stale = (len(_of_baseline(report, name)) for name in ("expected", "unexpected", "stale"))
-    return f"{expected} failures expected, {unexpected} not expected, {stale} stale entries"
+    return f"{number_of(expected, 'failure')} expected, {unexpected} not expected, {number_of(stale, 'stale entry', 'stale entries')}"
 
 
 def _of_baseline(report: Report, name: str) -> list[str]:

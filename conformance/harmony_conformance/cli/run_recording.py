@@ -46,7 +46,8 @@ class RunRecording:
         Raises:
             UsageError: The run has other options than the earlier one.
         """
-        self._has_responses = False
+        self.has_responses = False
+        """True once a scenario had an answer, so that there is something to continue."""
         self.out, self._earlier, self._has_scenarios = out, earlier, has_scenarios
         begin = datetime.now(UTC).isoformat(timespec="seconds")
         started = value_at(earlier.header, "started") if earlier is not None else begin
@@ -74,7 +75,7 @@ class RunRecording:
         line = exchange_line(x)
         with self._report_write_errors():
             append_atomically(self._open(), line)
-        self._has_responses |= x.scenario != DISCOVERY
+        self.has_responses |= x.scenario != DISCOVERY
         return line
 
     def finish(self, one: Series) -> None:
@@ -101,7 +102,7 @@ class RunRecording:
         """Return what a stopped run recorded, and the command that judges it."""
         if self._file is None:
             return "stopped before anything was recorded"
-        if not self._has_responses:
+        if not self.has_responses:
             return f"stopped before the first scenario response; discovery is in {self.out}"
         return f"stopped; {describe_recording(self.out, has_scenarios=self._has_scenarios)}"
 

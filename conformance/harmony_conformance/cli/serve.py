@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
-from harmony_conformance.errors import Exit, UsageError
+from harmony_conformance.errors import Exit, UsageError, listen_error
 from harmony_conformance.reference_server.defects import DEFECTS, SURFACE_DEFECTS
 from harmony_conformance.reference_server.server.serving import serve
 
@@ -43,7 +43,7 @@ def execute(arguments: Namespace) -> int:
     try:
         serve(arguments.host, arguments.port, arguments.defect, arguments.allow_host, arguments.tpot / 1000)
     except OSError as problem:
-        raise UsageError(f"cannot listen on {arguments.host}:{arguments.port}: {problem.strerror or problem}") from None
+        raise listen_error(arguments.host, arguments.port, problem) from None
     return Exit.CONFORMS
 
 

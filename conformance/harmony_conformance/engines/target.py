@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
@@ -86,6 +87,8 @@ def parse_target(text: str) -> Target:
         if not rest:
             raise InvalidTargetError(f"invalid target {text!r}: expected a file, for example replay:exchanges.jsonl")
         return Target(engine=ENGINES["openai"], replay=PurePath(rest))
+    if name not in ENGINES and (url := _with_scheme(text)):
+        raise InvalidTargetError(f"invalid target {text!r}: expected a URL with its scheme, such as {url}")
     if name not in ENGINES:
         forms = f"reference, a URL, or ENGINE:URL with ENGINE one of {', '.join(ENGINES)}"
         raise InvalidTargetError(f"invalid target {text!r}: expected {forms}")
@@ -95,7 +98,34 @@ def parse_target(text: str) -> Target:
     if not rest:
         example = f"{name}:http://127.0.0.1:8000/v1"
         raise InvalidTargetError(f"invalid target {text!r}: expected a URL, for example {example}")
+    if url := _with_scheme(rest):
+        raise InvalidTargetError(f"invalid target {text!r}: expected a URL with its scheme, such as {name}:{url}")
     return Target(engine=ENGINES[name], base_url=_base(rest), is_websocket=_is_websocket(rest))
+
+
+def _with_scheme(text: str) -> str:
+    """Return the URL that is probably meant by a host without a scheme. Empty for another text."""
+    place = text.partition("/")[0]
+    host, colon, port = place.rpartition(":") if not place.endswith("]") else (place, "", "")
+    name = host if colon else place
+    is_host = name == "localhost" or "." in name or name.startswith("[") or (colon and port.isdigit())
+    if (
+        "://" in text
+        or "@" in place
+        or not is_host
+        or (colon and not port.isdigit())
+        or not _HOST.fullmatch(name.strip("[]"))
+    ):
+        return ""
+    return f"{'http' if is_loopback(f'http://{place}') or _is_private(name) else 'https'}://{text}"
+
+
+def _is_private(host: str) -> bool:
+    """Return True for a private address, and for a name without a domain, which serve HTTP as a rule."""
+    try:
+        return ip_address(host.strip("[]")).is_private
+    except ValueError:
+        return "." not in host
 
 
 def _is_websocket(url: str) -> bool:

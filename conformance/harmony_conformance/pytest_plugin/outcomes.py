@@ -8,6 +8,7 @@ from enum import StrEnum
 from harmony_conformance.judge.check import Check, Comparison, Finding, Outcome, Severity, Verdict
 from harmony_conformance.judge.judge import Result
 from harmony_conformance.report.terminal import visible
+from harmony_conformance.runtime.plural import number_of
 
 APPLIED = "applied"
 SEVERITY = "severity"
@@ -55,7 +56,7 @@ def failure_text(rule: Check | Comparison, result: Result, reproduce: str) -> st
     failures = [finding for finding in result.findings if finding.verdict is Verdict.FAIL]
     lines = [line for finding in failures[:_FINDINGS_SHOWN] for line in _finding_lines(finding)]
     if len(failures) > _FINDINGS_SHOWN:
-        lines.append(f"… and {len(failures) - _FINDINGS_SHOWN} more findings")
+        lines.append(f"… and {number_of(len(failures) - _FINDINGS_SHOWN, 'more finding')}")
     lines += [
         *([] if failures else [result.reason]),
         "",

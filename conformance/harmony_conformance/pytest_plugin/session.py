@@ -38,6 +38,7 @@ from harmony_conformance.runner.options import (
 from harmony_conformance.runner.reproduce import reproduce_result
 from harmony_conformance.runner.run import Options
 from harmony_conformance.runner.shared_run import SharedRun, open_run, recorded_latency, recorded_series
+from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.transport.redaction import Mask
 
 _MODULE = Path(__file__).parents[1] / "conformance_test.py"
@@ -134,7 +135,7 @@ class HarmonySession:
     def pytest_report_header(self) -> str:
         """Return the line for the header."""
         plan = self.pytest_options.plan
-        return f"harmony-conformance: {self.pytest_options.target}, {len(plan.checks)} checks, {len(plan.scenarios)} scenarios"
+        return f"harmony-conformance: {self.pytest_options.target}, {number_of(len(plan.checks), 'check')}, {number_of(len(plan.scenarios), 'scenario')}"
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from harmony_conformance.json_value import JsonObject, integer, items, text, value_at
 from harmony_conformance.judge.check import Severity
 from harmony_conformance.report.model import Report
-from harmony_conformance.report.summary import number_of, sides
+from harmony_conformance.report.summary import sides
 from harmony_conformance.report.text_excerpt import Pieces
+from harmony_conformance.runtime.plural import number_of
 
 
 @dataclass(frozen=True, kw_only=True)

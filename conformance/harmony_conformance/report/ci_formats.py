@@ -14,8 +14,9 @@ from harmony_conformance.json_value import Json, JsonObject, dumps, text, value_
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.cause_summary import CauseSummary, cause_summaries
 from harmony_conformance.report.model import Report, ResultLine
-from harmony_conformance.report.summary import DEFAULT_FAILS_ON, Standing, failures, number_of, run_verdict, title
+from harmony_conformance.report.summary import DEFAULT_FAILS_ON, Standing, failures, run_verdict, title
 from harmony_conformance.report.text_excerpt import line
+from harmony_conformance.runtime.plural import number_of
 
 _LEVELS: Mapping[Severity, str] = MappingProxyType({Severity.MUST: "error", Severity.SHOULD: "warning"})
 _CTRF_STATUS: Mapping[Outcome, str] = MappingProxyType(

@@ -11,7 +11,7 @@ from harmony_conformance.json_value import JsonObject, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.client_rows import CLIENT, NeedState
 from harmony_conformance.report.model import Report, ResultLine
-from harmony_conformance.report.summary import number_of
+from harmony_conformance.runtime.plural import number_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from harmony_conformance.json_value import JsonObject, integer, items, members, number, text, value_at
+from harmony_conformance.runtime.plural import number_of
 
 COLUMNS = ("metric", "load", "n", "median", "min", "max", "p95", "p99")
 
@@ -64,8 +65,11 @@ def rows(latency: Iterable[JsonObject]) -> Iterator[tuple[str, ...]]:
 
 def notes(load: JsonObject) -> Iterator[str]:
     """Return what a load consisted of and what was noted about it."""
-    yield f"{integer(value_at(load, 'requests'))} requests, {integer(value_at(load, 'failed'))} failed"
-    yield from (f"{integer(count)} times {reason}" for reason, count in members(value_at(load, "failures")).items())
+    yield f"{number_of(integer(value_at(load, 'requests')) or 0, 'request')}, {integer(value_at(load, 'failed'))} failed"
+    yield from (
+        f"{number_of(integer(count) or 0, 'time')} {reason}"
+        for reason, count in members(value_at(load, "failures")).items()
+    )
     yield from map(text, items(value_at(load, "notes")))
 
 

@@ -37,6 +37,7 @@ from harmony_conformance.report.summary import (
     with_outcome,
 )
 from harmony_conformance.report.text_excerpt import COMMAND_LIMIT, Pieces, cut, line, plain
+from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.runtime.terminal_text import escape_line_commands
 
 MOST_BYTES = 1024 * 1024
@@ -131,7 +132,8 @@ def _bounded(parts: Iterable[str], most: int, what: str) -> Iterator[str]:
 def _causes(report: Report) -> Iterator[str]:
     causes = cause_summaries(report)
     if causes:
-        yield f"### Causes: {len(causes)}\n\nfor {report.counts[Outcome.FAIL]} failed results. A result with failures of several causes counts for each."
+        failed = number_of(report.counts[Outcome.FAIL], "failed result")
+        yield f"### Causes: {len(causes)}\n\nfor {failed}. A result with failures of several causes counts for each."
     yield from ("\n\n".join(_cause(cause)) for cause in causes)
 
 
@@ -189,7 +191,7 @@ def _result(result: ResultLine, shown: Clause) -> Iterator[str]:
         if clause := own_clause(finding, result, shown):
             yield f"> {prose(clause.quotation)}\n>\n> — {inline(clause.source)}"
     if len(told) > _FINDINGS:
-        yield f"*… and {len(told) - _FINDINGS} more findings in report.jsonl.*"
+        yield f"*… and {number_of(len(told) - _FINDINGS, 'more finding')} in report.jsonl.*"
     if result.reproduce:
         yield "Reproduce:\n\n" + fenced(plain(cut(result.reproduce, COMMAND_LIMIT)), "sh")
 

@@ -17,6 +17,7 @@ from harmony_conformance.judge.clause import Clause
 from harmony_conformance.judge.harmony_clauses import CLAUSES
 from harmony_conformance.report.model import Report, ResultLine, count_applied
 from harmony_conformance.report.text_excerpt import LIMIT, Pieces, contrast, cut
+from harmony_conformance.runtime.plural import number_of
 
 WORST_FIRST = (
     Outcome.ERROR,
@@ -372,8 +373,3 @@ def case_name(result: ResultLine) -> str:
     """Return the unique name of a result: check, scenario, and the API unless that is Chat Completions."""
     api = "" if result.api == "chat" else f"/{result.api}"
     return f"{result.check}[{result.scenario}{api}]"
-
-
-def number_of(count: int, noun: str) -> str:
-    """Return a count with its noun."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

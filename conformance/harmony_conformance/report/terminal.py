@@ -33,6 +33,7 @@ from harmony_conformance.report.summary import (
     title,
     variants,
 )
+from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.runtime.terminal_text import escape_invisible, escape_line_commands, line_beginning, unescaped
 
 STYLE = {
@@ -170,7 +171,7 @@ def _causes(report: Report, width: int, rows: int) -> Iterator[Text]:
         return
     number = sum(cause.is_expected for cause in causes)
     expected = f", {number} expected by the baseline" if number else ""
-    words = f"causes: {len(causes)}, for {report.counts[Outcome.FAIL]} failed results{expected}"
+    words = f"causes: {len(causes)}, for {number_of(report.counts[Outcome.FAIL], 'failed result')}{expected}"
     heading = (Text(), Text(words, style="bold"))
     hint = _fit("  more: harmony-conformance explain ID, harmony-conformance reproduce RUN ID", width)
     rows -= _rows([*heading, hint], width)
@@ -285,7 +286,7 @@ def _result_lines(result: ResultLine) -> Iterator[str]:
     for finding in failed[:_FINDINGS_SHOWN]:
         yield from _finding(finding)
     if len(failed) > _FINDINGS_SHOWN:
-        yield f"  … and {len(failed) - _FINDINGS_SHOWN} more findings in report.jsonl"
+        yield f"  … and {number_of(len(failed) - _FINDINGS_SHOWN, 'more finding')} in report.jsonl"
     yield f"  spec: {escape(result.quotation)}"
     if result.reproduce:
         yield f"  reproduce: {escape(visible(result.reproduce))}"
@@ -322,7 +323,7 @@ def _variants(report: Report) -> Iterator[str]:
         yield ""
         yield "[yellow]variants[/] (legitimate differences, never failures)"
     for (check, message), times in sorted(told.items()):
-        yield f"  {escape(check)}: {escape(visible(message))} ({times} times)"
+        yield f"  {escape(check)}: {escape(visible(message))} ({number_of(times, 'time')})"
 
 
 def visible(value: str) -> str:

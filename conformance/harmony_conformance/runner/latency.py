@@ -28,6 +28,7 @@ from harmony_conformance.json_value import Json, JsonObject, integer, items, tex
 from harmony_conformance.prompts.request_members import REASONING_FIELDS, content_text
 from harmony_conformance.runner.request_builder import RequestProfile, build_request
 from harmony_conformance.runner.statistics import Sample, grouped_interval
+from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.transport.client import SendRequest
 from harmony_conformance.transport.messages import Request
 from harmony_conformance.transport.sse import Event
@@ -374,4 +375,4 @@ def _length_note(request: Json) -> str:
 
 
 def _requests(count: int) -> str:
-    return f"{count} request" if count == 1 else f"{count} requests"
+    return number_of(count, "request")

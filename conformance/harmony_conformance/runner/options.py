@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
@@ -45,8 +45,15 @@ _VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 _HEADER = re.compile(r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
 
-def add_connection_options(parser: ArgumentParser) -> None:
-    """Add the target, and the options of any requests to it."""
+def add_connection_options(parser: ArgumentParser, *, has_pace: bool = True) -> None:
+    """Add the target, and the options of any requests to it.
+
+    `has_pace`: False hides the options of number and pace, for a command that has its own and refuses these.
+    """
+
+    def pace(text: str) -> str:
+        return text if has_pace else SUPPRESS
+
     parser.add_argument(
         "target",
         metavar="TARGET",
@@ -58,15 +65,21 @@ def add_connection_options(parser: ArgumentParser) -> None:
         "--concurrency",
         type=whole_number(1),
         metavar="N",
-        help="concurrent requests (default: 8 for localhost, else 2)",
+        help=pace("concurrent requests (default: 8 for localhost, else 2)"),
     )
     add("--api-key-env", metavar="VAR", help="environment variable with the API key")
     add("--header", action="append", default=[], metavar="'K: V'", help="header added to each request, never recorded")
     add("--extra-body", default="{}", metavar="JSON", help="members added to each request")
     add("--seed", type=int, metavar="N", help="seed sent with each request")
     add = parser.add_argument_group("limits").add_argument
-    add("--timeout", type=_seconds, default=60.0, metavar="S", help="maximum time without a byte, in seconds")
-    add("--max-requests", type=whole_number(1), metavar="N", help="maximum number of requests after discovery")
+    add(
+        "--timeout",
+        type=_seconds,
+        default=60.0,
+        metavar="S",
+        help="maximum time without a byte, in seconds (default: 60)",
+    )
+    add("--max-requests", type=whole_number(1), metavar="N", help=pace("maximum number of requests after discovery"))
     add(
         "--max-time",
         type=_duration,
@@ -79,7 +92,7 @@ def add_connection_options(parser: ArgumentParser) -> None:
         metavar="N",
         help="maximum number of output tokens of all answers after discovery; requests in flight are still finished",
     )
-    add("--max-rps", type=_rate, metavar="R", help="maximum number of requests per second")
+    add("--max-rps", type=_rate, metavar="R", help=pace("maximum number of requests per second"))
     add = parser.add_argument_group("connection").add_argument
     add(
         "--proxy",

@@ -47,8 +47,11 @@ def select_plan(
     Raises:
         NothingSelectedError: A pattern matches nothing, or no pattern of --select matches anything of the APIs.
     """
-    loaded = tuple(filter(websocket_use.is_planned, load_scenarios()))
+    every = load_scenarios()
+    loaded = tuple(filter(websocket_use.is_planned, every))
     names = tuple(scenario.name for scenario in loaded)
+    if select and len(loaded) < len(every):
+        _refuse_unplanned(select, names, [one.name for one in every if not websocket_use.is_planned(one)])
     ids = tuple(check.id for check in CHECKS)
     selected = frozenset(pair for pattern in select for pair in _pairs(pattern, ids, names))
     skipped = frozenset(pair for pattern in skip for pair in _pairs(pattern, ids, names))
@@ -75,6 +78,21 @@ def select_plan(
             f"invalid --select: expected a check and a scenario of the selected API, got {' '.join(select)!r}; see --api and --skip"
         )
     return plan
+
+
+def _refuse_unplanned(select: Sequence[str], planned: Sequence[str], unplanned: Sequence[str]) -> None:
+    """Refuse a pattern that only names scenarios about a WebSocket connection, in a run that uses none.
+
+    Raises:
+        NothingSelectedError: There is such a pattern.
+    """
+    for pattern in select:
+        wanted = pattern.rpartition(PAIR_SEPARATOR)[2]
+        if (found := _matching(unplanned, wanted)) and not _matching(planned, wanted):
+            raise NothingSelectedError(
+                f"invalid --select: the scenario {found[0]} is about a WebSocket connection: expected a ws:// or wss:// URL"
+                f" with --api responses (extra `websocket`), got {pattern!r} for a target without one"
+            )
 
 
 def _pairs(pattern: str, ids: Sequence[str], names: Sequence[str]) -> list[tuple[str, str]]:

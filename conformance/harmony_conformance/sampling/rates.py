@@ -18,6 +18,7 @@ from harmony_conformance.evidence.leaks.repetition import find_repeated_sentence
 from harmony_conformance.json_value import InvalidJsonError, JsonObject, items, loads, text, value_at
 from harmony_conformance.report.intervals import pass_at_k, pass_hat_k, wilson
 from harmony_conformance.runtime.caching import cached_view
+from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.sampling.graders import Grade, is_in_script
 from harmony_conformance.sampling.sampler import TaskTry, without_views
 from harmony_conformance.sampling.task import Task, read_tasks
@@ -238,6 +239,20 @@ def rate_names() -> frozenset[str]:
     sets = {task.set for tasks in read_tasks().values() for task in tasks}
     kinds = {f"{task.set}.{task.kind}" for tasks in read_tasks().values() for task in tasks}
     return frozenset({*sets, *kinds, *_ANSWER_RATES, *(f"effort.{less}-{more}" for less, more in pairwise(EFFORTS))})
+
+
+def describe_rate(name: str) -> tuple[str, ...]:
+    """Return the meaning of a rate, and the tasks of its set. Empty for a name that no rate has."""
+    if name in _ANSWER_RATES:
+        return (f"Share of {_ANSWER_RATES[name][0]}.",)
+    less, _, more = name.removeprefix("effort.").partition("-")
+    if (less, more) in pairwise(EFFORTS):
+        return (f"Share of tries with more reasoning at effort {more} than at {less}.",)
+    tasks = [
+        task for of_set in read_tasks().values() for task in of_set if name in {task.set, f"{task.set}.{task.kind}"}
+    ]
+    ids = sorted(task.id for task in tasks)
+    return (f"Share of tries of {number_of(len(ids), 'task')} that were solved: {', '.join(ids)}.",) if ids else ()
 
 
 def pass_rates(samples: Sequence[TaskTry]) -> JsonObject:

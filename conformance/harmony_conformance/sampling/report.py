@@ -12,6 +12,7 @@ from rich.text import Text
 from harmony_conformance.json_value import JsonObject, dumps, members
 from harmony_conformance.report.intervals import SIGNIFICANCE, difference, fisher, holm
 from harmony_conformance.report.terminal import visible
+from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.sampling.graders import Grade
 from harmony_conformance.sampling.legacy import legacy_figures
 from harmony_conformance.sampling.rates import Rate, all_rates, pass_rates
@@ -108,7 +109,7 @@ def unsolved_lines(samples: Sequence[TaskTry]) -> Iterator[str]:
         solved = sum(one.grade is Grade.SOLVED for one in tries[name])
         yield visible(f"  {example.task.set} {name}: {solved} of {len(tries[name])} solved; {_answer(example)}")
     if len(worst) > _TASKS_SHOWN:
-        yield f"  … and {len(worst) - _TASKS_SHOWN} more tasks: rates.json"
+        yield f"  … and {number_of(len(worst) - _TASKS_SHOWN, 'more task')}: rates.json"
 
 
 def _answer(sample: TaskTry) -> str:

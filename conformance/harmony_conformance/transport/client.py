@@ -19,6 +19,7 @@ from typing import Self, TypeVar
 
 import httpx
 
+from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.transport.content_coding import (
     ACCEPT_ENCODING,
     BodyDecoder,
@@ -176,7 +177,7 @@ class Client:
                 return replace(result, retry_waits=tuple(waits), failure=failure)
             is_hopeless = _is_too_long(wait)
             if len(waits) == _WAITS or is_hopeless:
-                detail = f"HTTP {status} after {len(waits)} waits"
+                detail = f"HTTP {status} after {number_of(len(waits), 'wait')}"
                 detail += f", and the server asks to wait longer than {_MAX_TOTAL_WAIT:.0f} s" if is_hopeless else ""
                 failure = Failure(kind=FailureKind.RATE_LIMITED, detail=detail)
                 return replace(result, retry_waits=tuple(waits), failure=failure)

@@ -171,15 +171,15 @@ def test_an_incremental_audit_equals_one_of_everything(tmp_path, capsys):
         file.write(json.dumps(pair(LEAK, "2026-11-02")) + "\n" + torn[:40])
     capsys.readouterr()
     assert audit(out, logs, "--incremental", "--parquet") == Exit.DIVERGES
-    assert "1 exchanges are new" in capsys.readouterr().err
+    assert "1 new exchange\n" in capsys.readouterr().err
     with (logs / "a.jsonl").open("a", encoding="utf-8") as file:
         file.write(torn[40:] + "\n")
     write(logs / "b.jsonl", [pair("Hello."), pair(LEAK)])
     (logs / "c.jsonl").write_text("no JSON\n")
     assert audit(out, logs, "--incremental", "--parquet") == Exit.DIVERGES
-    assert "3 exchanges are new" in capsys.readouterr().err
+    assert "3 new exchanges" in capsys.readouterr().err
     assert audit(out, logs, "--incremental", "--parquet") == Exit.DIVERGES
-    assert "0 exchanges are new" in capsys.readouterr().err
+    assert "0 new exchanges" in capsys.readouterr().err
     assert audit(tmp_path / "whole", logs) == Exit.DIVERGES
     assert results_of(out) == results_of(tmp_path / "whole")
     assert results_of(out)[:2] == (6, 1)

@@ -421,7 +421,7 @@ def test_an_audit_of_a_table_continues_where_it_was_stopped(tmp_path, monkeypatc
         patch.setattr(command, "scan_all", stop)
         run("resumed")
     assert run("resumed", "--resume") == Exit.DIVERGES
-    assert "resuming after 1 exchanges" in capsys.readouterr().err
+    assert "resuming after 1 exchange\n" in capsys.readouterr().err
     files = [{one.name: one.read_bytes() for one in (tmp_path / out).iterdir()} for out in ("whole", "resumed")]
     assert files[0] == files[1]
 

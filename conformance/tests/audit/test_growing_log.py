@@ -74,8 +74,8 @@ def test_a_killed_audit_of_a_growing_folder_continues_to_the_log_of_its_start(
     assert audit(log, out, *plan, "--resume") == Exit.DIVERGES
     shown = capsys.readouterr()
     assert shown.out == whole
-    assert shown.err.startswith("plan needles" if "needles" in plan else "resuming without 1 files")
-    assert "resuming without 1 files that the killed audit did not have\n" in shown.err
+    assert shown.err.startswith("plan needles" if "needles" in plan else "resuming without 1 file")
+    assert "resuming without 1 file that the killed audit did not have\n" in shown.err
     assert files(out) == files(tmp_path / "whole")
 
 
@@ -102,9 +102,9 @@ def test_what_was_added_before_a_resume_is_new_to_the_next_nightly_audit(tmp_pat
         audit(log, out := tmp_path / "out", "--incremental")
     append(log, MORE[0])
     audit(log, out, "--incremental", "--resume")
-    assert "3 exchanges are new" in capsys.readouterr().err
+    assert "3 new exchanges" in capsys.readouterr().err
     audit(log, out, "--incremental")
-    assert "1 exchanges are new" in capsys.readouterr().err
+    assert "1 new exchange\n" in capsys.readouterr().err
     audit(log, tmp_path / "whole", "--incremental")
     assert {name: files(out)[name] for name in out_folder.ROW_FILES} == {
         name: files(tmp_path / "whole")[name] for name in out_folder.ROW_FILES

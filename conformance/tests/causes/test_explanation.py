@@ -9,8 +9,10 @@ from harmony_conformance.causes.known import catalogue, engine_causes
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.cli.main import main
 from harmony_conformance.errors import Exit
+from harmony_conformance.golden.clients import client_profiles
 from harmony_conformance.reference_server.defects import DEFECTS
 from harmony_conformance.runner.selection import load_scenarios
+from harmony_conformance.sampling.rates import describe_rate, rate_names
 
 SCENARIOS = {scenario.name: scenario for scenario in load_scenarios()}
 ENGINE_CAUSES = [cause.id for causes in engine_causes().values() for cause in causes]
@@ -51,6 +53,48 @@ def test_a_scenario_has_its_description_and_steps(name):
     shown = sections(name)
     assert shown[f"scenario {name}"] == [SCENARIOS[name].description]
     assert shown["steps"]
+
+
+FAMILIES = sorted({check.id.partition(".")[0] for check in CHECKS})
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_family_has_all_its_checks_in_order(name):
+    shown = sections(name)[f"family {name}"]
+    ids = [line.partition(" (")[0] for line in shown]
+    assert ids == sorted(check.id for check in CHECKS if check.id.startswith(f"{name}."))
+
+
+@pytest.mark.parametrize("name", list(client_profiles()))
+def test_a_client_has_its_needs_and_their_checks(name):
+    shown = sections(name)
+    assert shown["checks of the needs"] == sorted(shown["checks of the needs"])
+    assert len(shown["needs"]) == len(client_profiles()[name].needs)
+
+
+@pytest.mark.parametrize("name", ["quality", "tools", "tools.named", "no_leak", "effort.low-medium"])
+def test_a_rate_is_explained(name, capsys):
+    assert main(["explain", name]) == Exit.CONFORMS
+    out = capsys.readouterr().out
+    assert f"rate {name}\n  Share of " in out
+    assert f"--min {name}=0.9" in out
+
+
+def test_each_rate_is_explained_and_no_other_name():
+    assert all(map(describe_rate, rate_names()))
+    assert not any(map(describe_rate, ("effort.high-low", "nothing", "")))
+
+
+def test_lists_of_checks_are_sorted():
+    for cause in (one for causes in engine_causes().values() for one in causes):
+        for heading in ("recognized by failures of", "checks that fail"):
+            shown = [line for line in sections(cause.id)[heading] if not line.startswith("…")]
+            assert shown == sorted(shown)
+
+
+def test_a_part_of_an_id_finds_those_that_have_it(capsys):
+    assert main(["explain", "marker_leak"]) == Exit.USAGE
+    assert "channels.no_marker_leak" in capsys.readouterr().err
 
 
 def test_the_catalogue_and_the_checks_share_no_id():

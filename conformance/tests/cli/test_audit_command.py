@@ -197,7 +197,7 @@ def test_discovery_is_told_apart_from_what_could_not_be_read(tmp_path, capsys):
     audit(log(tmp_path / "log.jsonl", discovery, discovery, GOOD), "--out", tmp_path / "out")
     printed = capsys.readouterr().out
     assert "0 lines could not be read as exchanges\n2 discovery exchanges not judged\n" in printed
-    assert "\n1 exchanges judged; counts" in printed
+    assert "\n1 exchange judged; counts" in printed
     header = read_report((tmp_path / "out" / "audit.jsonl").read_text(encoding="utf-8")).header
     assert (header["exchanges"], header["left_out"], header["unreadable"]) == (1, 2, 0)
 

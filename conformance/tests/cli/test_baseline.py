@@ -50,7 +50,7 @@ def test_exit_code(target, baseline, code, tmp_path):
 def test_the_output_and_the_report_name_expected_unexpected_and_stale(tmp_path, capsys):
     assert run(tmp_path / "run", TWO, *write(tmp_path, STREAM + entry(cause="effort-ignored", reason="old"))) == 1
     shown = capsys.readouterr()
-    assert "2 failures expected, 2 not expected, 1 stale entries" in shown.err
+    assert "2 failures expected, 2 not expected, 1 stale entry" in shown.err
     assert (
         "not expected: finished-reasoning-kept: 2 failures, for example multi_turn.finished_reasoning_is_dropped@finished_turn"
         in shown.err

@@ -360,7 +360,7 @@ def test_what_is_not_agreed_on_is_not_written(capsys, folder, path, change, prob
     first_line, *_, last_line = said.splitlines()
     assert code == 1
     assert first_line.startswith(f"{path}.json: {data.value['tests'][0]['id']}: {problem}")
-    assert last_line == "nothing written: the implementations disagree on 1 vectors"
+    assert last_line == "nothing written: the implementations disagree on 1 vector"
     assert content(folder) == before
 
 

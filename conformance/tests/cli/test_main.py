@@ -3,6 +3,7 @@ import json
 import os
 import re
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -120,7 +121,20 @@ WRONG = {
     "a folder as a recording": (["replay:."], ".: it is a folder, not a file\n"),
     "a file as a folder": (["reference", "--out", "file"], "--out file: File exists"),
     "a folder below a file": (["reference", "--out", "file/run"], "--out file/run: Not a directory"),
-    "an unknown option": (["reference", "--nothing"], "--nothing"),
+    "an unknown option": (["reference", "--nothing"], "run: unrecognized arguments: --nothing (see"),
+    "a misspelt option": (
+        ["reference", "--slect", "x"],
+        "unrecognized arguments: --slect x; did you mean --select? (see",
+    ),
+    "a misspelt value": (["reference", "--api", "respones"], "; did you mean responses? (see harmony-conformance run"),
+    "a scenario about WebSockets without one": (
+        ["http://127.0.0.1:9", "--api", "all", "--select", "responses_websocket"],
+        "the scenario responses_websocket is about a WebSocket connection: expected a ws:// or wss:// URL with --api responses",
+    ),
+    "a URL without a scheme": (
+        ["localhost:8000"],
+        "'localhost:8000': expected a URL with its scheme, such as http://localhost:8000",
+    ),
     "nobody there": (["openai:http://127.0.0.1:9"], "openai:http://127.0.0.1:9: no HTTP response"),
     "an unknown model": (["reference", "--model", "nothing"], "gpt-oss-reference"),
 }
@@ -140,6 +154,16 @@ def test_what_can_not_be_done_is_refused_in_one_line_and_leaves_nothing_behind(w
     assert said in err
     assert KEY not in err
     assert not list(tmp_path.glob("runs/*"))
+
+
+@pytest.mark.parametrize(("word", "meant"), [("rnu", "run"), ("explian", "explain"), ("zzz", "")])
+def test_a_misspelt_command_is_refused_with_the_one_that_was_perhaps_meant(word, meant, capsys):
+    with pytest.raises(SystemExit) as refused:
+        main([word, "x"])
+    err = capsys.readouterr().err
+    assert (refused.value.code, err.count("\n")) == (2, 1)
+    assert err.startswith("harmony-conformance: invalid COMMAND: expected one of run, run-all,")
+    assert (f"got {word!r}; did you mean {meant}?" if meant else f"got {word!r} (see") in err
 
 
 RECORDINGS = {
@@ -321,7 +345,7 @@ STOPPED = {
     "after discovery": (2, ": stopped before the first scenario response; discovery is in a run"),
     "within a scenario": (
         3,
-        "exchanges recorded in a run; to judge them: harmony-conformance run 'replay:a run/exchanges.jsonl'",
+        "exchanges recorded in a run; to judge them: harmony-conformance run 'replay:a run/exchanges.jsonl'; to continue: {command} --resume",
     ),
 }
 
@@ -353,9 +377,31 @@ def test_a_run_that_is_stopped_names_what_it_kept_and_how_to_judge_it(raw_server
         _, err = running.communicate(timeout=30)
     assert running.returncode == 130
     assert "Traceback" not in err
-    assert err.splitlines()[-1].endswith(said)
+    command = shlex.join(["harmony-conformance", *map(str, words[1:])])
+    assert err.splitlines()[-1].endswith(said.format(command=command))
     recording = tmp_path / "a run" / "exchanges.jsonl"
     assert (recording.read_bytes().count(b'{"kind":"exchange"') if recording.parent.exists() else 0) == answered
+
+
+def test_the_command_that_continues_a_stopped_run_has_its_new_folder_and_no_secret(raw_server, tmp_path, heard):
+    reached = Event()
+
+    def silent(connection, request):
+        reached.set()
+        server.closing.wait(30)
+
+    server = answers(raw_server, silent, before=3)
+    program = Path(sys.executable).with_name("harmony-conformance")
+    words = [program, "run", f"openai:{server.url}", *QUICK, "--concurrency", "1", "--header", f"X-Api-Key: {KEY}"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as running:
+        assert reached.wait(30)
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=30)
+    (folder,) = tmp_path.glob("runs/*")
+    command = shlex.split(err.splitlines()[-1].rpartition("; to continue: ")[2])
+    assert command[-3:] == ["--out", f"runs/{folder.name}", "--resume"]
+    assert command[:3] == ["harmony-conformance", "run", f"openai:{server.url}"]
+    assert KEY not in err
 
 
 @pytest.fixture
@@ -401,7 +447,7 @@ def test_a_disk_that_is_full_names_a_command_that_judges_recordings_without_scen
     again = "harmony-conformance audit full/exchanges.jsonl"
     assert capsys.readouterr().err.splitlines()[-1].endswith(f"exchanges recorded in full; to judge them: {again}")
     assert main(again.split()[1:]) == 0
-    assert " exchanges judged" in capsys.readouterr().out
+    assert " judged; counts" in capsys.readouterr().out
 
 
 def test_a_full_disk_for_the_output_is_one_line_and_no_verdict(capfd, monkeypatch):

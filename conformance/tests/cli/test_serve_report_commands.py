@@ -1,3 +1,5 @@
+import socket
+
 import pytest
 
 from harmony_conformance.cli.main import main
@@ -27,6 +29,13 @@ def test_what_is_no_host_is_refused_in_one_line(capsys, host):
     code, out, err = called(capsys, "serve", "--host", host, "--port", "0")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "cannot listen on" in err
+
+
+def test_a_port_that_is_taken_is_named_once(capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, _, err = called(capsys, "serve", "--port", str(port))
+    assert (code, err) == (2, f"harmony-conformance serve: cannot listen on 127.0.0.1:{port}: Address already in use\n")
 
 
 @pytest.mark.parametrize("named", ["", "report.jsonl"], ids=["the folder", "the file in it"])

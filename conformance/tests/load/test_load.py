@@ -302,7 +302,7 @@ def test_command(tmp_path, capsys, monkeypatch):
         (["http://127.0.0.1:9/v1", "--rate", "1"], "http://127.0.0.1:9"),
         (
             ["reference", "--rate", "1", "--max-requests", "4"],
-            "expected --requests and --rate, got --max-requests or --max-rps",
+            "invalid --max-requests: expected --requests, which `load` has in its place",
         ),
         (["reference"], "expected one of --rate and --clients, got none"),
         (["reference", "--rate", "1", "--clients", "1"], "expected one of --rate and --clients, got both"),

@@ -87,7 +87,7 @@ def test_a_summary_names_verdict_causes_evidence_report_and_counts_in_this_order
         "gpt-oss-20b on vllm 0.11.0: does not conform",
         "incomplete: the server went away",
         "in none of 9 answers: reasoning",
-        "causes: 1, for 1 failed results",
+        "causes: 1, for 1 failed result",
         "  MUST lost-call: 3 results in 1 scenario",
         "    a call is lost",
         "1 of 1 checks could judge this server",

@@ -360,7 +360,10 @@ def test_unknown_minimum_is_refused_before_sending(tmp_path, capsys):
     with serving(right) as (url, bodies):
         assert main(["rates", url, "--min", "nope=0.9", "--out", str(tmp_path / "out")]) == 2
     assert not bodies
-    assert "invalid --min: expected a rate (" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "invalid --min: expected a rate such as compatibility, effort, hierarchy, quality, tools (all:" in err
+    assert main(["rates", url, "--min", "qualty=0.9", "--out", str(tmp_path / "out")]) == 2
+    assert "expected a rate such as quality, quality.turns, quality.format (all:" in capsys.readouterr().err
 
 
 def test_minimum_of_a_rate_without_a_case_is_said(tmp_path, capsys):

@@ -19,6 +19,7 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, integer, items, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.judge.judge import Result
+from harmony_conformance.runtime.plural import number_of
 from harmony_proxy.capture.build_exchange import BuiltExchange
 from harmony_proxy.capture.recorder import OVER_MEMORY, End
 from harmony_proxy.capture.routes import api_of, route_of
@@ -134,7 +135,11 @@ def from_json(value: Json) -> Tally:
 def summary_line(counts: Tally) -> str:
     """Return the one-line summary that is printed at the end."""
     exchanges = sum(times for name, times in counts.items() if name[0] == "exchanges")
-    parts = [f"{exchanges} exchanges", f"{counts['judged',]} judged", f"{counts['failing',]} failed a MUST check"]
+    parts = [
+        number_of(exchanges, "exchange"),
+        f"{counts['judged',]} judged",
+        f"{counts['failing',]} failed a MUST check",
+    ]
     verdicts: Counter[str] = Counter()
     for name, times in counts.items():
         if name[0] == "answers":

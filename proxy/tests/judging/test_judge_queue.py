@@ -82,7 +82,7 @@ def test_the_log_names_checks_and_holds_nothing_of_the_content():
     assert (line["id"], line["started"]) == ("run-1", "1970-01-01T00:00:01.500+00:00")
     assert SECRET not in json.dumps(line)
     assert "<|" not in json.dumps(line)
-    assert summary_line(counts).startswith("1 exchanges, 1 judged, 1 failed a MUST check; most frequent failures: ")
+    assert summary_line(counts).startswith("1 exchange, 1 judged, 1 failed a MUST check; most frequent failures: ")
 
 
 def test_an_exchange_that_takes_too_long_is_given_up_and_counted(monkeypatch):

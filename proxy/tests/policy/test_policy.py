@@ -121,6 +121,23 @@ def test_a_setting_that_cannot_be_is_named(name, value, said):
     assert said in str(raised.value)
 
 
+@pytest.mark.parametrize(("name", "meant"), [("REPIAR", "REPAIR"), ("METRIC", "METRICS"), ("XYZ", "")])
+def test_a_misspelt_variable_is_refused(name, meant):
+    with pytest.raises(InvalidSettingError) as raised:
+        from_environment({f"HARMONY_GUARD_{name}": "x"})
+    message = str(raised.value)
+    assert message.startswith(
+        f"invalid environment variable HARMONY_GUARD_{name}: expected one of HARMONY_GUARD_POLICY,"
+    )
+    assert message.endswith(f"; did you mean HARMONY_GUARD_{meant}?" if meant else "HARMONY_GUARD_PRIORITY")
+
+
+def test_variables_of_a_kubernetes_service_of_that_name_are_no_settings():
+    service = ("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_8090_TCP", "PORT_8090_TCP_ADDR")
+    told = from_environment({f"HARMONY_GUARD_{name}": "10.0.0.1" for name in service})
+    assert told.rules == Rules()
+
+
 def test_a_file_that_is_no_toml_is_said_to_be_none(tmp_path):
     file = tmp_path / "policy.toml"
     file.write_text("checks = ", encoding="utf-8")

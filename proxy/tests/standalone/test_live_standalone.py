@@ -134,7 +134,7 @@ def test_what_is_under_way_is_given_so_long_and_no_longer(tmp_path, drain, signa
             with pytest.raises(httpx.RemoteProtocolError):
                 b"".join(events)
         assert process.wait(WAIT) == 0
-        assert process.stdout.read() == "1 exchanges, 0 judged, 0 failed a MUST check\n"
+        assert process.stdout.read() == "1 exchange, 0 judged, 0 failed a MUST check\n"
     (line,) = [json.loads(line) for line in (tmp_path / "log").read_bytes().splitlines()]
     assert (line["end"], line["judged"]) == ("shut_down", False)
 

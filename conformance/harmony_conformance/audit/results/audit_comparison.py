@@ -11,7 +11,7 @@ from harmony_conformance.audit.results.stored_audit import AuditPart
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.judge.check import Severity
 from harmony_conformance.report.intervals import SIGNIFICANCE, difference, holm, shares_differ
-from harmony_conformance.report.summary import number_of
+from harmony_conformance.runtime.plural import number_of
 
 
 class RateChange(StrEnum):
@@ -84,8 +84,8 @@ class AuditComparison:
 
     def lines(self) -> Iterator[str]:
         """Yield the comparison in words: higher rates, lower rates, the others."""
-        yield f"before: {self.before.name}, {self.before.exchanges} exchanges"
-        yield f"after:  {self.after.name}, {self.after.exchanges} exchanges"
+        yield f"before: {self.before.name}, {number_of(self.before.exchanges, 'exchange')}"
+        yield f"after:  {self.after.name}, {number_of(self.after.exchanges, 'exchange')}"
         for change in RateChange:
             found = [one for one in self.changes if one.change is change]
             yield ""

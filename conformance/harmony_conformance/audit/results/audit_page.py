@@ -13,7 +13,8 @@ from harmony_conformance.json_value import Json, JsonObject, integer, items, mem
 from harmony_conformance.report import markup, text_excerpt
 from harmony_conformance.report.html import environment
 from harmony_conformance.report.intervals import wilson
-from harmony_conformance.report.summary import grouped, number_of, sides
+from harmony_conformance.report.summary import grouped, sides
+from harmony_conformance.runtime.plural import number_of
 
 _DAYS, _GROUPS, _EXAMPLES = 366, 40, 3
 _WIDTH, _HEIGHT = 960, 180

@@ -9,6 +9,7 @@ from typing import Final
 from harmony_conformance.golden.grading.grade import GradeReport, VectorCause, VectorGrade, VectorOutcome
 from harmony_conformance.golden.vectors.vector_file import VectorFile
 from harmony_conformance.json_value import members, text, value_at
+from harmony_conformance.runtime.plural import number_of
 
 _CAUSES_SHOWN: Final = 10
 _DETAILS_SHOWN: Final = 5
@@ -55,7 +56,7 @@ def _lines(report: GradeReport, effects: Mapping[str, str]) -> Iterator[str]:
         yield ""
         yield f"{number}. {cause_text(cause, effects)}"
     if len(causes) > _CAUSES_SHOWN:
-        yield f"… and {len(causes) - _CAUSES_SHOWN} more causes: --format json"
+        yield f"… and {number_of(len(causes) - _CAUSES_SHOWN, 'more cause')}: --format json"
     yield ""
     yield from _count_lines(report)
 
