@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import LiteralString
 
 from harmony_conformance.checks.helpers.counted_pairs import CountedPair, counted_pair, token_difference
+from harmony_conformance.checks.helpers.length_refusal import is_refused_for_length
 from harmony_conformance.checks.helpers.value_diff import first_difference
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.series_pairs import same_request_pairs
@@ -22,32 +23,16 @@ CONVERSATION_LENGTH_STEPS = ("two messages", "very many messages")
 """Steps whose conversations differ in length."""
 
 
-_REFUSED, _TOO_LARGE = range(400, 500), 413
-_LENGTH = re.compile(
-    r"\b(?:context|input|prompt|messages?|request|content|body)\b.*\b(?:length|long|longer|large|larger|size|tokens?|characters|bytes|exceed\w*)\b"
-    r"|\b(?:length|tokens?|characters|bytes|context)\b.*\b(?:exceed\w*|maximum|limit\w*|most|too)\b|context_length_exceeded",
-    re.IGNORECASE | re.DOTALL,
-)
-
-
-def _is_too_long(x: Exchange | None) -> bool:
-    """Return True if a request was refused for its length: by 413, or another 4xx whose text mentions the length."""
-    response = x.response if x is not None else None
-    if response is None or response.status not in _REFUSED:
-        return False
-    return response.status == _TOO_LARGE or _LENGTH.search(response.body.decode("utf-8", "replace")) is not None
-
-
 @within_limits
 def accepts_long_messages(series: Series) -> bool:
     """very long messages that the endpoint does not refuse for their length"""
-    return not _is_too_long(series.exchanges.get(MESSAGE_LENGTH_STEPS[1]))
+    return not is_refused_for_length(series.exchanges.get(MESSAGE_LENGTH_STEPS[1]))
 
 
 @within_limits
 def accepts_long_conversations(series: Series) -> bool:
     """very long conversations that the endpoint does not refuse for their length"""
-    return not _is_too_long(series.exchanges.get(CONVERSATION_LENGTH_STEPS[1]))
+    return not is_refused_for_length(series.exchanges.get(CONVERSATION_LENGTH_STEPS[1]))
 
 
 @series_only

@@ -195,6 +195,22 @@ OTHER_APIS: dict[str, Clause] = {
         _RESPONSES + "WebSocket server events, error",
         "Emitted when an error occurs while processing a Responses WebSocket request. […] type: The type of the event. Always `error`.",
     ),
+    "responses#repeated-parameters": Clause(
+        _RESPONSES + "the response object",
+        "max_tool_calls: The maximum number of total calls to built-in tools that can be processed in a response. […] metadata: Set of 16 key-value "
+        "pairs that can be attached to an object. […] truncation: The truncation strategy to use for the model response.",
+    ),
+    "responses#max-tool-calls": Clause(
+        _RESPONSES + "max_tool_calls",
+        "The maximum number of total calls to built-in tools that can be processed in a response. This maximum number applies across all built-in tool "
+        "calls, not per individual tool. Any further attempts to call a tool by the model will be ignored.",
+    ),
+    "responses#truncation": Clause(
+        _RESPONSES + "truncation",
+        "`auto`: If the input to this Response exceeds the model's context window size, the model will truncate the response to fit the context window "
+        "by dropping items from the beginning of the conversation. […] `disabled` (default): If the input size will exceed the context window size for a "
+        "model, the request will fail with a 400 error.",
+    ),
     "responses#store": Clause(
         _RESPONSES + "store", "Whether to store the generated model response for later retrieval via API."
     ),

@@ -9,10 +9,11 @@ from harmony_conformance.checks.responses import (
     agent_tools,
     objects,
     order,
+    parameters,
     repeated_content,
     stored,
     turn_history,
     websocket,
 )
 
-MODULES = (objects, order, repeated_content, turn_history, agent_tools, stored, websocket)
+MODULES = (objects, order, repeated_content, turn_history, agent_tools, stored, parameters, websocket)

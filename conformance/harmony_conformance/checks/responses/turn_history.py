@@ -8,7 +8,7 @@ from typing import LiteralString
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.checks.responses import views
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.json_value import Json, canonical_json, items, text, value_at
+from harmony_conformance.json_value import Json, canonical_json, integer, items, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, mismatch, variant
 from harmony_conformance.judge.condition import condition, series_only
@@ -75,11 +75,13 @@ def called_a_built_in_tool(x: Exchange) -> bool:
 
 
 def _calls(x: Exchange) -> list[Message]:
-    """Return the complete calls to declared built-in tools in the model's output."""
+    """Return the complete calls to declared built-in tools in the model's output, up to `max_tool_calls`."""
+    most = integer(value_at(x.request.json, "max_tool_calls"))
     declared = [text(name) for name in items(value_at(x.chat_request, "chat_template_kwargs", "builtin_tools"))]
     if not declared or not x.reached_stop:
         return []
-    return [message for message in views.output_messages(x) if (message.recipient or "").partition(".")[0] in declared]
+    calls = [one for one in views.output_messages(x) if (one.recipient or "").partition(".")[0] in declared]
+    return calls[:most] if most is None or most > 0 else []
 
 
 @check(

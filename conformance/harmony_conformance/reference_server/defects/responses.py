@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
+from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, text, value_at
 from harmony_conformance.reference_server.defects.body_changes import (
     BodyChange,
     all_zero,
@@ -158,6 +158,31 @@ def _streamed_by_default(body: JsonObject) -> JsonObject:
     return {"stream": True, **body} if "input" in body and not body.get("background") else body
 
 
+def _cut_silently(body: JsonObject) -> JsonObject:
+    return {**body, "truncation": "auto"} if "input" in body and body.get("truncation") is None else body
+
+
+def _without_the_newest(body: JsonObject) -> JsonObject:
+    entries, is_long = items(body.get("input")), len(dumps(body.get("input"))) > _LONG_INPUT
+    return {**body, "input": entries[:1]} if body.get("truncation") == "auto" and is_long else body
+
+
+_LONG_INPUT = 400_000
+"""Characters of JSON of an input over the context."""
+
+
+def _with_default_parameters(body: JsonObject) -> JsonObject:
+    return {**body, "truncation": "disabled", "metadata": {}} if "truncation" in body else body
+
+
+def _limited_functions(body: JsonObject) -> JsonObject:
+    most = integer(body.get("max_tool_calls"))
+    if most is None:
+        return body
+    calls = [item for item in items(body.get("output")) if value_at(item, "type") == "function_call"]
+    return {**body, "output": [item for item in items(body.get("output")) if item not in calls[most:]]}
+
+
 _json = partial(on_json, ApiFamily.RESPONSES)
 _request = partial(on_request, ApiFamily.RESPONSES)
 
@@ -294,5 +319,35 @@ DEFECTS = (
         "responses-built-in-left-out",
         "Calls of the browser and Python tools are missing from the output.",
         _without_built_in_calls,
+    ),
+    _request(
+        "responses-input-cut-silently",
+        "An input over the context is cut, although the request does not ask for it.",
+        _cut_silently,
+    ),
+    _request(
+        "responses-truncation-ignored",
+        "`truncation: auto` is ignored: an input over the context is refused.",
+        lambda body: {**body, "truncation": "disabled"} if body.get("truncation") == "auto" else body,
+    ),
+    _request(
+        "responses-newest-items-dropped",
+        "With `truncation: auto`, an input over the context loses its newest items.",
+        _without_the_newest,
+    ),
+    _json(
+        "responses-default-parameters",
+        "A response has the defaults of `truncation` and `metadata`, not the values of its request.",
+        _with_default_parameters,
+    ),
+    _request(
+        "responses-tool-limit-ignored",
+        "`max_tool_calls` is ignored: a response has more calls of built-in tools.",
+        drop_members("max_tool_calls"),
+    ),
+    _json(
+        "responses-tool-limit-on-functions",
+        "`max_tool_calls` limits the calls of functions too, so that some are missing.",
+        _limited_functions,
     ),
 )

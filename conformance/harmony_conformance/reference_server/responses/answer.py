@@ -66,6 +66,7 @@ class ResponsesAnswer:
     run: PromptRun
     output: list[JsonObject] = field(default_factory=list[JsonObject])  # completed items
     _calls: int = 0
+    _built_in_calls: int = 0
     _ids: list[int] = field(default_factory=list[int])
     _reasoning_tokens: int = 0
     _open: "OutputItem | None" = None
@@ -147,8 +148,8 @@ class ResponsesAnswer:
     def _begin(self, event: MessageStart) -> Iterator[JsonObject]:
         self._open = self._item(event.header)
         self._is_reasoning = isinstance(self._open, ReasoningOutput)
-        self._is_announced = not self._is_reasoning
-        if self._is_announced:
+        self._is_announced = self._open is not None and not self._is_reasoning
+        if self._open is not None and self._is_announced:
             yield from self._open.begin()
 
     def _write(self, text: str) -> Iterator[JsonObject]:
@@ -172,10 +173,14 @@ class ResponsesAnswer:
         self._open = None
         self._is_reasoning = False
 
-    def _item(self, header: OutputHeader) -> OutputItem:
+    def _item(self, header: OutputHeader) -> "OutputItem | None":
+        """Return the item of a message. None for a call that `max_tool_calls` forbids, which is ignored."""
         recipient = header.recipient or ""
         built_in = self.request.built_in if self.request.can_call_tools else ()
         if header.role == "assistant" and namespace_of(recipient) in {NAMESPACES[tool].name for tool in built_in}:
+            self._built_in_calls += 1
+            if self._built_in_calls > (self.request.most_built_in_calls or self._built_in_calls):
+                return None
             if recipient == PYTHON:
                 return PythonOutput(self._position("ci_"))
             return BrowsingOutput(self._position("ws_"), recipient=recipient)

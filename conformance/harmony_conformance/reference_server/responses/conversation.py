@@ -35,7 +35,7 @@ _CALLS = (CallItem, BuiltInItem)
 
 def conversation(request: ResponsesRequest, *, date: str) -> tuple[Message, ...]:
     """Return all messages of a request; `date` is the current date in the system message."""
-    leading = [item.text for item in takewhile(_is_instruction, request.items) if isinstance(item, MessageItem)]
+    leading = [item.text for item in takewhile(is_instruction, request.items) if isinstance(item, MessageItem)]
     texts = [text for text in (request.instructions or "", *leading) if text]
     built_in = [NAMESPACES[tool] for tool in request.built_in] if request.can_call_tools else []
     system = reduce(SystemContent.with_tools, built_in, system_content(request.effort, date))
@@ -46,7 +46,8 @@ def conversation(request: ResponsesRequest, *, date: str) -> tuple[Message, ...]
     )
 
 
-def _is_instruction(item: Item) -> bool:
+def is_instruction(item: Item) -> bool:
+    """Return True for a system or developer message. At the beginning of the input, they are part of the instructions."""
     return isinstance(item, MessageItem) and item.role in ("system", "developer")
 
 

@@ -48,6 +48,8 @@ class ResponsesRequest(RequestOptions):
     reasoning_member: ReasoningMember
     encrypts_reasoning: bool  # return `encrypted_content`
     top_logprobs: int | None  # number of most likely tokens per log probability; None: no log probabilities
+    most_built_in_calls: int | None  # maximum number of calls of built-in tools; None: unlimited
+    truncates: bool  # an input over the context loses its oldest items
     is_stored: bool
     is_background: bool
     conversation: str | None  # id of the conversation that the response continues
@@ -70,7 +72,6 @@ def read_request(body: JsonObject, previous: Sequence[Json], new: Sequence[Json]
     is_background = fields.read_boolean(body, "background")
     if is_background and not is_stored:
         raise wrong_value("background", "it is only allowed when 'store' is true.")
-    fields.whole_number(body, "max_tool_calls", 1)
     likely = fields.whole_number(body, "top_logprobs", 0, _MOST_LIKELY) or 0
     return ResponsesRequest(
         items=read_items(list(entries)),
@@ -91,6 +92,8 @@ def read_request(body: JsonObject, previous: Sequence[Json], new: Sequence[Json]
         top_logprobs=likely if _LOGPROBS in included else None,
         limit=fields.limit(body, "max_output_tokens"),
         is_streamed=fields.read_boolean(body, "stream"),
+        most_built_in_calls=fields.whole_number(body, "max_tool_calls", 1),
+        truncates=body.get("truncation") == "auto",
         is_stored=is_stored,
         is_background=is_background,
         conversation=conversation_id(body),

@@ -25,12 +25,12 @@ from harmony_conformance.reference_server.pipeline.http import (
     read_json_body,
     stream_response,
 )
-from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun, derive_id, render_prompt, request_hash
+from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun, derive_id, request_hash
 from harmony_conformance.reference_server.requests.errors import Reply, wrong_value
 from harmony_conformance.reference_server.requests.fields import refuse_large_answer
 from harmony_conformance.reference_server.responses.answer import FAILED, ResponsesAnswer
 from harmony_conformance.reference_server.responses.background import BackgroundRun, refuse_synchronous
-from harmony_conformance.reference_server.responses.conversation import conversation
+from harmony_conformance.reference_server.responses.context_window import prompt_in_context
 from harmony_conformance.reference_server.responses.conversation_store import Conversations
 from harmony_conformance.reference_server.responses.input_items import to_item_list
 from harmony_conformance.reference_server.responses.request import ResponsesRequest, conversation_id, read_request
@@ -133,7 +133,7 @@ class Responses:
         refuse_large_answer(len(output), request.limit, alternatives=request.top_logprobs or 0)
         run = PromptRun(
             id_seed=request_hash(body),
-            prompt=render_prompt(conversation(request, date=self._host.date), changes),
+            prompt=prompt_in_context(request, changes, date=self._host.date),
             generation=Generation(
                 output,
                 changes.sampling(Sampling(stop_tokens=stopping, limit=request.limit)),
