@@ -64,6 +64,7 @@ class Audit:
     version: str
     plan: AuditPlan
     baseline: LogBaseline | None = None
+    empty_files: tuple[str, ...] = ()
 
     @property
     def counts(self) -> Counter[Outcome]:
@@ -93,6 +94,7 @@ class Audit:
                 },
                 "unreadable": self.tally.unreadable,
                 "unread": _problems_json(self.tally.unreadable_by_kind),
+                **({"empty_files": [*self.empty_files]} if self.empty_files else {}),
                 "errors": self.tally.errors,
                 "not_judged": _problems_json(self.tally.errors_by_kind),
                 **({"baseline": self.baseline.to_json()} if self.baseline is not None else {}),
@@ -118,8 +120,14 @@ class Audit:
         )
 
 
-def make_audit(
-    tally: Tally, files: tuple[str, ...], excerpts: Excerpts, version: str, plan: AuditPlan | None = None
+def make_audit(  # noqa: PLR0913 - what the log had, and how it was read
+    tally: Tally,
+    files: tuple[str, ...],
+    excerpts: Excerpts,
+    version: str,
+    plan: AuditPlan | None = None,
+    *,
+    empty_files: tuple[str, ...] = (),
 ) -> Audit:
     """Return the report of a tally. Every check has a line, even if no exchange was read."""
     lines = (_line(rule, tally.checks.get(rule.id, CheckTally()), tally.exchanges) for rule in CHECKS)
@@ -131,6 +139,7 @@ def make_audit(
         excerpts=excerpts,
         version=version,
         plan=plan or AuditPlan(),
+        empty_files=empty_files,
     )
 
 

@@ -1,4 +1,4 @@
-"""Terminal report of an audit: applicable checks, first examples of failures, unreadable lines, counts."""
+"""Terminal report of an audit: verdict, first examples of failures, causes, rates, what passed, unreadable lines, counts."""
 
 from __future__ import annotations
 
@@ -7,66 +7,45 @@ from collections.abc import Iterator, Mapping
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from harmony_conformance.audit.rates.groups import DIMENSIONS
 from harmony_conformance.audit.rates.rate import rates
 from harmony_conformance.audit.readers.record import delivery_notes
-from harmony_conformance.audit.report import COMPARISON_REASON, Audit, AuditLine
+from harmony_conformance.audit.report import COMPARISON_REASON, Audit, AuditLine, exit_code
 from harmony_conformance.audit.tallies import LineProblems
-from harmony_conformance.errors import error_place
+from harmony_conformance.errors import Exit, error_place
 from harmony_conformance.json_value import items, text, value_at
 from harmony_conformance.judge.check import Finding, Outcome, Severity
-from harmony_conformance.report.model import WORDS, count_applied
+from harmony_conformance.report.model import WORDS
+from harmony_conformance.report.summary import DEFAULT_FAILS_ON, number_of
 from harmony_conformance.report.terminal import STYLE, visible
 from harmony_conformance.runtime.plural import number_of
 
 _EXAMPLES_SHOWN = 3
+_EXPECTED_SHOWN = 1
 _UNREAD_SHOWN = 3
+_EMPTY_SHOWN = 20
 _GROUPS_SHOWN = 20
 
 
-def print_audit(audit: Audit, console: Console) -> None:
-    """Print the report; its last line has the counts."""
-    console.print(_table(audit))
-    for line in _lines(audit):
+def print_audit(audit: Audit, console: Console, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> None:
+    """Print the report: the verdict, the failures, what else was found, and what passed. Its last line has the counts."""
+    for line in _lines(audit, fails_on):
         console.print(line, soft_wrap=True, highlight=False)
 
 
-def _table(audit: Audit) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("check", "severity", "outcome"):
-        table.add_column(heading, no_wrap=True)
-    table.add_column("exchanges", min_width=14)
-    for line in audit.lines:
-        outcome = line.result.outcome
-        if outcome is not Outcome.NOT_APPLICABLE:
-            table.add_row(
-                line.result.check,
-                line.result.severity.value,
-                f"[{STYLE[outcome]}]{WORDS[outcome]}[/]",
-                count_applied(line.counts) or escape(line.result.reason),
-            )
-    return table
-
-
-def _lines(audit: Audit) -> Iterator[str]:
-    idle = [line.result.reason for line in audit.lines if line.result.outcome is Outcome.NOT_APPLICABLE]
-    if idle:
-        comparing = idle.count(COMPARISON_REASON)
-        yield (
-            f"{number_of(len(idle), 'more check')} applied to no exchange"
-            f" ({comparing} of them compare exchanges; each line is judged alone)"
-        )
-    for line in audit.lines:
-        if line.result.outcome in (Outcome.FAIL, Outcome.ERROR):
-            try:
-                yield from list(_failure(line))
-            except Exception as error:  # noqa: BLE001 - the other checks are still shown
-                yield f"  {escape(line.result.check)} could not be shown: {error_place(error)}"
+def _lines(audit: Audit, fails_on: frozenset[Severity]) -> Iterator[str]:
+    yield _verdict(audit, fails_on)
+    shown = [line for line in audit.lines if line.result.outcome in (Outcome.FAIL, Outcome.ERROR)]
+    for line in sorted(shown, key=lambda line: _rank(audit, line)):
+        try:
+            yield from list(_failure(audit, line))
+        except Exception as error:  # noqa: BLE001 - the other checks are still shown
+            yield f"  {escape(line.result.check)} could not be shown: {error_place(error)}"
     yield from _causes(audit)
     yield from _variants(audit)
     yield from _rates(audit)
+    yield from _others(audit)
     yield ""
     yield from _unread(audit)
     failed = any(line.counts.get(outcome) for line in audit.lines for outcome in (Outcome.FAIL, Outcome.ERROR))
@@ -81,25 +60,87 @@ def _lines(audit: Audit) -> Iterator[str]:
     yield audit.summary()
 
 
-def _failure(line: AuditLine) -> Iterator[str]:
+def _verdict(audit: Audit, fails_on: frozenset[Severity]) -> str:
+    """Return the first line: how many checks failed, in how many exchanges, and what the exit code says of it."""
+    failed = [line for line in audit.lines if line.counts.get(Outcome.FAIL)]
+    must = sum(line.result.severity is Severity.MUST for line in failed)
+    exchanges = sum(group.failed for group in audit.tally.groups.get("api", {}).values())
+    counts = f"{exchanges} of {number_of(audit.tally.exchanges, 'exchange')}"
+    expected = [line for line in failed if _is_expected(audit, line)]
+    match exit_code(audit, fails_on):
+        case Exit.DIVERGES:
+            style, word = STYLE[Outcome.FAIL], "FAIL"
+        case Exit.CONFORMS:
+            style, word = (
+                ("yellow", "NO NEW FAILURE" if audit.baseline else "NO FAILURE THAT COUNTS")
+                if failed
+                else (
+                    "green",
+                    "NO FAILURE FOUND",
+                )
+            )
+        case Exit.INTERNAL_ERROR:
+            style, word = STYLE[Outcome.ERROR], "NOT ALL JUDGED"
+        case _:
+            style, word = "magenta", "NOTHING CHECKED"
+    notes = [f"{number_of(len(failed), 'check')} failed, {must} of them MUST, in {counts}" if failed else counts]
+    notes += [f"{len(expected)} as the baseline expects"] if expected else []
+    notes += (
+        [f"stale entries of the baseline: {len(audit.baseline.stale)}"]
+        if audit.baseline and audit.baseline.stale
+        else []
+    )
+    return f"[{style}]{word}[/]: {'; '.join(notes)}"
+
+
+def _is_expected(audit: Audit, line: AuditLine) -> bool:
+    """Return True if the baseline expects all failures of a check."""
+    return audit.baseline is not None and line.result.check not in audit.baseline.unexpected
+
+
+def _rank(audit: Audit, line: AuditLine) -> tuple[bool, bool, bool, float, str]:
+    """Return the place of a failure: errors first, then what the baseline does not expect, MUST, and the highest rate."""
+    result = line.result
+    return (
+        result.outcome is not Outcome.ERROR,
+        _is_expected(audit, line),
+        result.severity is not Severity.MUST,
+        -line.counts.get(Outcome.FAIL, 0) / max(result.applied, 1),
+        result.check,
+    )
+
+
+def _failure(audit: Audit, line: AuditLine) -> Iterator[str]:
     result, outcome = line.result, line.result.outcome
     word = "SHOULD" if result.severity is Severity.SHOULD else "MUST"
+    is_expected = outcome is Outcome.FAIL and _is_expected(audit, line)
+    mark = "[dim]EXPECTED[/]" if is_expected else f"[{STYLE[outcome]}]{WORDS[outcome].upper()}[/]"
     yield ""
-    yield (
-        f"[{STYLE[outcome]}]{WORDS[outcome].upper()}[/] {word} [bold]{escape(result.check)}[/]:"
-        f" {line.counts[outcome]} of {result.applied} exchanges"
-    )
+    yield f"{mark} {word} [bold]{escape(result.check)}[/]: {line.counts[outcome]} of {result.applied} exchanges"
     if result.reason:
         yield f"  {escape(visible(result.reason))}"
     shown = [example for example in line.examples if example.outcome is outcome]
-    for example in shown[:_EXAMPLES_SHOWN]:
+    for example in shown[: _EXPECTED_SHOWN if is_expected else _EXAMPLES_SHOWN]:
         yield f"  - {escape(visible(str(example.place)))}"
         for finding in example.findings:
             if finding.verdict.value == outcome.value:
                 yield from _finding(finding)
-    if line.counts[outcome] > _EXAMPLES_SHOWN:
-        yield f"  … and {number_of(line.counts[outcome] - _EXAMPLES_SHOWN, 'more exchange')}"
+    if (others := line.counts[outcome] - (_EXPECTED_SHOWN if is_expected else _EXAMPLES_SHOWN)) > 0:
+        yield f"  … and {number_of(others, 'more exchange')}"
     yield f"  spec: {escape(result.quotation)}"
+
+
+def _others(audit: Audit) -> Iterator[str]:
+    """Yield the checks that passed, by family, and the number of those that applied to nothing."""
+    passed = [line.result.check for line in audit.lines if line.result.outcome in (Outcome.PASS, Outcome.VARIANT)]
+    idle = [line.result.reason for line in audit.lines if line.result.outcome is Outcome.NOT_APPLICABLE]
+    yield ""
+    if passed:
+        families = Counter(check.partition(".")[0] for check in passed)
+        shown = ", ".join(f"{family} {count}" for family, count in sorted(families.items()))
+        yield f"[{STYLE[Outcome.PASS]}]passed[/]: {number_of(len(passed), 'check')} ({shown}); --out DIR lists each"
+    if idle:
+        yield f"{number_of(len(idle), 'check' if not passed else 'more check')} applied to no exchange ({idle.count(COMPARISON_REASON)} of them compare exchanges; each line is judged alone)"
 
 
 def _finding(finding: Finding) -> Iterator[str]:
@@ -167,6 +208,11 @@ def _unread(audit: Audit) -> Iterator[str]:
         yield f"not judged because of internal errors: {number_of(audit.tally.errors, 'line')}"
     yield from _problems("[yellow]unreadable[/]", audit.tally.unreadable_by_kind)
     yield f"{number_of(audit.tally.unreadable, 'line')} could not be read as exchanges"
+    if audit.empty_files:
+        yield f"[yellow]empty[/] {number_of(len(audit.empty_files), 'file')}, without a record"
+        yield from (f"  - {escape(visible(name))}" for name in audit.empty_files[:_EMPTY_SHOWN])
+    if len(audit.empty_files) > _EMPTY_SHOWN:
+        yield f"  … and {len(audit.empty_files) - _EMPTY_SHOWN} more"
     if audit.tally.discovery_exchanges:
         yield f"{audit.tally.discovery_exchanges} discovery exchanges not judged"
 

@@ -28,7 +28,7 @@ from harmony_conformance.audit.progress import (
 )
 from harmony_conformance.audit.readers.files import CONTAINERS
 from harmony_conformance.audit.readers.shapes import AUTO, COLUMNS, SHAPES
-from harmony_conformance.audit.readers.sources import STDIN, expand, is_url, mask_urls
+from harmony_conformance.audit.readers.sources import STDIN, empty_files, expand, is_url, mask_urls
 from harmony_conformance.audit.redaction import Excerpts
 from harmony_conformance.audit.report import (
     Audit,
@@ -224,7 +224,7 @@ def execute(arguments: Namespace) -> int:
         raise UsageError(f"nothing could be checked: {reason}")
     if arguments.out is not None:
         print(f"audit written to {arguments.out}", file=sys.stderr)
-    print_audit(audit, report_console(piped_width=_PIPED_WIDTH))
+    print_audit(audit, report_console(piped_width=_PIPED_WIDTH), FAIL_ON[arguments.fail_on])
     for note in (*_notes(audit), *_baseline_notes(audit, arguments)):
         print(note, file=sys.stderr)
     return exit_code(audit, FAIL_ON[arguments.fail_on])
@@ -270,13 +270,15 @@ def _first_message(line: AuditLine) -> str:
 
 def _scan(paths: list[str], reading: ReadOptions, arguments: Namespace, counted: BaselineCounter | None) -> Audit:
     total = Tally()
+    empty = tuple(map(_shown, empty_files(paths)))
     ends = {path: size for path, (size, _) in stamps(paths).items()}
     remaining = batches(paths, reading.form, reading.plan, ends=ends)
     for scanned in scan_all(remaining, reading, workers=arguments.workers, engine=AuditEngine(arguments.engine)):
         total += scanned.tally
         if counted is not None:
             counted.add(scanned.failures.splitlines())
-    audit = make_audit(total, tuple(map(_shown, paths)), reading.excerpts, version(_PACKAGE), reading.plan)
+    files = tuple(map(_shown, paths))
+    audit = make_audit(total, files, reading.excerpts, version(_PACKAGE), reading.plan, empty_files=empty)
     return with_baseline(audit, counted) if counted is not None else audit
 
 
@@ -293,6 +295,7 @@ def _scan_into(
         "sample": reading.plan.sample,
         **({"users": hash_user("", reading.user_key)} if reading.user_key else {}),
     }
+    empty = tuple(map(_shown, empty_files(paths)))
     if not arguments.incremental and is_progress(out):
         (out / PROGRESS).unlink()
     progress = read_progress(out, options) if arguments.incremental else AuditProgress(options=options)
@@ -319,7 +322,8 @@ def _scan_into(
                 folder.add(scanned)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("stopped; the same command with --resume continues") from None
-        audit = make_audit(folder.total, every, reading.excerpts, version(_PACKAGE), reading.plan)
+        made_by = version(_PACKAGE)
+        audit = make_audit(folder.total, every, reading.excerpts, made_by, reading.plan, empty_files=empty)
         if counted is not None:
             with (out / ROW_FILES[0]).open("rb") as rows:
                 counted.add(rows)

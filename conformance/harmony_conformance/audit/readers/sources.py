@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from glob import glob, has_magic
 from importlib import import_module
@@ -32,6 +32,8 @@ _MOST_LAYERS = 3
 _XZ_MEMORY = 256 * 1024 * 1024
 _LONGEST_READ = 512 * 1024 * 1024
 _ZSTD_INPUT = 64
+_LARGEST_EMPTY = 256
+"""Bytes of a compressed file without content: its header has the name of the file at most."""
 EXTRA = "logs"
 _USER = re.compile(r"(?<=://)(?:[^/?#\s]*|[^/?#:\s]+:(?!\d{1,5}/)[^?#\s]*)@")
 """User and password in a URL. A password may have an unescaped slash, as keys of S3 do."""
@@ -100,6 +102,16 @@ def expand(names: Iterator[str]) -> Iterator[str]:
 def is_broken_link(path: Path) -> bool:
     """Return True for a link that leads to nothing, or in a circle."""
     return path.is_symlink() and not path.exists()
+
+
+def empty_files(names: Iterable[str]) -> Iterator[str]:
+    """Yield the local files without a byte of content, decompressed if need be. They have no record that a report could name."""
+    for name in names:
+        if is_url(name) or not Path(name).is_file() or Path(name).stat().st_size > _LARGEST_EMPTY:
+            continue
+        with suppress(OSError, UsageError), open_source(name) as stream:
+            if not stream.peek(1) and not stream.read(1):  # reading raises the error of a damaged file
+                yield name
 
 
 def is_linked_folder(path: Path) -> bool:

@@ -69,6 +69,7 @@ def audit_html(audit: StoredAudit) -> str:
             causes=[_cause(one) for one in audit.causes],
             failed=failed,
             notes=[*delivery_notes({one.name: one.tally.exchanges for one in audit.by("delivery")})],
+            empty=list(map(text, items(audit.header.get("empty_files")))),
             problems=[*_problems(audit.header.get("unread")), *_problems(audit.header.get("not_judged"))],
         )
     )
