@@ -17,7 +17,7 @@ from harmony_conformance.errors import Exit, error_place
 from harmony_conformance.json_value import items, text, value_at
 from harmony_conformance.judge.check import Finding, Outcome, Severity
 from harmony_conformance.report.model import WORDS
-from harmony_conformance.report.summary import DEFAULT_FAILS_ON, number_of
+from harmony_conformance.report.summary import DEFAULT_FAILS_ON
 from harmony_conformance.report.terminal import STYLE, visible
 from harmony_conformance.runtime.plural import number_of
 
@@ -140,7 +140,11 @@ def _others(audit: Audit) -> Iterator[str]:
         shown = ", ".join(f"{family} {count}" for family, count in sorted(families.items()))
         yield f"[{STYLE[Outcome.PASS]}]passed[/]: {number_of(len(passed), 'check')} ({shown}); --out DIR lists each"
     if idle:
-        yield f"{number_of(len(idle), 'check' if not passed else 'more check')} applied to no exchange ({idle.count(COMPARISON_REASON)} of them compare exchanges; each line is judged alone)"
+        comparing = idle.count(COMPARISON_REASON)
+        yield (
+            f"{number_of(len(idle), 'more check' if passed else 'check')} applied to no exchange"
+            f" ({comparing} of them compare exchanges; each line is judged alone)"
+        )
 
 
 def _finding(finding: Finding) -> Iterator[str]:

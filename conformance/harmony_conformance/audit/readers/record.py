@@ -10,7 +10,7 @@ from typing import LiteralString
 from harmony_conformance.audit.scopes import Scope
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject
-from harmony_conformance.report.summary import number_of
+from harmony_conformance.runtime.plural import number_of
 
 
 class Delivery(StrEnum):
