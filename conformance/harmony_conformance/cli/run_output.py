@@ -166,7 +166,8 @@ def _notes(arguments: Namespace, report: Report, finished: Run, code: int) -> It
     if not _has_judged(finished.results):
         commonest = Counter(result.reason for result in finished.results if result.reason).most_common(_REASONS_SHOWN)
         details = "; ".join(f"{reason}: {times}" for reason, times in commonest)
-        yield f"nothing could be checked: no MUST check was applicable ({details})"
+        missing = f"no MUST check was applicable ({details})" if details else "no MUST check was selected"
+        yield f"nothing could be checked: {missing}"
     for name in items(value_at(report.header, "missing_features")):
         answers = value_at(report.header, "features", "answers")
         yield f"--require {text(name)}: in none of {answers} answers"

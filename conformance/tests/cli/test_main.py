@@ -483,6 +483,13 @@ def test_the_exit_code_says_what_came_of_it(what, capsys):
     assert "Traceback" not in err
 
 
+def test_a_run_of_recommendations_alone_reports_that_no_must_check_was_selected(capsys):
+    selected = ("reference", "--select", "hierarchy.current_date_is_sane@simple_answer", "--latency", "0")
+    code, _, err = run(capsys, *selected, "--out", "run")
+    assert code == 2
+    assert "nothing could be checked: no MUST check was selected" in err.splitlines()
+
+
 def test_a_run_that_was_cut_short_is_incomplete_and_says_what_was_left_open(capsys, tmp_path):
     words = ["--latency", "0", "--concurrency", "1", "--max-requests", "5"]
     code, _, err = run(capsys, "reference", *words, "--out", "run")
