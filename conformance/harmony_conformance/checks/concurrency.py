@@ -86,5 +86,5 @@ def _content(x: Exchange) -> Json:
         "content": turn.content or "",
         "reasoning": turn.reasoning or "",
         words.calls: [{"name": call.name, words.arguments: call.arguments} for call in turn.tool_calls],
-        words.end: None if turn.finish_reason is None else str(words.end_value(turn.finish_reason)),
+        words.end: words.compared_end(turn.finish_reason),
     }

@@ -22,6 +22,7 @@ class ApiWords:
         calls: The calls of an answer.
         arguments: The arguments of a call.
         end_with_calls: The value for an answer with calls, by those of Chat Completions. Some APIs have no own value for it.
+        names_calls: Whether the value itself says that there are calls. A status does not.
     """
 
     end: LiteralString = "finish_reason"
@@ -29,6 +30,7 @@ class ApiWords:
     calls: LiteralString = "tool_calls"
     arguments: LiteralString = "arguments"
     end_with_calls: LiteralString = "tool_calls"
+    names_calls: bool = True
 
     @property
     def end_member(self) -> RedactableText:
@@ -52,6 +54,12 @@ class ApiWords:
             first = RedactableText("{} or {}", first, other)
         return first
 
+    def compared_end(self, reason: str | None) -> str | None:
+        """Return the value of that member to compare it between two answers. The calls are compared apart."""
+        if reason is None:
+            return None
+        return str(self.end_value("stop" if reason == "tool_calls" and not self.names_calls else reason))
+
 
 def _word(words: Mapping[str, LiteralString], reason: str | None) -> RedactableText:
     return RedactableText(words[reason]) if reason is not None and reason in words else quote(reason)
@@ -70,6 +78,7 @@ _WORDS = {
             "content_filter": "incomplete (incomplete_details.reason content_filter)",
         },
         calls="function_call",
+        names_calls=False,
     ),
     MESSAGES.name: ApiWords(
         end="stop_reason",

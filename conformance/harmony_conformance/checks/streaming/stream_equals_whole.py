@@ -200,4 +200,4 @@ def _calls(turn: Turn, words: ApiWords) -> Json:
 
 
 def _finish(turn: Turn, words: ApiWords) -> Json:
-    return {words.end: None if turn.finish_reason is None else str(words.end_value(turn.finish_reason))}
+    return {words.end: words.compared_end(turn.finish_reason)}
