@@ -1,4 +1,4 @@
-"""`harmony-conformance run --dry-run`: the requests of a run, and bounds of their number, tokens and time."""
+"""`--dry-run` of `run`, `rates` and `load`: requests that would be sent, and bounds of their number, tokens and time."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from harmony_conformance.runner.judge_run import Plan
 from harmony_conformance.runner.latency import max_probe_requests, max_probe_tokens
 from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request, default_limit
 from harmony_conformance.runner.run import Options
+from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.transport.redaction import Mask
 from harmony_ref import encode_with_special_tokens
 
@@ -40,42 +41,84 @@ class Cost:
             output_tokens=self.output_tokens + other.output_tokens,
         )
 
+    def within(self, most_requests: int | None, most_tokens: int | None) -> Cost:
+        """Return the cost within the limits of a run."""
+        return Cost(
+            requests=min(self.requests, most_requests or self.requests),
+            input_tokens=self.input_tokens,
+            output_tokens=min(self.output_tokens, most_tokens or self.output_tokens),
+        )
+
+    def duration(self, at_once: int, most_seconds: float | None) -> str:
+        """Return a bound of the time, for so many requests at a time."""
+        seconds = (self.output_tokens / _RATE + self.requests * _LATENCY) / at_once
+        return f"at most {_duration(min(seconds, most_seconds or seconds))}"
+
     def __str__(self) -> str:
-        return f"{self.requests} requests, about {self.input_tokens} input tokens, at most {self.output_tokens} output tokens"
+        return (
+            f"{number_of(self.requests, 'request')}, about {self.input_tokens} input tokens,"
+            f" at most {self.output_tokens} output tokens"
+        )
 
 
-def print_dry_run(target: Target, options: Options, plan: Plan, *, with_requests: bool) -> None:
-    """Print the requests for an endpoint that shows no token ids, then the cost of each scenario and of the run."""
+def print_dry_run(target: Target, options: Options, plan: Plan, *, with_rows: bool, with_requests: bool) -> None:
+    """Print the requests for an endpoint that shows no token ids, the cost of each scenario, and that of the run.
+
+    A server that turns out to play scripts gets more requests: for a URL of an unknown server both costs are printed.
+    """
     method = _script_method(target, options.script)
     total = Cost()
     for scenario in plan.scenarios:
-        if (reason := skip_reason(scenario, method)) is not None:
-            print(f"{scenario.name}: not sent: {reason}")
-            continue
-        cost = Cost()
-        for step, body in _requests(scenario, options, method):
-            if with_requests:
-                print(f"{scenario.name}/{scenario.api}/{step.name}: {Mask(options.secrets).mask_text(body)}")
-            cost += _cost(step, body, method)
-        cost = sum([cost] * options.tries, start=Cost())
-        print(f"{scenario.name}: {cost}")
+        reason = skip_reason(scenario, method)
+        cost = _scenario_cost(scenario, options, method, with_requests=with_requests and reason is None)
+        if with_rows:
+            print(f"{scenario.name}: {cost}" if reason is None else f"{scenario.name}: not sent: {reason}")
         total += cost
     at_once = options.max_concurrency(target)
-    if options.latency_requests:
-        count = max_probe_requests(options.latency_requests, at_once)
-        tokens = max_probe_tokens(options.latency_requests, at_once)
-        cost = Cost(requests=count, input_tokens=count * _SYSTEM_MESSAGE, output_tokens=tokens)
-        print(f"latency: {cost}")
-        total += cost
-    total = Cost(
-        requests=min(total.requests, options.max_requests or total.requests),
-        input_tokens=total.input_tokens,
-        output_tokens=min(total.output_tokens, options.max_tokens or total.output_tokens),
-    )
-    seconds = (total.output_tokens / _RATE + total.requests * _LATENCY) / at_once
-    limit = min(seconds, options.max_time or seconds)
-    print(f"{total}; plus a few requests for discovery")
-    print(f"at most {_duration(limit)}, if {at_once} requests at a time get {_RATE} tokens a second each")
+    probe = _latency_cost(options, at_once)
+    if with_rows and probe.requests:
+        print(f"latency: {probe}")
+    shown = (total + probe).within(options.max_requests, options.max_tokens)
+    print(f"{shown}, {shown.duration(at_once, options.max_time)}; plus a few requests for discovery")
+    if target.base_url is not None and options.script == "auto" and method is ScriptMethod.NONE:
+        costs = (_scenario_cost(scenario, options, ScriptMethod.REFERENCE) for scenario in plan.scenarios)
+        most = sum(costs, start=probe).within(options.max_requests, options.max_tokens)
+        print(
+            f"if the server plays scripts, as `harmony-conformance serve` does: {most}, {most.duration(at_once, options.max_time)}"
+        )
+    print_assumptions(at_once)
+
+
+def print_assumptions(at_once: int) -> None:
+    """Print the assumption of the time, and what a dry run does not test."""
+    print(f"the time assumes that {number_of(at_once, 'request')} at a time get {_RATE} tokens a second each")
+    print("nothing was sent: the URL, the key and the model were not tested")
+
+
+def request_cost(body: str, output_tokens: int, count: int = 1) -> Cost:
+    """Return the cost of so many equal requests, each with at most so many output tokens."""
+    read = len(encode_with_special_tokens(body)) + _SYSTEM_MESSAGE
+    return Cost(requests=count, input_tokens=count * read, output_tokens=count * output_tokens)
+
+
+def _scenario_cost(scenario: Scenario, options: Options, method: ScriptMethod, *, with_requests: bool = False) -> Cost:
+    """Return the cost of a scenario, nothing if it is not sent. `with_requests`: print its requests."""
+    cost = Cost()
+    if skip_reason(scenario, method) is not None:
+        return cost
+    for step, body in _requests(scenario, options, method):
+        if with_requests:
+            print(f"{scenario.name}/{scenario.api}/{step.name}: {Mask(options.secrets).mask_text(body)}")
+        cost += _cost(step, body, method)
+    return sum([cost] * options.tries, start=Cost())
+
+
+def _latency_cost(options: Options, at_once: int) -> Cost:
+    if not options.latency_requests:
+        return Cost()
+    count = max_probe_requests(options.latency_requests, at_once)
+    tokens = max_probe_tokens(options.latency_requests, at_once)
+    return Cost(requests=count, input_tokens=count * _SYSTEM_MESSAGE, output_tokens=tokens)
 
 
 def _script_method(target: Target, script: str) -> ScriptMethod:
@@ -112,9 +155,7 @@ def _cost(step: Step, body: str, method: ScriptMethod) -> Cost:
     is_scripted = method is not ScriptMethod.NONE and step.script is not None
     most = usual if own is None or is_scripted else min(own, _CONTEXT)
     answers = max(1, integer(step.request.get("n")) or 1)
-    return Cost(
-        requests=1, input_tokens=len(encode_with_special_tokens(body)) + _SYSTEM_MESSAGE, output_tokens=most * answers
-    )
+    return request_cost(body, most * answers)
 
 
 def _duration(seconds: float) -> str:

@@ -20,7 +20,8 @@ from harmony_conformance.runner.judge_in_background import open_judge
 from harmony_conformance.runner.judge_run import Observations, Plan
 from harmony_conformance.runner.run import Options, Run, needs_server_process, run, serve_target
 from harmony_conformance.runner.sender import Progress
-from harmony_conformance.transport.client import Wait, run_async
+from harmony_conformance.transport.client import run_async
+from harmony_conformance.transport.waits import Notice
 
 
 def send_plan(
@@ -33,8 +34,8 @@ def send_plan(
         KeyboardInterrupt: The user stopped the run. The message says what is recorded.
     """
 
-    def print_progress(event: Capabilities | Wait) -> None:
-        if isinstance(event, Wait):
+    def print_progress(event: Capabilities | Notice) -> None:
+        if not isinstance(event, Capabilities):
             print(event, file=sys.stderr)
         else:
             _print_capabilities(target, event)
@@ -46,7 +47,7 @@ def send_plan(
             # both before any thread starts, because they fork
             base = stack.enter_context(serve_target(target, options)) if needs_server_process(target, options) else None
             judge = stack.enter_context(open_judge(plan, options))
-            shown = stack.enter_context(show_progress(plan, options.tries, judge.count_failures))
+            shown = stack.enter_context(show_progress(plan, options.tries, judge.count_failures, options.timeout))
             for one in recording.reused.values():
                 for x in one.exchanges.values():
                     shown.add(x)
@@ -55,7 +56,7 @@ def send_plan(
                 judge.on_exchange(x, recording.add(x))
                 shown.add(x)
 
-            def tell(event: Capabilities | Wait) -> None:
+            def tell(event: Capabilities | Notice) -> None:
                 print_progress(event)
                 if isinstance(event, Capabilities):
                     shown.begin(event)

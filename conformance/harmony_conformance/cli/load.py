@@ -99,6 +99,8 @@ def configure(parser: ArgumentParser) -> None:
     add = parser.add_argument_group("output").add_argument
     add("--out", type=folder_path, metavar="DIR", help="output folder (default: a new folder below runs/)")
     add("--format", choices=("text", "json"), default="text", help="output format (default: text)")
+    add = parser.add_argument_group("without sending requests").add_argument
+    add("--dry-run", action="store_true", help="print requests, tokens and time without sending anything")
 
 
 def execute(arguments: Namespace) -> int:
@@ -108,6 +110,8 @@ def execute(arguments: Namespace) -> int:
         if getattr(arguments, name) is not None:
             raise UsageError(f"invalid --{name.replace('_', '-')}: expected {own}, which `load` has in its place")
     target, options = _read(arguments)
+    if arguments.dry_run:
+        return _dry_run(loads, arguments.warm_up)
     objectives: Sequence[Objective] = arguments.slo
     with ExitStack() as stack:
         out = stack.enter_context(open_run_folder(arguments.out, target))
@@ -146,6 +150,18 @@ def execute(arguments: Namespace) -> int:
             print(f"incomplete: {visible(stopped)}", file=sys.stderr)
         code = _exit_code([requests for _, requests in measured], objectives)
         return Exit.USAGE if stopped and code == Exit.CONFORMS else code
+
+
+def _dry_run(loads: Sequence[OfferedLoad], warm_up: int) -> int:
+    for load in loads:
+        count = load.requests + warm_up
+        read, written = count * load.input_tokens, count * load.output_tokens
+        time = f", at least {load.requests / load.rate:.0f} s" if load.rate is not None else ""
+        print(
+            f"{load.name}: {count} requests, about {read:.0f} input tokens, at most {written:.0f} output tokens{time}"
+        )
+    print("nothing was sent: the URL, the key and the model were not tested")
+    return Exit.CONFORMS
 
 
 def _loads(arguments: Namespace) -> list[OfferedLoad]:

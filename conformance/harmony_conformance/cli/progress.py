@@ -1,4 +1,4 @@
-"""Progress of a run on standard error: a bar on a terminal, else a line every 30 seconds."""
+"""Progress of a run on standard error: a bar on a terminal, else a line after 5 seconds and every 30 seconds."""
 
 from __future__ import annotations
 
@@ -17,23 +17,29 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.golden.scenario import Scenario, Step, expand
 from harmony_conformance.report.terminal import report_console
 from harmony_conformance.runner.judge_run import Plan
+from harmony_conformance.runner.run import Options
 from harmony_conformance.runner.sender import sendable_scenarios
 from harmony_conformance.runtime.plural import number_of
 
-_INTERVAL = 30.0
-"""Seconds between two lines."""
+_FIRST, _INTERVAL = 5.0, 30.0
+"""Seconds until the first line, and between two lines."""
+_SILENCE = 5.0
+"""Seconds without an answer that a line mentions."""
 
 
 class RunProgress:
     """State: the number of requests of the run, and of those that are finished or lost."""
 
-    def __init__(self, plan: Plan, tries: int, count_failures: Callable[[], int | None]) -> None:
-        """`count_failures`: returns the number of failed results so far, None if it is known only at the end."""
+    def __init__(
+        self, plan: Plan, tries: int, count_failures: Callable[[], int | None], timeout: float = Options.timeout
+    ) -> None:
+        """`count_failures`: returns the number of failed results so far, None if it is known only at the end. `timeout`: that of a request."""
         self.total = self.finished = 0
         self._plan, self._tries, self._count_failures = plan, tries, count_failures
         self._names = {scenario.name for scenario in plan.scenarios}
         self._lost = 0
-        self._started = monotonic()
+        self._timeout = timeout
+        self._started = self._last = monotonic()
         self.update: Callable[[], None] = lambda: None
 
     def begin(self, found: Capabilities) -> None:
@@ -43,11 +49,12 @@ class RunProgress:
             for scenario in sendable_scenarios(self._plan.scenarios, found.script_methods)
             for step in expand(scenario)
         )
-        self._started = monotonic()
+        self._started = self._last = monotonic()
         self.update()
 
     def add(self, x: Exchange) -> None:
         """Receive a finished exchange."""
+        self._last = monotonic()
         if x.scenario in self._names:
             self.finished += 1
             self._lost += x.failure is not None and x.response is None
@@ -63,9 +70,12 @@ class RunProgress:
     def describe(self) -> str:
         """Return the progress in one line."""
         parts = [f"{self.finished} of {number_of(self.total, 'request')}", self.problems]
+        at = monotonic()
         if self.finished:
-            left = (monotonic() - self._started) / self.finished * max(0, self.total - self.finished)
+            left = (at - self._started) / self.finished * max(0, self.total - self.finished)
             parts.append(f"about {left:.0f} s left" if left < 100 else f"about {left / 60:.0f} min left")  # noqa: PLR2004
+        if at - self._last >= _SILENCE:
+            parts.append(f"no answer for {at - self._last:.0f} s (--timeout {self._timeout:g})")
         return ", ".join(filter(None, parts))
 
 
@@ -76,9 +86,11 @@ def _is_sent(step: Step, scenario: Scenario, found: Capabilities) -> bool:
 
 
 @contextmanager
-def show_progress(plan: Plan, tries: int, count_failures: Callable[[], int | None]) -> Generator[RunProgress]:
+def show_progress(
+    plan: Plan, tries: int, count_failures: Callable[[], int | None], timeout: float
+) -> Generator[RunProgress]:
     """Show the progress of a run while the context is active, and yield it."""
-    progress = RunProgress(plan, tries, count_failures)
+    progress = RunProgress(plan, tries, count_failures, timeout)
     console = report_console(piped_width=None, stderr=True)
     with _show_bar(progress, console) if console.is_terminal else _print_lines(progress):
         yield progress
@@ -86,13 +98,20 @@ def show_progress(plan: Plan, tries: int, count_failures: Callable[[], int | Non
 
 @contextmanager
 def _show_bar(progress: RunProgress, console: Console) -> Generator[None]:
-    columns = (TextColumn("sending"), BarColumn(bar_width=None), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), MofNCompleteColumn(), TimeElapsedColumn())
     left = (TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[problems]}", style="red"))
     with ProgressBar(*columns, *left, console=console, transient=True, expand=True) as bar:
-        task = bar.add_task("requests", total=None, problems="")
+        task = bar.add_task("waiting for the first answers", total=None, problems="")
 
         def update() -> None:
-            bar.update(task, completed=progress.finished, total=progress.total or None, problems=progress.problems)
+            what = "sending" if progress.total else None
+            bar.update(
+                task,
+                description=what,
+                completed=progress.finished,
+                total=progress.total or None,
+                problems=progress.problems,
+            )
 
         progress.update = update
         yield
@@ -104,7 +123,9 @@ def _print_lines(progress: RunProgress) -> Generator[None]:
     stream = sys.stderr
 
     def print_lines() -> None:
-        while not ended.wait(_INTERVAL):
+        seconds = min(_FIRST, _INTERVAL)
+        while not ended.wait(seconds):
+            seconds = _INTERVAL
             if progress.total:
                 print(progress.describe(), file=stream, flush=True)
 

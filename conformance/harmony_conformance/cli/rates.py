@@ -12,10 +12,11 @@ from fnmatch import fnmatchcase
 from importlib.metadata import version
 from pathlib import Path
 
+from harmony_conformance.cli.dry_run import Cost, print_assumptions, request_cost
 from harmony_conformance.cli.run_folder import open_run_folder, report_write_errors
 from harmony_conformance.cli.run_recording import RunRecording
 from harmony_conformance.engines.diagnosis import EndpointUnusableError
-from harmony_conformance.engines.target import Target
+from harmony_conformance.engines.target import InvalidTargetError, Target, parse_target
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import JsonObject, dumps, value_at
 from harmony_conformance.report.terminal import report_console, visible
@@ -91,7 +92,7 @@ def configure(parser: ArgumentParser) -> None:
     add("--format", choices=("text", "json"), default="text", help="output format (default: text)")
     add = parser.add_argument_group("without sending requests").add_argument
     add("--list", action="store_true", help="list the tasks without sending requests")
-    add("--dry-run", action="store_true", help="print bounds of requests and tokens without sending anything")
+    add("--dry-run", action="store_true", help="print bounds of requests, tokens and time without sending anything")
 
 
 def execute(arguments: Namespace) -> int:
@@ -108,10 +109,7 @@ def execute(arguments: Namespace) -> int:
         return Exit.CONFORMS
     endpoints = 1 + (arguments.against is not None)
     if arguments.dry_run:
-        conversations = len(tasks) * arguments.tries * endpoints
-        limits = sum(_limit(task) * (MOST_TURNS if task.results else 1) for task in tasks) * arguments.tries * endpoints
-        print(f"{len(tasks)} tasks, {conversations} conversations, at most {limits:,} output tokens")
-        return Exit.CONFORMS
+        return _dry_run(arguments, tasks, endpoints)
     target, options = _read(arguments, arguments.target, arguments.model, arguments.api_key_env)
     with ExitStack() as stack:
         out = stack.enter_context(open_run_folder(arguments.out, target))
@@ -143,6 +141,25 @@ def execute(arguments: Namespace) -> int:
             write_private(out / RATES, f"{dumps(document)}\n".encode())
         print(dumps(document)) if arguments.format == "json" else _print(sampled, minima, out)
         return _exit_code(sampled, minima)
+
+
+def _dry_run(arguments: Namespace, tasks: Sequence[Task], endpoints: int) -> int:
+    """Print the cost of the tasks. The input of a task with calls counts for each of its turns, without the answers."""
+    try:
+        target = parse_target(arguments.target)
+    except InvalidTargetError as problem:
+        raise UsageError(str(problem)) from None
+    at_once = Options(concurrency=arguments.concurrency).max_concurrency(target)
+    tries = arguments.tries * endpoints
+    turns = [(task, MOST_TURNS if task.results else 1) for task in tasks]
+    costs = (request_cost(dumps(task.request), _limit(task), count * tries) for task, count in turns)
+    cost = sum(costs, start=Cost()).within(arguments.max_requests, arguments.max_tokens)
+    conversations = number_of(len(tasks) * tries, "conversation")
+    print(
+        f"{number_of(len(tasks), 'task')}, {conversations}: at most {cost}, {cost.duration(at_once, arguments.max_time)}"
+    )
+    print_assumptions(at_once)
+    return Exit.CONFORMS
 
 
 def _print(sampled: Sequence[Sampled], minima: dict[str, float], out: Path) -> None:

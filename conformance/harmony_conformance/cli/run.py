@@ -89,7 +89,7 @@ def configure(parser: ArgumentParser) -> None:
     add(
         "--dry-run",
         action="store_true",
-        help="print the requests, tokens and time without sending anything; with -q without the requests",
+        help="print the requests, tokens and time of each scenario without sending anything; -v: each request too; -q: only the sum",
     )
 
 
@@ -110,7 +110,7 @@ def execute(arguments: Namespace) -> int:
     if arguments.list:
         return _list(plan)
     if arguments.dry_run:
-        print_dry_run(target, options, plan, with_requests=not arguments.quiet)
+        print_dry_run(target, options, plan, with_rows=not arguments.quiet, with_requests=arguments.verbose)
         return Exit.CONFORMS
     reduce_garbage_collection()
     if arguments.against is not None:

@@ -28,8 +28,9 @@ from harmony_conformance.runner.judge_run import Plan, observe
 from harmony_conformance.runner.options import failing_severities, read_options
 from harmony_conformance.runner.run import Options, serve_target
 from harmony_conformance.runtime.private_files import write_private
-from harmony_conformance.transport.client import Wait, run_async
+from harmony_conformance.transport.client import run_async
 from harmony_conformance.transport.redaction import Mask
+from harmony_conformance.transport.waits import Notice
 
 FOLDERS = ("endpoint", "against")
 """Folders of the two runs below that of the command."""
@@ -98,8 +99,8 @@ def _keep(recording: RunRecording, x: Exchange) -> None:
     recording.add(x)
 
 
-def _tell(recording: RunRecording, target: Target, event: Capabilities | Wait) -> None:
-    if isinstance(event, Wait):
-        print(event, file=sys.stderr)
-    else:
+def _tell(recording: RunRecording, target: Target, event: Capabilities | Notice) -> None:
+    if isinstance(event, Capabilities):
         recording.describe_endpoint(endpoint_facts(target, event))
+    else:
+        print(f"{target}: {event}", file=sys.stderr)

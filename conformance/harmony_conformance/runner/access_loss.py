@@ -12,8 +12,9 @@ from dataclasses import replace
 
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.runner.run_limits import RunLimits
-from harmony_conformance.transport.client import SendResult, has_excessive_retry_after, has_reached_wait_limit
+from harmony_conformance.transport.client import SendResult
 from harmony_conformance.transport.messages import Failure, FailureKind, Request, Response
+from harmony_conformance.transport.waits import has_excessive_retry_after, has_reached_wait_limit
 
 _PAYMENT = 402
 _ACCESS_STATUSES: Mapping[int, str] = {

@@ -14,8 +14,8 @@ from harmony_conformance.judge.judge import Result
 from harmony_conformance.runner.judge_run import Plan, RunJudge, ScriptMethods
 from harmony_conformance.runner.run import Options, Run, connect_client, run_with_client
 from harmony_conformance.runner.sender import ExchangeCallback
-from harmony_conformance.transport.client import Wait
 from harmony_conformance.transport.interleaving import Alternation, InterleavedClient
+from harmony_conformance.transport.waits import Notice
 
 
 class _JudgeOfTwo(RunJudge):
@@ -36,7 +36,7 @@ async def run_interleaved(
     lanes: Sequence[tuple[Target, Options, str]],
     plan: Plan,
     keep: Sequence[ExchangeCallback],
-    notify: Sequence[Callable[[Capabilities | Wait], None]],
+    notify: Sequence[Callable[[Capabilities | Notice], None]],
 ) -> tuple[Run, ...]:
     """Run a plan against two endpoints. Their requests alternate, those of the latency probe too.
 

@@ -27,10 +27,11 @@ from harmony_conformance.runner.selection import select_plan
 from harmony_conformance.runner.sender import ExchangeCallback, Progress, RateLimiter, Sender, rate_limited_send
 from harmony_conformance.runner.server_loss import ServerLoss
 from harmony_conformance.runner.websocket_use import WebSocketUse
-from harmony_conformance.transport.client import Client, ConnectionSettings, SendRequest, SendResult, Wait, ignore_wait
+from harmony_conformance.transport.client import Client, ConnectionSettings, SendRequest, SendResult
 from harmony_conformance.transport.http_transport import Network
 from harmony_conformance.transport.messages import Request
 from harmony_conformance.transport.redaction import Mask, custom_header_secrets, header_secrets, request_secrets
+from harmony_conformance.transport.waits import Notice, ignore_wait
 from harmony_conformance.transport.websocket_client import WebSocketClient
 
 
@@ -172,9 +173,9 @@ async def connect_client(
 
 
 async def discover_target(
-    target: Target, options: Options, waiting: Callable[[Wait], None] = ignore_wait
+    target: Target, options: Options, waiting: Callable[[Notice], None] = ignore_wait
 ) -> Capabilities:
-    """Return the capabilities of an endpoint. `waiting`: callback for each wait that the endpoint requests.
+    """Return the capabilities of an endpoint. `waiting`: callback for each wait that the endpoint requests, and for slow answers.
 
     Raises:
         EndpointUnusableError: The endpoint cannot be tested.
@@ -213,14 +214,14 @@ async def run(  # noqa: PLR0913, PLR0917 - the inputs of the command
     options: Options,
     plan: Plan,
     keep: ExchangeCallback,
-    told: Callable[[Capabilities | Wait], None],
+    told: Callable[[Capabilities | Notice], None],
     judge: RunJudge | None = None,
     base: str | None = None,
     progress: Progress | None = None,
 ) -> Run:
     """Discover an endpoint, send the plan and judge it.
 
-    `keep` receives each finished exchange. `told` receives each wait during discovery, then the detected capabilities. Without `judge`, this process
+    `keep` receives each finished exchange. `told` receives each wait and slow answer, then the detected capabilities. Without `judge`, this process
     judges at the end. `base` is the URL of an embedded server that is already running. `progress` continues an earlier run.
 
     Raises:
@@ -236,7 +237,7 @@ async def run_with_client(  # noqa: PLR0913, PLR0917 - those of `run`, and the c
     options: Options,
     plan: Plan,
     keep: ExchangeCallback,
-    told: Callable[[Capabilities | Wait], None],
+    told: Callable[[Capabilities | Notice], None],
     judge: RunJudge | None = None,
     progress: Progress | None = None,
 ) -> Run:
@@ -280,7 +281,7 @@ async def run_with_client(  # noqa: PLR0913, PLR0917 - those of `run`, and the c
 
 
 async def _discover(
-    client: Client, target: Target, options: Options, limits: RunLimits, waiting: Callable[[Wait], None]
+    client: Client, target: Target, options: Options, limits: RunLimits, waiting: Callable[[Notice], None]
 ) -> Capabilities:
     """Return the capabilities of an endpoint.
 

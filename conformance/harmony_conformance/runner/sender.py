@@ -40,8 +40,9 @@ from harmony_conformance.runner.request_builder import RequestProfile, StepSkipp
 from harmony_conformance.runner.run_limits import RunLimits, count_output_tokens
 from harmony_conformance.runner.server_loss import ServerLoss, is_connection_lost
 from harmony_conformance.runner.websocket_use import WebSocketUse
-from harmony_conformance.transport.client import Client, SendRequest, SendResult, Wait, ignore_wait, now
+from harmony_conformance.transport.client import Client, SendRequest, SendResult, now
 from harmony_conformance.transport.messages import Failure, FailureKind, Request
+from harmony_conformance.transport.waits import Notice, ignore_wait
 from harmony_conformance.transport.websocket_client import series_connections
 
 _EVENT = 1  # tokens in an event of a stream
@@ -184,7 +185,7 @@ class Progress:
 
 
 def rate_limited_send(
-    client: Client, rate: float | None, limits: RunLimits, waiting: Callable[[Wait], None] = ignore_wait
+    client: Client, rate: float | None, limits: RunLimits, waiting: Callable[[Notice], None] = ignore_wait
 ) -> SendRequest:
     """Return a function that sends a request within --max-rps and the limits of the run. `waiting`: callback for each wait that the endpoint requests."""
     limiter = RateLimiter(1, 1, None, rate)

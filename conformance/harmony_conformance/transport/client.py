@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -37,13 +35,22 @@ from harmony_conformance.transport.http_transport import (
 from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, Request, Response
 from harmony_conformance.transport.redaction import Mask, cookie_secrets, header_secrets
 from harmony_conformance.transport.sse import EventDecoder
+from harmony_conformance.transport.waits import (
+    MAX_TOTAL_WAIT,
+    MOST_WAITS,
+    NOTICE_INTERVAL,
+    SLOW_SECONDS,
+    TOO_MANY,
+    Notice,
+    SlowAnswer,
+    ignore_wait,
+    is_too_long,
+    requested_wait,
+)
 
 MOST_CHUNKS = 1_000_000  # of a body: one of single bytes would need far more memory than its size
 BODY_LIMIT = 10 * 1024 * 1024  # bytes: escaped as JSON it still fits the line limit of recordings
-_SWITCHED, _PROXY_AUTHENTICATION, _TOO_MANY, _UNAVAILABLE = 101, 407, 429, 503
-_WAITS = 3
-_LONGEST_WAIT, _UNREADABLE_WAIT = 60.0, 1.0  # seconds
-_MAX_TOTAL_WAIT = _WAITS * _LONGEST_WAIT
+_SWITCHED, _PROXY_AUTHENTICATION = 101, 407
 EXCHANGE_TIMEOUT_FACTOR = 10  # times the timeout
 _SECRET_HEADERS = frozenset({"set-cookie", "authorization"})
 _METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
@@ -90,28 +97,6 @@ SendRequest = Callable[[Request], Awaitable[SendResult]]
 """An asynchronous function that sends a request."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wait:
-    """A wait of `seconds` before a retry that a busy server requested, by an unreadable Retry-After if `requested_seconds` is None.
-
-    `attempt` counts from 1.
-    """
-
-    requested_seconds: float | None
-    seconds: float
-    attempt: int
-
-    def __str__(self) -> str:
-        """Return a description in one line."""
-        seconds = self.requested_seconds
-        reason = "the server is busy" if seconds is None else f"the server asks to wait {seconds:.0f} s"
-        return f"{reason}; waiting {self.seconds:.0f} s, {self.attempt} of {_WAITS}"
-
-
-def ignore_wait(wait: Wait) -> None:
-    """Do nothing: the default callback for waits."""
-
-
 class _Trace:
     """The connection state of one request, from httpx's trace events."""
 
@@ -141,6 +126,7 @@ class Client:
         self._headers = _merge_headers(_USUAL_HEADERS, settings.headers, authorization, _MEDIA_TYPES)
         self._transport = transport or open_transport(settings.base_url, settings.network)
         self._urls: dict[str, httpx.URL] = {}
+        self._next_notice = 0.0
         self._timeouts = dict.fromkeys(("connect", "read", "write"), settings.timeout)
 
     async def __aenter__(self) -> Self:
@@ -154,7 +140,7 @@ class Client:
         await self._transport.aclose()
 
     async def send(
-        self, request: Request, on_wait: Callable[[Wait], None] = ignore_wait, leave_after: int | None = None
+        self, request: Request, on_wait: Callable[[Notice], None] = ignore_wait, leave_after: int | None = None
     ) -> SendResult:
         """Send a request. Retry a 429 or 503 with Retry-After at most three times, after waiting up to 60 s each.
 
@@ -163,27 +149,46 @@ class Client:
 
         Args:
             request: The request.
-            on_wait: A callback for each wait.
+            on_wait: A callback for each wait, and for an answer that does not come for some seconds.
             leave_after: Close the connection after this number of stream events, or None.
         """
         waits: list[float] = []
         while True:
-            result = await self._send_once(request, leave_after)
+            with self._slow_answer_reported(request, on_wait):
+                result = await self._send_once(request, leave_after)
             status, failure = result.response.status if result.response else 0, result.failure
-            wait = _requested_wait(result.response, len(waits) + 1)
+            wait = requested_wait(result.response, len(waits) + 1)
             if wait is None:
-                if failure is None and status == _TOO_MANY:
+                if failure is None and status == TOO_MANY:
                     failure = Failure(kind=FailureKind.RATE_LIMITED, detail=f"HTTP {status} without Retry-After")
                 return replace(result, retry_waits=tuple(waits), failure=failure)
-            is_hopeless = _is_too_long(wait)
-            if len(waits) == _WAITS or is_hopeless:
+            is_hopeless = is_too_long(wait)
+            if len(waits) == MOST_WAITS or is_hopeless:
                 detail = f"HTTP {status} after {number_of(len(waits), 'wait')}"
-                detail += f", and the server asks to wait longer than {_MAX_TOTAL_WAIT:.0f} s" if is_hopeless else ""
+                detail += f", and the server asks to wait longer than {MAX_TOTAL_WAIT:.0f} s" if is_hopeless else ""
                 failure = Failure(kind=FailureKind.RATE_LIMITED, detail=detail)
                 return replace(result, retry_waits=tuple(waits), failure=failure)
             waits.append(wait.seconds)
             on_wait(wait)
             await _pause(wait.seconds)
+
+    @contextmanager
+    def _slow_answer_reported(self, request: Request, on_wait: Callable[[Notice], None]) -> Generator[None]:
+        """Report a request that is not answered for some seconds, one within half a minute."""
+
+        def report() -> None:
+            if now() >= self._next_notice:
+                self._next_notice = now() + NOTICE_INTERVAL
+                on_wait(SlowAnswer(method=request.method, path=request.path, timeout=self._settings.timeout))
+
+        if on_wait is ignore_wait:
+            yield
+            return
+        timer = asyncio.get_running_loop().call_later(SLOW_SECONDS, report)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     async def _send_once(self, request: Request, leave_after: int | None) -> SendResult:
         """Send the request without waits. Retry on a new connection if a reused one turns out to be closed.
@@ -370,32 +375,3 @@ def now() -> float:
 
 async def _pause(seconds: float) -> None:
     await asyncio.sleep(seconds)
-
-
-def has_excessive_retry_after(response: Response) -> bool:
-    """Return True if a busy server asks for a longer wait than the client accepts."""
-    return (wait := _requested_wait(response, 1)) is not None and _is_too_long(wait)
-
-
-def has_reached_wait_limit(waited: Iterable[float]) -> bool:
-    """Return True if the waits reach the longest total time."""
-    return sum(waited) >= _MAX_TOTAL_WAIT
-
-
-def _is_too_long(wait: Wait) -> bool:
-    return wait.requested_seconds is not None and wait.requested_seconds > _MAX_TOTAL_WAIT
-
-
-def _requested_wait(response: Response | None, attempt: int) -> Wait | None:
-    """Return the wait that a busy server requests, or None. Retry-After is in seconds or a date."""
-    if response is None or response.status not in (_TOO_MANY, _UNAVAILABLE):
-        return None
-    value = response.headers.get("retry-after", "").strip()
-    if value.isascii() and value.isdigit():
-        return Wait(requested_seconds=float(value), seconds=min(float(value), _LONGEST_WAIT), attempt=attempt)
-    try:
-        until = parsedate_to_datetime(value).timestamp()
-    except (ValueError, OverflowError):
-        return Wait(requested_seconds=None, seconds=_UNREADABLE_WAIT, attempt=attempt) if value else None
-    seconds = max(until - time.time(), 0.0)
-    return Wait(requested_seconds=seconds, seconds=min(seconds, _LONGEST_WAIT), attempt=attempt)

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from harmony_conformance.transport.client import ConnectionSettings, SendResult, Wait, ignore_wait
+from harmony_conformance.transport.client import ConnectionSettings, SendResult
 from harmony_conformance.transport.messages import Request
+from harmony_conformance.transport.waits import Notice, ignore_wait
 from harmony_conformance.transport.websocket_client import WebSocketClient
 
 MOST_WAIT = 2.0
@@ -50,7 +51,7 @@ class InterleavedClient(WebSocketClient):
         self._alternation, self._lane = alternation, lane
 
     async def send(
-        self, request: Request, on_wait: Callable[[Wait], None] = ignore_wait, leave_after: int | None = None
+        self, request: Request, on_wait: Callable[[Notice], None] = ignore_wait, leave_after: int | None = None
     ) -> SendResult:
         """Send a request when it is this client's turn; see `Client.send`."""
         await self._alternation.take_turn(self._lane)

@@ -159,7 +159,7 @@ def outputs(server, tmp_path_factory):
     selected = [word for name in SELECT for word in ("--select", name)]
     run = [*RUN, *selected, "--latency", "0", "--timeout", "20"]
     commands = {
-        "dry run": ["run", server, *run, "--dry-run"],
+        "dry run": ["run", server, *run, "--dry-run", "-v"],
         "invalid member": ["run", server, "--extra-body", f"{CANARIES['member']} {{"],
         "run": ["run", server, *run, "--out", "run"],
         "replay": ["run", "replay:run/exchanges.jsonl", "--out", "replay"],

@@ -340,6 +340,25 @@ def test_the_waits_of_discovery_are_told_one_line_each(raw_server, capsys, monke
     assert last.endswith(": rate limited: HTTP 429 after 3 waits")
 
 
+def test_a_server_that_hangs_is_named_while_the_run_waits(raw_server, capsys, monkeypatch):
+    monkeypatch.setattr(harmony_conformance.transport.client, "SLOW_SECONDS", 0.05)
+
+    def silent(connection, request):
+        server.closing.wait(30)
+
+    server = raw_server(silent)
+    code, _, err = run(capsys, f"openai:{server.url}", "--timeout", "0.5")
+    lines = err.splitlines()
+    assert code == 2
+    assert lines[0].startswith("waiting: no answer to GET /v1/models for ")
+    assert lines[0].endswith(" s (--timeout 0.5)")
+    assert len(lines) == 2, "one report within half a minute, and the error"
+
+
+def test_help_names_the_default_of_the_timeout(capsys):
+    assert "maximum time without a byte, in seconds (default: 60)" in " ".join(run(capsys, "--help")[1].split())
+
+
 STOPPED = {
     "within discovery": (0, ": stopped before anything was recorded"),
     "after discovery": (2, ": stopped before the first scenario response; discovery is in a run"),
@@ -601,31 +620,63 @@ def test_list_names_checks_and_scenarios_and_sends_nothing(capsys):
 
 
 def test_a_dry_run_prints_every_request_and_sends_nothing(capsys):
-    asked = ["openai:http://127.0.0.1:9", "--dry-run", "--select", "simple_answer", "--tries", "3", "--latency", "20"]
+    asked = [
+        "openai:http://127.0.0.1:9",
+        "--dry-run",
+        "-v",
+        "--select",
+        "simple_answer",
+        "--tries",
+        "3",
+        "--latency",
+        "20",
+    ]
     code, out, _ = run(capsys, *asked)
     lines = out.splitlines()
     assert code == 0
     name, _, body = lines[1].partition(": ")
     assert name == "simple_answer/chat/answer+stream"
     assert json.loads(body)["stream"] is True
-    known, total, time = lines[-3:]
+    known, total, scripted, assumption, untested = lines[-5:]
     assert re.fullmatch(r"latency: 51 requests, about \d{4} input tokens, at most 7293 output tokens", known)
-    bound = r"57 requests, about \d{4} input tokens, at most 19581 output tokens; plus a few requests for discovery"
+    bound = r"57 requests, about \d{4} input tokens, at most 19581 output tokens, at most 1 min; plus a few requests for discovery"
     assert re.fullmatch(bound, total)
-    assert time == "at most 1 min, if 8 requests at a time get 50 tokens a second each"
+    assert scripted.startswith("if the server plays scripts, as `harmony-conformance serve` does: 57 requests, about ")
+    assert assumption == "the time assumes that 8 requests at a time get 50 tokens a second each"
+    assert untested == "nothing was sent: the URL, the key and the model were not tested"
+
+
+def test_a_dry_run_has_a_line_for_each_scenario_and_none_if_quiet(capsys):
+    asked = ["openai:http://127.0.0.1:9", "--dry-run", "--select", "simple_answer", "--select", "tool_call"]
+    names = [line.partition(":")[0] for line in run(capsys, *asked)[1].splitlines()]
+    assert names[:2] == ["simple_answer", "tool_call"]
+    quiet = run(capsys, *asked, "-q")[1].splitlines()
+    assert len(quiet) == len(names) - 2
+    assert re.match(r"\d+ requests, ", quiet[0])
+
+
+def test_a_dry_run_bounds_a_server_that_turns_out_to_play_scripts(capsys, url):
+    words = ["--select", "unicode_answer", "--select", "simple_answer", "--latency", "0"]
+    (unscripted, _, _), lines = dry_run(capsys, url, *words)
+    most = int(re.search(r"does: (\d+) requests", "\n".join(lines))[1])
+    assert run(capsys, url, *words, "--out", "run")[0] == 0
+    recorded = Path("run/exchanges.jsonl").read_text("utf-8").splitlines()
+    sent = sum(value.get("scenario") in {"unicode_answer", "simple_answer"} for value in map(json.loads, recorded))
+    assert unscripted < sent == most
 
 
 def test_a_selection_has_no_latency_probe_by_default(capsys):
     asked = ["openai:http://127.0.0.1:9", "--dry-run", "--select", "simple_answer"]
     _, out, _ = run(capsys, *asked)
-    assert re.match(r"2 requests, about \d{3} input tokens, at most 4096 output tokens; ", out.splitlines()[-2])
+    assert re.match(r"2 requests, about \d{3} input tokens, at most 4096 output tokens, ", out.splitlines()[-4])
 
 
 def dry_run(capsys, *words):
     """Requests, input tokens and output tokens of the last lines of a dry run, and its lines."""
     code, out, _ = run(capsys, *words, "--dry-run", "--latency", "0")
     assert code == 0
-    return tuple(map(int, re.findall(r"\d+", out.splitlines()[-2]))), out.splitlines()
+    (total,) = (line for line in out.splitlines() if line.endswith("; plus a few requests for discovery"))
+    return tuple(map(int, re.findall(r"\d+", total)[:3])), out.splitlines()
 
 
 @pytest.mark.parametrize("target", ["reference", "http://127.0.0.1:9", "ollama:http://127.0.0.1:9"])
@@ -652,7 +703,7 @@ def test_limits_of_a_run_bound_a_dry_run(capsys):
     words = ["http://127.0.0.1:9", "--max-requests", "9", "--max-tokens", "999", "--max-time", "50"]
     (requests, _, answers), lines = dry_run(capsys, *words)
     assert (requests, answers) == (9, 999)
-    assert lines[-1].startswith("at most 1 min, if ")
+    assert ", at most 1 min; plus a few" in "\n".join(lines)
 
 
 @pytest.mark.parametrize(("most", "unmeasured"), [(14, True), (15, False)])

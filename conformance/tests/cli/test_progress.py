@@ -86,7 +86,7 @@ def test_the_total_counts_what_is_sent(script, is_whole, url):
 
 
 def test_progress_is_described_with_its_failures_and_the_time_left(monkeypatch):
-    clock = iter([100.0, 110.0, 120.0, 1000.0])
+    clock = iter([100.0, 100.0, 102.0, 105.0, 110.0, 110.0, 120.0, 120.0, 128.0, 1000.0])
     monkeypatch.setattr(progress, "monotonic", lambda: next(clock))
     shown = progress.RunProgress(make_plan(Options(select=("simple_answer",))), 1, lambda: 3)
     shown.total = 10
@@ -95,8 +95,10 @@ def test_progress_is_described_with_its_failures_and_the_time_left(monkeypatch):
     shown.add(make_exchange("simple_answer"))
     shown.add(make_exchange("simple_answer", Failure(kind=FailureKind.RESET, detail="x")))
     assert shown.describe() == "2 of 10 requests, 3 failed, 1 without an answer, about 40 s left"
-    assert shown.describe().endswith("about 80 s left")
-    assert shown.describe().endswith("about 60 min left")
+    shown.add(make_exchange("simple_answer"))
+    assert shown.describe().endswith("about 47 s left")
+    assert shown.describe().endswith("about 65 s left, no answer for 8 s (--timeout 60)")
+    assert shown.describe().endswith("about 35 min left, no answer for 880 s (--timeout 60)")
 
 
 def test_failed_results_are_counted_while_requests_are_sent():

@@ -311,7 +311,13 @@ def test_invalid_minimum_is_one_line(capsys):
 
 def test_dry_run_and_list_send_nothing(capsys):
     assert main(["rates", "http://127.0.0.1:9/v1", "--dry-run", "--set", "effort", "--tries", "3"]) == 0
-    assert capsys.readouterr().out == "12 tasks, 36 conversations, at most 147,456 output tokens\n"
+    first, *others = capsys.readouterr().out.splitlines()
+    bound = r"12 tasks, 36 conversations: at most 36 requests, about \d{4} input tokens, at most 147456 output tokens, at most 7 min"
+    assert re.fullmatch(bound, first)
+    assert others == [
+        "the time assumes that 8 requests at a time get 50 tokens a second each",
+        "nothing was sent: the URL, the key and the model were not tested",
+    ]
     assert main(["rates", "http://127.0.0.1:9/v1", "--list"]) == 0
     listed = capsys.readouterr().out.splitlines()
     others = len(read_tasks()["compatibility"])

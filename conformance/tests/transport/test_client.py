@@ -17,8 +17,9 @@ from cryptography.x509.oid import NameOID
 
 import harmony_conformance.transport.client
 from harmony_conformance.errors import UsageError
-from harmony_conformance.transport.client import BODY_LIMIT, Client, ConnectionSettings, Wait
+from harmony_conformance.transport.client import BODY_LIMIT, Client, ConnectionSettings
 from harmony_conformance.transport.messages import Failure, FailureKind, Request
+from harmony_conformance.transport.waits import Wait
 
 JSON_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n"
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
