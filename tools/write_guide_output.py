@@ -2,7 +2,7 @@
 
     python tools/write_guide_output.py [--check] [PAGE …]
 
-A shell block of a page is played if a comment follows it. Without PAGE, these are all pages of docs/ with such blocks.
+A shell block of a page is played if a comment follows it. Without PAGE, these are README.md, CONTRIBUTING.md and the pages of docs/.
 
     <!-- output -->                           the text block below has the whole output
     <!-- output: first 9, last 2 lines -->    it has these lines, and `…` for the others
@@ -166,8 +166,9 @@ def _shorten(output: str, shown: str) -> str:
 
 
 def pages() -> list[Path]:
-    """Return the guides with blocks that are played."""
-    return [page for page in sorted((ROOT / "docs").glob("*.md")) if _BLOCK.search(page.read_text("utf-8"))]
+    """Return the pages with blocks that are played."""
+    every = (page for pattern in ("README.md", "CONTRIBUTING.md", "docs/*.md") for page in sorted(ROOT.glob(pattern)))
+    return [page for page in every if _BLOCK.search(page.read_text("utf-8"))]
 
 
 def main() -> int:

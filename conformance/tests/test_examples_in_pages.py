@@ -29,7 +29,8 @@ def run_bash(script, folder, **environment):
 
 
 WRITE_OUTPUT = (sys.executable, ROOT / "tools" / "write_guide_output.py")
-PLAYED = [page for page in sorted((ROOT / "docs").glob("*.md")) if "\n<!-- output" in page.read_text("utf-8")]
+PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+PLAYED = [page for page in PAGES if "\n<!-- output" in page.read_text("utf-8")]
 
 
 @pytest.mark.timeout(900)
