@@ -3,13 +3,24 @@
 import json
 import os
 import re
+import ssl
 import subprocess
 import sys
 import tomllib
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from types import MappingProxyType
 
 import pytest
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = str(Path(sys.executable).parent)
@@ -135,6 +146,7 @@ def test_extras_of_the_installation():
 
 
 UNUSED = "http://127.0.0.1:9/v1"
+NO_PROXIES = {"HTTP_PROXY": "", "HTTPS_PROXY": "", "ALL_PROXY": ""}
 
 
 @pytest.fixture
@@ -164,6 +176,83 @@ def test_messages_of_troubleshooting(server, tmp_path):
     messages = re.findall(r"^\| `(.*?)` \|", rows, re.MULTILINE)
     assert len(messages) == len(commands)
     for message, command in zip(messages, commands, strict=True):
-        ran = run_bash(f"harmony-conformance {command}", tmp_path, HTTP_PROXY="", HTTPS_PROXY="", ALL_PROXY="")
+        ran = run_bash(f"harmony-conformance {command}", tmp_path, **NO_PROXIES)
         assert ran.returncode == 2, command
         assert message in ran.stderr, command
+
+
+class OddServer(BaseHTTPRequestHandler):
+    """Lists a model, and answers questions as the first segment of the path says."""
+
+    ANSWERS = MappingProxyType(
+        {
+            "key": (401, "Incorrect API key provided"),
+            "template": (400, "As of transformers v4.44, default chat template is no longer allowed, so you must …"),
+            "memory": (500, "CUDA out of memory"),
+            "other": (200, "Welcome."),
+        }
+    )
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        self.answer(200, {"object": "list", "data": [{"id": "gpt-oss-20b", "object": "model"}]})
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        kind = self.path.split("/")[1]
+        if kind == "silent":
+            self.rfile.read(1)  # ends when the client leaves
+        else:
+            status, message = self.ANSWERS[kind]
+            self.answer(status, {"error": {"message": message}})
+
+    def answer(self, status, body):
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+@contextmanager
+def odd_server(certificate=None):
+    with ThreadingHTTPServer(("127.0.0.1", 0), OddServer) as server:
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def self_signed(file):
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "local")])
+    now = datetime.now(UTC)
+    built = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + timedelta(days=1))
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    file.write_bytes(built.sign(key, SHA256()).public_bytes(Encoding.PEM) + private)
+    return file
+
+
+def test_answers_of_troubleshooting(tmp_path):
+    page = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
+    rows = page.partition("## The server does not answer as expected")[2].partition("\n## ")[0]
+    messages = re.findall(r"^\| `(.*?)` \|", rows, re.MULTILINE)
+    with odd_server() as plain, odd_server(self_signed(tmp_path / "own.pem")) as tls:
+        commands = (
+            f"http://{plain}/key/v1",
+            f"http://{plain}/template/v1",
+            f"http://{plain}/memory/v1",
+            f"http://{plain}/other/v1",
+            f"http://{plain}/silent/v1 --timeout 1",
+            f"https://{tls}/v1",
+            f"{UNUSED} --proxy http://127.0.0.1:9",
+        )
+        assert len(messages) == len(commands)
+        for message, command in zip(messages, commands, strict=True):
+            ran = run_bash(f"harmony-conformance run {command} --select simple_answer", tmp_path, **NO_PROXIES)
+            assert (ran.returncode, message in ran.stderr) == (2, True), (command, ran.stderr)
