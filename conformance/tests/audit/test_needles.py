@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from harmony_conformance.audit.batches import Batch, ReadOptions, batches, scan_batch
 from harmony_conformance.audit.plans import blocks
-from harmony_conformance.audit.plans.needles import NEEDLE_CHECKS
+from harmony_conformance.audit.plans.needles import NEEDLE_CHECKS, NEEDLES, TOGETHER
 from harmony_conformance.audit.plans.plan import LARGE_LOG, AuditPlan, PlanName, choose_plan
 from harmony_conformance.audit.plans.prefilter import LIBRARIES, find_lines
 from harmony_conformance.audit.redaction import Excerpts
@@ -38,6 +38,8 @@ LEAKS = (
     'analysis to=functions.f code{"a":1}',
     'assistant commentary to=functions.f {"a":1}',
     'assistant`x`commentary to=functions.f {"a":1}',
+    'assistant\ncommentary to=functions.f {"a":1}',
+    'analysis\nto=functions.f {"a":1}',
 )
 ESCAPES = {
     "none": lambda text: text,
@@ -126,6 +128,43 @@ def test_a_leak_has_a_needle_however_it_is_written(library, data):
     begin = data.index(b"{")
     block = b'{"response": {}}\n' + data + b'\n{"role": "assistant", "content": "a & b; analysis"}'
     assert [block[start:end] for start, end in find_lines(block, library)] == [data[begin:]]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_hyperscan_finds_what_a_pattern_describes(data):
+    hyperscan = pytest.importorskip("hyperscan")
+    pattern = data.draw(st.sampled_from(sorted({*NEEDLES, *itertools.chain.from_iterable(TOGETHER)})))
+    text = data.draw(st.from_regex(pattern.encode(), fullmatch=True))
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    database.compile(expressions=[pattern.encode()], ids=[0], elements=1, flags=[hyperscan.HS_FLAG_SINGLEMATCH])
+    found = []
+    database.scan(b'{"content": ' + text + b" and more", match_event_handler=lambda *hit: found.append(hit))
+    assert found
+
+
+@pytest.mark.parametrize("library", LIBRARY_NAMES)
+@pytest.mark.parametrize("response", ["events", "stream as text"])
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        ["if a", " <", " b", ' "', '",', " or", "\u00f6"],
+        ["'<", "b", '">\n', '"', "&&", "& c"],
+        [" assistant", "a", " comments", " system", " stream", "s"],
+        ["a", "is", "s", "ana"],
+        ["comment", "=", " =None", " to"],
+        ["t", "s", " n", "c"],
+    ],
+)
+def test_ordinary_pieces_of_a_stream_are_no_needle(library, response, pieces):
+    data = record(pieces, response, WRITERS["json"])
+    assert not list(find_lines(b"{}\n" + data, library))
+
+
+@pytest.mark.parametrize("library", LIBRARY_NAMES)
+def test_quoted_signs_of_a_description_are_no_needle(library):
+    data = record(['one of "$" / "&" / "+" / "," / ";"'], "body", WRITERS["json"])
+    assert not list(find_lines(data, library))
 
 
 @pytest.mark.parametrize("escape", sorted(ESCAPES))

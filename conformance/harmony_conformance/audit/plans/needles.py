@@ -20,6 +20,9 @@ NEEDLE_CHECKS = frozenset({"channels.no_marker_leak", "channels.no_channel_words
 
 _BEGIN, _END = '(?:"|0022)', r'["\\]'
 _END_OF_VALUE = r'(?:(?:"|\\"|\\\\\\"|\\{1,3}u0022)[^:]|\\{4})'
+_END_OF_STRING = r'(?:\\*"|\\+u0022)(?:[ \t\r]|\\+[nrt])*[,}\]:]'
+_ESCAPED_SPACE = r"\\+(?:[nrtfv]|u[0-9a-fA-F]{4})"
+_CODE_MARK = r"(?:[`~]|\\+u00(?:60|7[eE]))"
 _LONG = 5
 _ROLE = "assistant"
 _SECOND = ("final", "analysis", "commentary", "json", "code")
@@ -42,11 +45,16 @@ def _long_pieces(word: str) -> Iterator[str]:
     yield from (_BEGIN + word[begin : begin + _LONG] for begin in range(1, _LETTERS[0] + 1))
 
 
-def _first_long_pieces(word: str) -> Iterator[str]:
-    """Yield a word at the beginning of a text, and its long pieces."""
-    yield rf'{_BEGIN}{word}(?:t|[^A-Za-z0-9"\\]|\\[nrtfv]|\\u[^0]|{_END_OF_VALUE})'
-    yield from (_BEGIN + word[:end] + _END_OF_VALUE for end in range(_LONG, len(word)))
-    yield from (_BEGIN + word[begin : begin + _LONG] for begin in range(1, len(word) - _LONG + 1))
+def _first_long_pieces(word: str) -> Iterator[tuple[str, ...]]:
+    """Yield a word at the beginning of a text, and its long pieces: the first one together with the next one."""
+    yield (rf'{_BEGIN}{word}(?:t|[^A-Za-z0-9"\\]|{_ESCAPED_SPACE}|{_END_OF_VALUE})',)
+    yield from ((_BEGIN + word[:end] + _END_OF_VALUE, _piece_from(word, end)) for end in range(_LONG, len(word)))
+    yield from ((_BEGIN + word[begin : begin + _LONG],) for begin in range(1, len(word) - _LONG + 1))
+
+
+def _piece_from(word: str, begin: int) -> str:
+    """Return the piece of a word that begins at a letter."""
+    return _BEGIN + _either(chain((word[begin:],), (word[begin:end] + _END for end in range(begin + 1, len(word)))))
 
 
 def _short_pieces(word: str, place: int) -> Iterator[str]:
@@ -60,9 +68,11 @@ def _short_joined(place: int) -> str:
 
 
 def _first_short_pieces(word: str) -> tuple[str, ...]:
-    """Return the first piece of a word at the beginning of a text, and the last piece, if all pieces are short."""
+    """Return three pieces of a word at the beginning of a text, if all are short: the first, the last, and one after the first."""
     firsts = _BEGIN + _either(word[:end] for end in range(1, _LONG)) + _END
-    return firsts, _end_of(word, len(word) - _LONG + 1)
+    place = _LONG - 1
+    between = chain(_short_pieces(word, place), (word[place:],))
+    return firsts, _BEGIN + _either(between) + "[^a-su-z0-9]", _end_of(word, len(word) - _LONG + 1)
 
 
 def _end_of(word: str, first: int) -> str:
@@ -89,24 +99,34 @@ _ROLES_ASIDE = (  # the word `assistant` at the end of a string, unless it is th
     *(before + _ROLE + _END for before in (r'[^: \\]"', '[^:] "', r'[^: ]\\"', r'[^:] \\"', r"[^:]\\u0022", r'[^"2]')),
     *(rf'[^"2]:{quote}{_ROLE}{_END}' for quote in ('"', ' "', r"\\\"", r" \\\"", r"\\u0022")),
 )
-_NEXT_PIECE = _BEGIN + _either(
-    chain(
-        (word for word in _SECOND),
-        (word[:end] + _END for word in _SECOND for end in range(1, len(word))),
-        (rf"(?:{_SPACE}|\\+(?:[nrtfv]|u[0-9a-fA-F]{{4}})){word}" for word in ("comm", rf"co?m?{_END}")),
-    )
-)
-"""A piece that follows one that ends with `assistant`."""
 _TO = rf"(?:to(?:=|\\+u003[dD])|{_BEGIN}o?(?:=|\\+u003[dD]))"
 """`to=`, or its last piece."""
+_WHITE = rf"(?:{_SPACE}|{_ESCAPED_SPACE})"
+
+
+def _begun(word: str) -> Iterator[str]:
+    """Yield a word, and its beginnings in front of a cut."""
+    yield from (word, *(word[:end] + _END for end in range(1, len(word))))
+
+
+_AFTER_ROLE = (
+    (_BEGIN + _either(iter(_SECOND)),),
+    *((_BEGIN + word[:end] + _END, _piece_from(word, end)) for word in _SECOND for end in range(1, len(word))),
+    (_BEGIN + _WHITE + _either(_begun("commentary")), _TO),
+)
+"""Rows of pieces that follow one that ends with `assistant`."""
+_NEXT_PIECE = _BEGIN + _either(
+    chain(chain.from_iterable(map(_begun, _SECOND)), map(_WHITE.__add__, _begun("commentary")))
+)
+"""The first piece of any of these rows: most records lack it."""
 NEEDLES: tuple[str, ...] = tuple(
     dict.fromkeys(
         (
             *_MARKERS,
             *chain.from_iterable(map(_long_pieces, _JOINED)),
             # `assistant commentary to=functions.`; the checks take code for white space
-            rf"{_ROLE}{_SPACE}(?:comm|co?m?{_END}|{_END})",
-            rf"{_ROLE}[`~]",
+            rf"{_ROLE}{_WHITE}(?:comm|co?m?{_END}|{_END})",
+            _ROLE + _CODE_MARK,
             # with token ids, the checks find more than by texts
             r'(?:token_ids|output_ids)\\*"[ \t]*:[ \t]*[^ \tn]',
             r'"tokens?\\*"[ \t]*:[ \t]*[\[{]',
@@ -119,29 +139,35 @@ NEEDLES: tuple[str, ...] = tuple(
 _NAME = r"(?:sta|end|mes|cha|con|ret|res|cal|[a-z]{0,2}[\"\\])"
 _CUT_ESCAPE = rf"{_BEGIN}(?:(?:\\{{1,8}}u0026)?[A-Za-z0-9#&;]{{0,20}}[|;]|\\{{0,8}}u?0{{0,2}}3?[cC][|\\&\"]|\\{{0,8}}u?0{{0,2}}7?[cC]{_NAME})"
 """The piece after the last cut in an escape of `<|`: it has at least the last letter."""
+_CUT_AT_AND = r"(?:(?:&|u0026)(?:am?p?|lt?)?|amp;(?:lt?)?)"
+_BEGIN_OF_BAR = (  # three backslashes and a quote are a quotation mark of JSON within JSON
+    rf'{_BEGIN}(?:\||&["\\av#]|\\{{2}}"|\\{{4,}}(?:"|u0022)|\\+u(?:00(?:26|7[cC])|(?:0(?:0[27]?)?)?["\\]))'
+)
+"""A piece that begins with a bar, or with the beginning of its escape."""
 TOGETHER: tuple[tuple[str, ...], ...] = (
-    (
-        rf"<{_END}",
-        rf'{_BEGIN}(?:\||\\{{2,}}(?:u|")|&|\\+u00(?:26|7[cC]))',
-    ),  # in front of a bar, or of the first letter of its escape
+    (r'<(?:"|\\["\\u])', _BEGIN_OF_BAR),
     *(
         (end, _CUT_ESCAPE)
         for end in (
             rf"(?:u003[cC]|lt;|60;|3[cC];){_END}",
-            rf"(?:(?:&|u0026)(?:am?p?|lt?)?|amp;(?:lt?)?){_END}",
             rf"(?:&|amp;|u0026)ve?r?t?b?a?r?{_END}",
             rf"(?:&|amp;|u0026)#[xX0-9a-cC]*{_END}",
             r'\\u0{0,2}[37]?(?:\\*"|\\u0022)',
         )
     ),
+    (_CUT_AT_AND + _END, _CUT_AT_AND + _END_OF_STRING, _CUT_ESCAPE),
     # a backslash before the quote, in JSON of depth 1, 2, 3; the next piece begins with the letter of its escape
     (r'[^\\](?:\\{2}"|\\{5}"|\\{11}"|\\{4,}u0022)', rf"{_BEGIN}u(?:0|{_END})", _CUT_ESCAPE),
-    *((first, _TO) for first in chain.from_iterable(map(_first_long_pieces, _FIRST))),
-    *((role, _NEXT_PIECE) for role in _ROLES_ASIDE),
+    *((*first, _TO) for first in chain.from_iterable(map(_first_long_pieces, _FIRST))),
+    *((role, _NEXT_PIECE, *pieces) for role in _ROLES_ASIDE for pieces in _AFTER_ROLE),
     # assistant`x`commentary: the checks take code for white space
-    *((role, _BEGIN + "[`~]", rf"(?:commentary|{_end_of('commentary', 1)})") for role in _ROLES_ASIDE),
+    *((role, _BEGIN + _CODE_MARK, rf"(?:commentary|{_end_of('commentary', 1)})") for role in _ROLES_ASIDE),
     tuple(map(_short_joined, _LETTERS)),
-    (rf"{_BEGIN}(?:tant|ant|nt|t)(?:[^A-Za-z0-9]|c)", _BEGIN + _either(_short_pieces(_ROLE, _LETTERS[-1])) + _END),
+    (
+        rf"{_BEGIN}(?:tant|ant|nt|t)(?:[^A-Za-z0-9]|c)",
+        _BEGIN + _either(_short_pieces(_ROLE, _LETTERS[-1])) + _END,
+        rf"{_BEGIN}(?:(?:tant|ant|nt)(?:[^A-Za-z0-9]|c)|{_either(_short_pieces(_ROLE, len(_ROLE) - 2))}{_END})",
+    ),
     _first_short_pieces("analysis"),
     _first_short_pieces("commentary")[::-1],
 )

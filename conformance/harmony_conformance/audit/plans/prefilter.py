@@ -90,13 +90,13 @@ def _hyperscan() -> _Library:
 
         return match
 
-    # one by one: most lines lack the first of them
-    others = {pattern for rows in _OTHERS.values() for row in rows for pattern in row}
-    search = {pattern: build((pattern,), hyperscan.HS_FLAG_SINGLEMATCH) for pattern in sorted(others)}
+    @cache
+    def search(pattern: str) -> Callable[[bytes], list[_Hit]]:  # one by one: most lines lack the first of them
+        return build((pattern,), hyperscan.HS_FLAG_SINGLEMATCH)
 
     def has(line: bytes, pattern: str, known: dict[str, bool]) -> bool:
         if pattern not in known:
-            known[pattern] = bool(search[pattern](line))
+            known[pattern] = bool(search(pattern)(line))
         return known[pattern]
 
     def has_row(line: bytes, trigger: int, known: dict[str, bool]) -> bool:
