@@ -34,6 +34,7 @@ class RecordedClient:
         tool: Name of the tool that the scripts call.
         arguments: Arguments of the two calls.
         headers: Names of its constant headers that are part of the recording.
+        websocket_setting: End of its configuration file for WebSockets. Empty: it has none.
     """
 
     title: str
@@ -48,6 +49,7 @@ class RecordedClient:
     tool: str = "get_weather"
     arguments: tuple[Mapping[str, str], Mapping[str, str]] = _TWO_CITIES
     headers: tuple[str, ...] = ("user-agent",)
+    websocket_setting: str = ""
 
 
 def _shell(member: str, **others: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
@@ -86,7 +88,8 @@ CLIENTS: Mapping[str, RecordedClient] = {
         prompt=_READ_FILES,
         tool="exec_command",
         arguments=_shell("cmd"),
-        headers=("user-agent", "originator", "x-codex-beta-features"),
+        headers=("user-agent", "originator", "x-codex-beta-features", "openai-beta"),
+        websocket_setting="supports_websockets = true\n",
     ),
     "claude-code": RecordedClient(
         title="Claude Code",

@@ -25,6 +25,7 @@ import httpx
 import uvicorn
 from clients import CLIENTS, INSTALLED, RecordedClient
 from reduction import Recorded, Reduction
+from socket_recorder import SocketRecorder
 from starlette.types import Message, Receive, Scope, Send
 
 from harmony_conformance.reference_server.server.app import create_app
@@ -38,6 +39,7 @@ _ANALYSIS = "<|channel|>analysis<|message|>{}<|end|><|start|>assistant"
 _COMMENTARY = "<|channel|>commentary<|message|>{}<|end|><|start|>assistant"
 _CALL = "<|channel|>commentary to=functions.{} <|constrain|>json<|message|>{}"
 _ANSWER = _ANALYSIS.format("That is all.") + f"<|channel|>final<|message|>{_DONE}<|return|>"
+_WARM_UP = "warm-up"
 _EXERCISED = (
     "errors.valid_request_is_answered",
     "tool_calls.calls_arrive",
@@ -55,15 +57,20 @@ _EXERCISED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Conversation:
-    """One conversation with a client: the number of calls, and a preamble before them."""
+    """One conversation with a client: the number of calls, a preamble before them, and the transport."""
 
     topic: str
     about: str
     calls: int
     preamble: str = ""
+    over_websocket: bool = False
+
+    def is_possible(self, client: RecordedClient) -> bool:
+        """Return True if the client speaks the transport of the conversation."""
+        return not self.over_websocket or bool(client.websocket_setting)
 
     def turns(self, client: RecordedClient) -> tuple[tuple[str, str, Mapping[str, Any]], ...]:
-        """Return name, script and expected output of each turn."""
+        """Return name, script and expected output of each turn. A connection begins with one that generates nothing, without a script."""
         calls = [(client.tool, json.dumps(arguments)) for arguments in client.arguments[: self.calls]]
         script = _ANALYSIS.format(_REASONED) + (_COMMENTARY.format(self.preamble) if self.preamble else "")
         script += "<|end|><|start|>assistant".join(_CALL.format(*call) for call in calls) + "<|call|>"
@@ -74,12 +81,26 @@ class Conversation:
             "finish": "tool_calls",
         }
         answered = {"reasoning": ["That is all."], "finals": [_DONE], "finish": "stop"}
-        return ("call", script, called), ("result", _ANSWER, answered)
+        begin = ((_WARM_UP, "", {}),) if self.over_websocket else ()
+        return *begin, ("call", script, called), ("result", _ANSWER, answered)
 
 
+_EXERCISED_BY_SOCKETS = (
+    *(one for one in _EXERCISED if one not in ("errors.valid_request_is_answered", "prompt.calls_are_rendered")),
+    "responses.websocket_continues_the_last_response",
+    "responses.websocket_warm_up_generates_nothing",
+    "responses.websocket_turns_are_separate",
+    "responses.stored_context_reaches_the_model",
+)
 CONVERSATIONS = (
     Conversation(topic="call", about="a call after a preamble, then its result", calls=1, preamble=_PREAMBLE),
     Conversation(topic="parallel_calls", about="two calls in one turn, then both results", calls=2),
+    Conversation(
+        topic="websocket",
+        about="a call over a WebSocket, then its result on the same connection",
+        calls=1,
+        over_websocket=True,
+    ),
 )
 
 
@@ -95,6 +116,18 @@ class Relay:
         self._app = create_app()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+            scripts = iter(self.scripts)
+            recorder = SocketRecorder(
+                headers=headers,
+                client_receive=receive,
+                client_send=send,
+                next_script=lambda: next(scripts, None),
+                keep=self.recorded.append,
+            )
+            await self._app(scope, recorder.receive, recorder.send)
+            return
         if scope["type"] != "http" or scope["path"] not in _PATHS:
             await self._app(scope, receive, send)
             return
@@ -166,7 +199,7 @@ def record(client: RecordedClient, conversation: Conversation) -> tuple[list[Rec
     Raises:
         RuntimeError: The client sent fewer requests than the conversation has turns, or one was refused.
     """
-    relay = Relay(scripts=[script for _, script, _ in conversation.turns(client)])
+    relay = Relay(scripts=[script for _, script, _ in conversation.turns(client) if script])
     with tempfile.TemporaryDirectory() as home, serving(relay) as url:
         work = Path(home) / "work"
         work.mkdir()
@@ -175,7 +208,8 @@ def record(client: RecordedClient, conversation: Conversation) -> tuple[list[Rec
         values = {"{url}": url, "{home}": home, "{prompt}": client.prompt}
         for name, content in client.files.items():
             (Path(home) / name).parent.mkdir(parents=True, exist_ok=True)
-            (Path(home) / name).write_text(_filled(content, values))
+            settings = client.websocket_setting if conversation.over_websocket else ""
+            (Path(home) / name).write_text(_filled(content + settings, values))
         environment = {name: _filled(value, values) for name, value in client.environment.items()}
         ended = subprocess.run(
             [_filled(word, values) for word in client.command],
@@ -207,7 +241,7 @@ def scenario(client: RecordedClient, conversation: Conversation, version: str) -
     turns = conversation.turns(client)
     own = frozenset({client.prompt, _REASONED, _PREAMBLE, _DONE, *map(str.strip, _FILES.values())})
     reduction = Reduction(keeps_texts=client.keeps_texts, own_texts=own, folder=work, api=client.api)
-    requests = [*reduction.requests(recorded, [name for name, _, _ in turns])]
+    requests = [*reduction.requests(recorded, [name for name, *_ in turns])]
     sends_reasoning = _REASONED in json.dumps(requests[-1])
     return {
         "about": f"{client.title} {version}: {conversation.about}. As the client sent it, with its long texts shortened.",
@@ -220,8 +254,9 @@ def scenario(client: RecordedClient, conversation: Conversation, version: str) -
         },
         "api": client.api,
         "needs_script": True,
+        **({"websocket": True} if conversation.over_websocket else {}),
         "exercises": [
-            *_EXERCISED,
+            *(_EXERCISED_BY_SOCKETS if conversation.over_websocket else _EXERCISED),
             *(["multi_turn.loop_reasoning_is_kept"] if sends_reasoning else []),
             *(["channels.preamble_is_shown", "prompt.preamble_is_kept"] if conversation.preamble else []),
         ],
@@ -229,9 +264,9 @@ def scenario(client: RecordedClient, conversation: Conversation, version: str) -
             {
                 "as": name,
                 "headers": {header: one.headers[header] for header in client.headers if header in one.headers},
+                **({"send": "stream", "validity": "unknown"} if conversation.over_websocket else {}),
                 "request": request,
-                "script": script,
-                "expected": expected,
+                **({"script": script, "expected": expected} if script else {}),
             }
             for (name, script, expected), one, request in zip(turns, recorded, requests, strict=True)
         ],
@@ -262,7 +297,7 @@ def main() -> int:
         parser.error(f"invalid client: expected one of {', '.join(CLIENTS)}, got {unknown[0]!r}")
     code = 0
     for name in arguments.clients or CLIENTS:
-        for conversation in CONVERSATIONS:
+        for conversation in (one for one in CONVERSATIONS if one.is_possible(CLIENTS[name])):
             file = arguments.out / f"recorded_{name.replace('-', '_')}_{conversation.topic}.json"
             try:
                 written = scenario(CLIENTS[name], conversation, package_version(CLIENTS[name]))

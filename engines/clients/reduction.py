@@ -15,6 +15,8 @@ from typing import Any
 
 Json = Any
 _SERVER_MADE = frozenset({"id", "call_id", "tool_use_id", "tool_call_id", "signature", "encrypted_content"})
+_REFERENCES = _SERVER_MADE | {"previous_response_id"}
+"""The members of a request with a value that the server made."""
 _OPTIONAL = {"responses": frozenset({"id", "encrypted_content"}), "messages": frozenset({"signature"})}
 """Those that a client omits if the server does not return them, by API."""
 _SET_BY_THE_SUITE = frozenset({"model", "stream", "stream_options"})
@@ -22,6 +24,7 @@ _LONGEST_TEXT = 240
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _VOLATILE = (
     (re.compile(r"[0-9a-f]{64}"), "0" * 64),
+    (re.compile(r"^\d{13}$"), "0"),
     (re.compile(r"_at_unix_ms\":\d+"), '_at_unix_ms":0'),
     (re.compile(r"Chunk ID: \w+"), "Chunk ID: 000000"),
     (re.compile(r"Wall time: [\d.]+"), "Wall time: 0.0000"),
@@ -72,7 +75,7 @@ class Reduction:
                 return {name: self._reduced(member, (*where, name), known) for name, member in value.items()}
             case list():
                 return [self._reduced(item, where, known) for item in value]
-            case str() if where[-1] in _SERVER_MADE and value in known:
+            case str() if where[-1] in _REFERENCES and value in known:
                 return {
                     "$from": known[value],
                     **({"optional": True} if where[-1] in _OPTIONAL.get(self.api, ()) else {}),

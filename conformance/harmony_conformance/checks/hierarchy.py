@@ -181,7 +181,13 @@ def channel_of_calls_is_valid(x: Exchange) -> Iterator[Finding]:
         yield mismatch(problem, "system message", "# Valid channels: analysis, commentary, final.", shorten(named[0]))
 
 
-@check(SHOULD, spec="harmony#developer", when=(on.is_conversation, on.prompt_is_known))
+@condition
+def continues_nothing(x: Exchange) -> bool:
+    """requests that continue no stored conversation, whose instructions the server has"""
+    return not any(value_at(x.chat_request, name) for name in ("previous_response_id", "conversation"))
+
+
+@check(SHOULD, spec="harmony#developer", when=(on.is_conversation, on.prompt_is_known, continues_nothing))
 def developer_message_holds_nothing_else(x: Exchange) -> Iterator[Finding]:
     """The developer message contains the instructions of the request, its tools and formats, and nothing else.
 

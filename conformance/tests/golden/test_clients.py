@@ -73,6 +73,17 @@ def test_each_client_has_its_recorded_conversations(name):
         assert len(calls) == (2 if topic == "parallel_calls" else 1)
 
 
+def test_codex_continues_each_turn_of_its_websocket_after_one_that_generates_nothing():
+    scenario = SCENARIOS["recorded_codex_websocket"]
+    assert (scenario.over_websocket, [step.name for step in scenario.steps]) == (True, ["warm-up", "call", "result"])
+    first, *later = (step.request for step in scenario.steps)
+    assert (first["generate"], "previous_response_id" in first) == (False, False)
+    assert [request["previous_response_id"] for request in later] == [{"$from": "warm-up#/id"}, {"$from": "call#/id"}]
+    assert all("generate" not in request and request["store"] is False for request in later)
+    assert [value_at(item, "type") for item in items(later[1]["input"])] == ["function_call_output"]
+    assert {step.headers["openai-beta"] for step in scenario.steps} == {"responses_websockets=2026-02-06"}
+
+
 @pytest.mark.parametrize("file", RECORDED, ids=lambda file: file.stem)
 def test_a_recording_names_its_source_and_keeps_no_secret_path_or_long_text(file):
     value = json.loads(file.read_text("utf-8"))

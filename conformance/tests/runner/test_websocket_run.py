@@ -87,14 +87,14 @@ def test_the_embedded_server_gets_the_scenario_and_an_http_url_does_not(tmp_path
     assert run("reference", tmp_path / "embedded", "--api", "responses", "--select", SCENARIO, "--latency", "0") == 0
     with running() as url:
         assert run(f"{url}/v1", tmp_path / "http", "--api", "responses", "--select", SCENARIO, "--latency", "0") == 2
-    assert "expected a check or a scenario" in capsys.readouterr().err
+    assert "expected a ws:// or wss:// URL" in capsys.readouterr().err
 
 
 def test_a_run_without_websockets_has_no_scenario_about_them():
     def planned(use):
         return {one.name for one in make_plan(Options(apis=("responses",), websocket_use=use)).scenarios}
 
-    assert planned(WebSocketUse.SCENARIOS) - planned(WebSocketUse.NONE) == {SCENARIO}
+    assert planned(WebSocketUse.SCENARIOS) - planned(WebSocketUse.NONE) == {SCENARIO, "recorded_codex_websocket"}
     assert planned(WebSocketUse.STREAMS) == planned(WebSocketUse.SCENARIOS)
 
 
