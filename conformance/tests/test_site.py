@@ -12,7 +12,7 @@ import pytest
 
 import harmony_ref
 from harmony_conformance.checks import CHECKS
-from harmony_conformance.cli import run_all
+from harmony_conformance.cli import run_all_file
 from harmony_conformance.cli.main import build_parser
 from harmony_conformance.report import baseline_keys
 from harmony_conformance.report.baseline import read_baseline
@@ -168,7 +168,7 @@ def test_each_option_of_each_command_has_a_row(texts):
 @pytest.mark.parametrize(
     ("page", "keys"),
     [
-        ("endpoints", run_all.KEYS),
+        ("endpoints", run_all_file.KEYS),
         ("policy", setting_keys.KEYS),
         ("baseline", baseline_keys.KEYS),
         ("environment", setting_keys.VARIABLES),
@@ -189,7 +189,7 @@ def toml_of(texts, page):
 def test_examples_of_files_are_valid(texts, tmp_path):
     for page in ("endpoints", "baseline", "policy"):
         (tmp_path / f"{page}.toml").write_text(toml_of(texts, page), encoding="utf-8")
-    (endpoint,) = run_all.read_endpoints(tmp_path / "endpoints.toml")
+    (endpoint,) = run_all_file.read_endpoints(tmp_path / "endpoints.toml")
     assert (endpoint.name, endpoint.target) == ("provider-a", "https://a.example/v1")
     assert endpoint.rates is not None
     assert endpoint.load is not None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harmony_conformance.cli import run_all
+from harmony_conformance.cli import run_all_file
 from harmony_conformance.report import baseline_keys
 from harmony_conformance.runtime.file_keys import FileKey
 from harmony_proxy.configuration import PREFIX
@@ -49,7 +49,7 @@ FILES = (
         title="harmony-conformance.toml",
         about="Endpoints that `harmony-conformance run-all` tests one after the other. Keys above the first table apply to every endpoint."
         " The options are those of the commands [run](../commands/run.md), [rates](../commands/rates.md) and [load](../commands/load.md).",
-        keys=run_all.KEYS,
+        keys=run_all_file.KEYS,
         command="harmony-conformance run-all harmony-conformance.toml",
     ),
     ConfigurationFile(

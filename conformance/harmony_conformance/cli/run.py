@@ -116,7 +116,7 @@ def execute(arguments: Namespace) -> int:
     if arguments.against is not None:
         return run_against(arguments, target, options, plan)
     with ExitStack() as stack:
-        if arguments.quiet:
+        if arguments.quiet and not arguments.progress:
             stack.enter_context(redirect_stderr(stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))))
         out = stack.enter_context(open_run_folder(arguments.out, target))
         if target.replay is not None and recorded is not None:

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tomllib
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGINT
-from typing import cast
+from threading import Event, Thread
+from time import monotonic
 
+from harmony_conformance.cli.run_all_file import ConfiguredEndpoint, read_endpoints
 from harmony_conformance.cli.run_folder import refuse_foreign_file, report_write_errors
-from harmony_conformance.cli.side_by_side import LOAD_FOLDER, RATES_FOLDER, read_endpoint_folder, side_by_side
+from harmony_conformance.cli.side_by_side import EndpointFolder, read_endpoint_folder, side_by_side
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.report.html import matrix_html
 from harmony_conformance.report.terminal import visible
 from harmony_conformance.runner.options import folder_path, whole_number
-from harmony_conformance.runtime.file_keys import FileKey, names_of
-from harmony_conformance.runtime.private_files import write_private
+from harmony_conformance.runtime.private_files import create_private_folder, write_private
 
 MATRIX = "matrix.html"
 """File name of the page with all endpoints."""
 MATRIX_MARKS = (b"runs side by side (harmony-conformance)</title>",)
 _MEANINGS = {"rates": {0: "done", 1: "below a minimum"}, "load": {0: "done", 1: "an objective is missed"}}
+_ANNOTATION = "::"
+"""Begin of a command for GitHub. Below the name of an endpoint it would be none."""
+_INTERVAL = 30.0
+"""Seconds between two lines with the commands that run."""
 _TESTED = frozenset({0, 1})
 """Exit codes of commands that could test an endpoint."""
 DEFAULT_FILE = Path("harmony-conformance.toml")
@@ -35,81 +40,6 @@ end_with_parent_process()
 from harmony_conformance.cli.main import main
 sys.exit(main())"""
 """The program of each run: `python -m harmony_conformance` that ends with this command."""
-
-ENTRY = "[[endpoint]]"
-_LIST = "list of texts"
-_EXAMPLES = {
-    "connection": ('["--model", "gpt-oss-20b", "--api-key-env", "A_KEY"]', "`run`, `rates` and `load`"),
-    "options": ('["--max-time", "20m"]', "`run`"),
-    "rates": ('["--set", "tools", "--tries", "10"]', "`rates`, which is called only with this key"),
-    "load": ('["--rate", "2", "--slo", "ttft_p95=1s"]', "`load`, which is called only with this key"),
-}
-_LISTS = tuple(_EXAMPLES)
-"""Members with options of the command line."""
-KEYS = (
-    *(
-        FileKey(
-            name=name,
-            kind=_LIST,
-            meaning=f"Options of {of} for every endpoint.",
-            example=f"{name} = {example}",
-        )
-        for name, (example, of) in _EXAMPLES.items()
-    ),
-    FileKey(
-        table=ENTRY,
-        name="name",
-        kind="text",
-        meaning="Name in the matrix, and folder of the run. It must occur once.",
-        example='name = "provider-a"',
-        required=True,
-    ),
-    FileKey(
-        table=ENTRY,
-        name="target",
-        kind="text",
-        meaning="The endpoint, as in `run TARGET`: a URL, or `ENGINE:URL`.",
-        example='target = "https://a.example/v1"',
-        required=True,
-    ),
-    *(
-        FileKey(
-            table=ENTRY,
-            name=name,
-            kind=_LIST,
-            meaning=f"Further options of {of}, after those of the top of the file.",
-            example=f"{name} = {example}",
-        )
-        for name, (example, of) in _EXAMPLES.items()
-    ),
-)
-"""Keys of the configuration file."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConfiguredEndpoint:
-    """An endpoint of the file: its name, its target, and the further options of each command.
-
-    Attributes:
-        rates: Options of `rates`, None if it is not called.
-        load: Options of `load`, None if it is not called.
-    """
-
-    name: str
-    target: str
-    options: tuple[str, ...] = ()
-    rates: tuple[str, ...] | None = None
-    load: tuple[str, ...] | None = None
-
-    def commands(self, out: Path) -> Iterator[tuple[str, ...]]:
-        """Yield the commands in their order, without that of the load."""
-        yield "run", self.target, *self.options, "--quiet", "--out", str(out)
-        if self.rates is not None:
-            yield "rates", self.target, *self.rates, "--format", "json", "--out", str(out / RATES_FOLDER)
-
-    def load_command(self, out: Path) -> tuple[str, ...]:
-        """Return the command of the load."""
-        return "load", self.target, *(self.load or ()), "--format", "json", "--out", str(out / LOAD_FOLDER)
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -126,6 +56,11 @@ def configure(parser: ArgumentParser) -> None:
         "--out", metavar="DIR", type=folder_path, default=Path("runs/all"), help="output folder (default: runs/all)"
     )
     parser.add_argument("--jobs", metavar="N", type=whole_number(1), default=2, help="endpoints at a time (default: 2)")
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print the requests, tokens and time of each endpoint without sending anything",
+    )
     parser.epilog = (
         "The file has a table [[endpoint]] for each: name, target, and options as a list of texts, for example"
         ' name = "a", target = "https://a.example/v1", options = ["--model", "gpt-oss-20b", "--api-key-env", "A_KEY"].'
@@ -139,45 +74,83 @@ def configure(parser: ArgumentParser) -> None:
 def execute(arguments: Namespace) -> int:
     """Run the suite against every endpoint, write the page and return the exit code."""
     endpoints = read_endpoints(arguments.file)
+    if arguments.dry_run:
+        return _dry_run(endpoints)
     refuse_foreign_file(arguments.out, MATRIX, MATRIX_MARKS)
     running = RunningProcesses()
-    with ThreadPoolExecutor(arguments.jobs) as pool:
-        futures = [pool.submit(running.run_commands, one, arguments.out / one.name) for one in endpoints]
-        try:
+    pool = ThreadPoolExecutor(arguments.jobs)
+    try:
+        with running.report_waits():
+            futures = [pool.submit(running.run_commands, one, arguments.out / one.name) for one in endpoints]
             codes = [future.result() for future in futures]
             for one, own in zip(
                 endpoints, codes, strict=True
             ):  # loads one by one: nothing else takes this client's time
                 if one.load is not None and own[-1] in _TESTED:
                     own.append(running.run_command(one, one.load_command(arguments.out / one.name)))
-        except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
-            running.stop()
-            raise KeyboardInterrupt(f"stopped; the runs so far are in {arguments.out}") from None
-    tested = [one.name for one, code in zip(endpoints, codes, strict=True) if code[0] in _TESTED]
-    untested = tuple(f"{one.name}: {running.lines[one.name]}" for one in endpoints if one.name not in tested)
-    if tested:
-        folders = [read_endpoint_folder(arguments.out / name) for name in tested]
-        page = matrix_html(side_by_side(folders, tested), untested)
-        with report_write_errors(arguments.out, has_scenarios=False):
-            write_private(arguments.out / MATRIX, page.encode("utf-8", "backslashreplace"))
-        print(f"side by side: {visible(str(arguments.out / MATRIX))}")
+    except KeyboardInterrupt:
+        running.stop()
+        pool.shutdown(cancel_futures=True)  # a run that is stopped ends at once
+        _write_page(endpoints, running, arguments.out)
+        raise KeyboardInterrupt(f"stopped; the runs so far are in {arguments.out}") from None
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    _write_page(endpoints, running, arguments.out)
     worst = (Exit.INTERNAL_ERROR, Exit.DIVERGES, Exit.USAGE, Exit.CONFORMS)
     every = {code for one in codes for code in one}
     return next((code for code in worst if code in every), Exit.INTERNAL_ERROR)
 
 
+def _dry_run(endpoints: Sequence[ConfiguredEndpoint]) -> int:
+    """Print what would be sent to each endpoint. Exit code 2 if a command of one is invalid."""
+    running = RunningProcesses()
+    codes = [running.print_command(one, words) for one in endpoints for words in one.dry_commands()]
+    return max(codes)
+
+
+def _write_page(endpoints: Sequence[ConfiguredEndpoint], running: RunningProcesses, out: Path) -> None:
+    """Write the page of all endpoints: those with a report side by side, and the others with the reason."""
+    folders: dict[str, EndpointFolder] = {}
+    untested: list[str] = []
+    for one in endpoints:
+        line = running.lines.get(one.name, "not finished when the command was stopped")
+        if one.name not in running.reported:
+            untested.append(f"{one.name}: {line}")
+            continue
+        try:
+            folders[one.name if running.reported[one.name] in _TESTED else f"{one.name} (incomplete)"] = (
+                read_endpoint_folder(out / one.name)
+            )
+        except UsageError as problem:
+            untested.append(f"{one.name}: {problem}")
+    page = matrix_html(side_by_side([*folders.values()], [*folders]), tuple(untested))
+    with report_write_errors(out, has_scenarios=False):
+        create_private_folder(out)
+        write_private(out / MATRIX, page.encode("utf-8", "backslashreplace"))
+    print(f"side by side: {visible(str(out / MATRIX))}", flush=True)
+
+
 @dataclass
 class RunningProcesses:
-    """The runs of this command, each a process. State: those that run now, and the line that each printed."""
+    """The runs of this command, each a process.
 
-    processes: set[subprocess.Popen[str]] = field(default_factory=set["subprocess.Popen[str]"])
+    State: those that run now with their beginnings, the line that each run printed, and the exit codes of the runs that wrote a report.
+    Once the command is stopped, nothing is started or passed on.
+    """
+
+    processes: dict[subprocess.Popen[str], tuple[str, float]] = field(
+        default_factory=dict["subprocess.Popen[str]", tuple[str, float]]
+    )
     lines: dict[str, str] = field(default_factory=dict[str, str])
+    reported: dict[str, int] = field(default_factory=dict[str, int])
+    is_stopped: bool = False
 
     def run_commands(self, endpoint: ConfiguredEndpoint, out: Path) -> list[int]:
         """Call the commands of an endpoint one after the other, and return their exit codes. After a run that could not test it, the others are left out."""
         codes: list[int] = []
         for words in endpoint.commands(out):
+            if self.is_stopped:
+                break
             codes.append(self.run_command(endpoint, words))
             if codes[-1] not in _TESTED:
                 break
@@ -185,85 +158,76 @@ class RunningProcesses:
 
     def run_command(self, endpoint: ConfiguredEndpoint, words: Sequence[str]) -> int:
         """Call a command of an endpoint, print its result on one line and return its exit code."""
-        code, line = self._call(words)
+        code, printed, problem = self._call(endpoint, words)
+        line = visible(((printed if words[0] == "run" else "") or problem or "nothing was printed").splitlines()[0])
         if words[0] == "run":
             self.lines[endpoint.name] = line
+            if printed:
+                self.reported[endpoint.name] = code
         shown = line if words[0] == "run" else f"{words[0]}: {_MEANINGS[words[0]].get(code, line)}"
-        print(f"{visible(endpoint.name)}: {shown}", flush=True)
+        print(f"{visible(endpoint.name)}: {shown}\n", end="", flush=True)
         return code
 
-    def _call(self, words: Sequence[str]) -> tuple[int, str]:
-        """Return the exit code of a command of this program, and the first line that it printed."""
+    def print_command(self, endpoint: ConfiguredEndpoint, words: Sequence[str]) -> int:
+        """Call a command of an endpoint, print all its lines and return its exit code."""
+        code, printed, problem = self._call(endpoint, words)
+        for line in (printed or problem).splitlines():
+            print(f"{visible(endpoint.name)}: {words[0]}: {visible(line)}")
+        return code
+
+    def _call(self, endpoint: ConfiguredEndpoint, words: Sequence[str]) -> tuple[int, str, str]:
+        """Return the exit code of a command of this program, its output, and its error. What else it reports is printed at once."""
+        own = f"harmony-conformance {words[0]}:"
+        problems: list[str] = []
+        others: list[str] = []
+
+        def pass_on(lines: Iterable[str]) -> None:
+            for line in lines:
+                if line.startswith(own):
+                    problems.append(line.strip())
+                elif not self.is_stopped and not line.startswith(_ANNOTATION):
+                    others.append(line.strip())
+                    print(f"{visible(endpoint.name)}: {visible(line.strip())}\n", end="", file=sys.stderr, flush=True)
+
         with subprocess.Popen(  # noqa: S603 - this program
             [sys.executable, "-c", _RUN, *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         ) as process:
-            self.processes.add(process)
-            printed, problem = (text.strip() for text in process.communicate())
-            self.processes.discard(process)
-        shown = (printed if words[0] == "run" else "") or problem or "nothing was printed"
-        return process.returncode, visible(shown.splitlines()[0])
+            assert process.stdout is not None
+            assert process.stderr is not None
+            self.processes[process] = f"{endpoint.name} ({words[0]}", monotonic()
+            if self.is_stopped:
+                process.send_signal(SIGINT)
+            reader = Thread(target=pass_on, args=(process.stderr,), daemon=True)
+            reader.start()
+            printed = process.stdout.read().strip()
+            reader.join()
+        del self.processes[process]
+        return process.returncode, printed, next(iter((*problems, *others[-1:])), "")
+
+    @contextmanager
+    def report_waits(self) -> Generator[None]:
+        """Print which commands are running, every half minute while the context is active."""
+        ended = Event()
+
+        def report() -> None:
+            while not ended.wait(_INTERVAL):
+                now = monotonic()
+                running = (f"{visible(what)}, {now - begin:.0f} s)" for what, begin in [*self.processes.values()])
+                print(f"running: {', '.join(running)}\n", end="", file=sys.stderr, flush=True)
+
+        thread = Thread(target=report, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
     def stop(self) -> None:
         """Interrupt the runs, so that they end and say what is recorded."""
+        self.is_stopped = True
         for process in tuple(self.processes):
             process.send_signal(SIGINT)
-
-
-def read_endpoints(path: Path) -> tuple[ConfiguredEndpoint, ...]:
-    """Read the configuration file.
-
-    Raises:
-        UsageError: It cannot be read, or an entry is invalid.
-    """
-    try:
-        document: Mapping[str, object] = tomllib.loads(path.read_text("utf-8"))
-    except OSError as problem:
-        raise UsageError(f"{path}: {problem.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
-        raise UsageError(f"{path}: invalid TOML: {problem}") from None
-    if unknown := sorted(document.keys() - {"endpoint", *names_of(KEYS)}):
-        raise UsageError(f"{path}: expected tables [[endpoint]] and options, got {unknown[0]!r}")
-    listed = document.get("endpoint")
-    entries = cast("list[object]", listed) if isinstance(listed, list) else []
-    if not entries:
-        raise UsageError(f"{path}: expected a table [[endpoint]], got none")
-    common = _lists(document, path)
-    read = tuple(_endpoint(entry, common, f"{path}: endpoint {n}") for n, entry in enumerate(entries, 1))
-    names = [one.name for one in read]
-    if doubled := next((name for name in names if names.count(name) > 1), None):
-        raise UsageError(f"{path}: expected a name for each endpoint, got {doubled!r} twice")
-    return read
-
-
-def _endpoint(entry: object, common: Mapping[str, tuple[str, ...]], place: object) -> ConfiguredEndpoint:
-    members: Mapping[str, object] = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
-    if unknown := sorted(members.keys() - {*names_of(KEYS, ENTRY)}):
-        raise UsageError(f"{place}: expected name, target and options, got {unknown[0]!r}")
-    name, target = members.get("name"), members.get("target")
-    if not isinstance(target, str) or not target:
-        raise UsageError(f"{place}: expected a target, got {target!r}")
-    if not isinstance(name, str) or not name.isprintable() or Path(name).name != name or name[:1] in (".", ""):
-        raise UsageError(f"{place}: expected a name that can be a folder's, got {name!r}")
-    own = _lists(members, place)
-    connection = (*common.get("connection", ()), *own.get("connection", ()))
-    rates, load = (
-        (*connection, *common.get(command, ()), *own.get(command, ())) if command in {*common, *own} else None
-        for command in ("rates", "load")
-    )
-    options = (*connection, *common.get("options", ()), *own.get("options", ()))
-    return ConfiguredEndpoint(name=name, target=target, options=options, rates=rates, load=load)
-
-
-def _lists(members: Mapping[str, object], place: object) -> dict[str, tuple[str, ...]]:
-    """Return the lists of options of a table, by name."""
-    return {name: _options(members[name], place) for name in _LISTS if name in members}
-
-
-def _options(value: object, place: object) -> tuple[str, ...]:
-    listed = cast("list[object]", value) if isinstance(value, list) else [None]
-    if not all(isinstance(one, str) for one in listed):
-        raise UsageError(f'{place}: expected options as a list of texts like ["--model", "m"], got {value!r}')
-    return tuple(str(one) for one in listed)

@@ -49,6 +49,9 @@ def add_output_options(parser: ArgumentParser) -> None:
         "-q", "--quiet", action="store_true", help="print one line, or only the JSON document, and no progress"
     )
     output.add_argument(
+        "--progress", action="store_true", help="print progress and notes on standard error, with -q too"
+    )
+    output.add_argument(
         "--format",
         choices=["text", "json"],
         default="text",

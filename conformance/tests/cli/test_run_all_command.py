@@ -1,5 +1,6 @@
 """`harmony-conformance run-all`: endpoints of a file side by side, each wrong file refused in one line."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harmony_conformance.cli import run_all as run_all_module
 from harmony_conformance.cli.main import main
 
 SMALL = '["--select", "simple_answer", "--latency", "2"]'
@@ -37,7 +39,9 @@ def test_right_broken_and_dead_endpoints_are_told_apart_on_one_page(tmp_path, ca
         """,
     )
     assert code == 1
-    printed = capsys.readouterr().out
+    shown = capsys.readouterr()
+    printed = shown.out
+    assert "right: reference 0.1.0 at embedded, model gpt-oss-reference;" in shown.err
     assert "right: gpt-oss-reference on reference 0.1.0: conforms;" in printed
     assert "broken <b>: gpt-oss-reference on reference 0.1.0: does not conform; causes: 1;" in printed
     assert "dead: harmony-conformance run: http://127.0.0.1:9" in printed
@@ -72,6 +76,9 @@ def test_interrupt_ends_all_runs(tmp_path):
     assert f"stopped; the runs so far are in {tmp_path / 'all'}" in error
     assert "Traceback" not in error
     assert not (tmp_path / "all" / "e5").exists()
+    page = (tmp_path / "all" / "matrix.html").read_text("utf-8")
+    assert "<li>e0: harmony-conformance run: stopped" in page
+    assert "<li>e5: not finished when the command was stopped</li>" in page
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
@@ -104,9 +111,17 @@ def is_running(pid):
     [
         ("", "expected a table [[endpoint]], got none"),
         ("endpoint = 3", "expected a table [[endpoint]], got none"),
-        ("x = ", "invalid TOML"),
-        ("retries = 3", "expected tables [[endpoint]] and options, got 'retries'"),
-        ('[[endpoint]]\nname = "a"', "endpoint 1: expected a target, got None"),
+        (
+            "x = ",
+            "harmony-conformance.toml: invalid TOML: Invalid value (at end of document); expected a TOML file with tables",
+        ),
+        ("# all\n\nretries = 3", "harmony-conformance.toml:3: invalid key: expected one of [[endpoint]], connection,"),
+        ("option = []", "got 'option'; did you mean options?"),
+        ('rates = [\n  3,\n]\n[[endpoint]]\nname = "a"', 'toml:1: expected rates as a list of texts like ["--set",'),
+        (
+            '[[endpoint]]\nname = "a"',
+            'harmony-conformance.toml:1: endpoint 1: expected target = "URL", got no key `target`',
+        ),
         (
             '[[endpoint]]\nname = "a\\u0000"\ntarget = "reference"',
             r"endpoint 1: expected a name that can be a folder's, got 'a\x00'",
@@ -117,13 +132,16 @@ def is_running(pid):
         ),
         (
             '[[endpoint]]\nname = "a"\ntarget = "reference"\nmodel = "m"',
-            "endpoint 1: expected name, target and options, got 'model'",
+            "harmony-conformance.toml:4: endpoint 1: invalid key: expected one of name, target, connection,",
         ),
         (
             '[[endpoint]]\nname = "a"\ntarget = "reference"\noptions = "-q"',
-            "endpoint 1: expected options as a list of texts",
+            'toml:4: endpoint 1: expected options as a list of texts like ["--max-time", "20m"], got \'-q\'',
         ),
-        ('[[endpoint]]\nname = "a"\ntarget = "x"\n' * 2, "expected a name for each endpoint, got 'a' twice"),
+        (
+            '[[endpoint]]\nname = "a"\ntarget = "x"\n' * 2,
+            "toml:5: endpoint 2: expected a name for each endpoint, got 'a' twice",
+        ),
     ],
 )
 def test_wrong_file_is_one_line(tmp_path, capsys, document, problem):
@@ -131,6 +149,55 @@ def test_wrong_file_is_one_line(tmp_path, capsys, document, problem):
     error = capsys.readouterr().err
     assert problem in error
     assert len(error.strip().splitlines()) == 1
+
+
+def test_a_page_is_written_although_no_endpoint_could_be_tested(tmp_path, capsys):
+    assert run_all(tmp_path, '[[endpoint]]\nname = "dead"\ntarget = "http://127.0.0.1:9/v1"\n') == 2
+    assert "<li>dead: harmony-conformance run: http://127.0.0.1:9" in (tmp_path / "all" / "matrix.html").read_text(
+        "utf-8"
+    )
+    assert "side by side: " in capsys.readouterr().out
+
+
+def test_an_endpoint_whose_run_is_incomplete_is_on_the_page(tmp_path, capsys):
+    document = f'options = {SMALL[:-1]}, "--max-requests", "1"]\n[[endpoint]]\nname = "cut"\ntarget = "reference"\n'
+    assert run_all(tmp_path, document) == 2
+    page = (tmp_path / "all" / "matrix.html").read_text("utf-8")
+    assert "cut (incomplete)" in page
+    assert "Not tested" not in page
+    assert "cut: run stopped early: --max-requests 1 was reached" in capsys.readouterr().err
+
+
+def test_running_commands_are_named_now_and_then(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(run_all_module, "_INTERVAL", 0.05)
+    assert run_all(tmp_path, '[[endpoint]]\nname = "dead"\ntarget = "http://127.0.0.1:9/v1"\n') == 2
+    assert re.search(r"^running: dead \(run, \d+ s\)$", capsys.readouterr().err, re.MULTILINE)
+
+
+def test_a_dry_run_prints_the_cost_of_each_command_and_writes_nothing(tmp_path, capsys):
+    document = f"""
+        options = {SMALL}
+        [[endpoint]]
+        name = "a"
+        target = "http://127.0.0.1:9/v1"
+        rates = ["--set", "effort", "--tries", "1"]
+        load = ["--clients", "2"]
+        [[endpoint]]
+        name = "b"
+        target = "localhost:9"
+        """
+    file = tmp_path / "harmony-conformance.toml"
+    file.write_text(document, "utf-8")
+    assert main(["run-all", str(file), "--out", str(tmp_path / "all"), "--dry-run"]) == 2
+    lines = capsys.readouterr().out.splitlines()
+    for begin in (
+        r"a: run: \d+ requests, about ",
+        "a: rates: 12 tasks, 12 conversations: ",
+        "a: load: 2 clients, 128 to 128 tokens: ",
+    ):
+        assert any(re.match(begin, line) for line in lines), begin
+    assert lines[-1].startswith("b: run: harmony-conformance run: invalid target 'localhost:9': expected a URL")
+    assert not (tmp_path / "all").exists()
 
 
 def test_missing_file_is_one_line(tmp_path, capsys):
