@@ -144,8 +144,9 @@ def _page(name: str, sections: Sequence[Section], kind_of: Mapping[str, str]) ->
 
 def _named(paragraph: str, kind_of: Mapping[str, str], up: str) -> str:
     """Return a paragraph of plain text as Markdown: code and JSON as code, a link for each id and address."""
-    if paragraph.startswith(("{", "[", "data:")):
-        return f"```json\n{paragraph}\n```"
+    if paragraph.startswith(("{", "[", "data:", "event:")):
+        language = "json" if paragraph.startswith(("{", "[")) else "text"
+        return f"```{language}\n{paragraph}\n```"
 
     def link(word: re.Match[str]) -> str:
         name = word[0]

@@ -33,6 +33,9 @@ _LEAST_NEW = 0.5
 _LEAST_OVERLAP = 0.8
 """Two kinds of failures occur together if the rarer one has this share of its scenarios in common with the other."""
 
+_ODD = "odd_"
+"""The beginning of the names of scenarios with requests that few clients send."""
+
 _JUDGED = frozenset((Outcome.PASS, Outcome.VARIANT, Outcome.FAIL))
 """The outcomes of what was judged."""
 
@@ -279,7 +282,7 @@ def _cause(owner: _Owner, failures: list[_Failure], sizes: Mapping[str, int]) ->
             typical = [failure for failure in failures if failure.key in owner.seen]
         case (name, message):
             typical = [each for each in failures if (each.key.check, each.key.message) == (name, message)]
-    example = min(typical, key=lambda each: (each.severity is not Severity.MUST, sizes.get(each.finding.exchange, 0)))
+    example = min(typical, key=lambda each: _difficulty(each, sizes))
     results = {id(each.result): each.result for each in (example, *failures)}
     first, *others = results.values()
     others.sort(key=lambda result: result.severity is not Severity.MUST)
@@ -292,6 +295,12 @@ def _cause(owner: _Owner, failures: list[_Failure], sizes: Mapping[str, int]) ->
         severity=(owner.severity if isinstance(owner, KnownCause) else None) or example.severity,
         example=example.finding,
     )
+
+
+def _difficulty(failure: _Failure, sizes: Mapping[str, int]) -> tuple[bool, bool, int]:
+    """Return a key that puts the failure first that shows the fault best: not of odd texts, such as an empty one, and small."""
+    is_odd = failure.result.scenario.startswith(_ODD)
+    return failure.severity is not Severity.MUST, is_odd, sizes.get(failure.finding.exchange, 0)
 
 
 def _sentence(owner: _Owner, example: Finding) -> str:

@@ -25,7 +25,7 @@ class Cause:
         known: What is known about it on real engines. The first one is the cause itself if it was recognized.
         results: The failing results: that of the example, then those of severity MUST. A result can have several causes.
         severity: That of the known cause, or the highest among its own failures. A result can be MUST for another cause.
-        example: The failure of highest severity in the smallest exchange.
+        example: The failure of highest severity in the smallest exchange, if possible of an everyday request.
     """
 
     id: str

@@ -5,16 +5,17 @@ A family of checks and a client of `--client` are explained by their lists of ch
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 
 from harmony_conformance.apis.registry import APIS
 from harmony_conformance.causes.known import TIMING, KnownCause, catalogue, engine_causes, known_causes, user_effects
+from harmony_conformance.causes.shown_example import show_example, simplest_example
 from harmony_conformance.causes.signatures import read_signatures
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.golden.clients import ClientProfile, client_profiles
-from harmony_conformance.golden.data import Example, examples
 from harmony_conformance.golden.scenario import Scenario
 from harmony_conformance.judge.check import Check, Comparison, Outcome
 from harmony_conformance.reference_server.defects import DEFECTS
@@ -23,8 +24,6 @@ from harmony_conformance.reference_server.defects.stages import API_STAGES, ApiF
 Section = tuple[str, tuple[str, ...]]
 """A heading, and its paragraphs."""
 
-_EXAMPLE_LENGTH = 800
-_ANSWERS_SHOWN = 2
 _LISTED = 12
 _SIMILAR = 5
 _SHORTEST_PART = 3
@@ -112,7 +111,7 @@ def _defect(name: str) -> Iterator[Section]:
     yield "effect on users", effects
     checks = sorted(_failing_checks()[name])
     yield "checks that fail", _first(f"{check}: {_CHECKS[check].requirement}" for check in checks)
-    yield from _examples(checks[0], frozenset(DEFECTS[name].catalogue))
+    yield from _examples(_typical(checks, [name]), frozenset(DEFECTS[name].catalogue))
     yield "engines known to have it", tuple(map(_line, known_causes([name])))
     yield "try it", (_command(name),)
 
@@ -130,7 +129,7 @@ def _cause(cause: KnownCause) -> Iterator[Section]:
     yield "in the catalogue", tuple(_line(catalogue()[entry]) for entry in cause.catalogue)
     checks = sorted({check for defect in cause.defects for check in _failing_checks()[defect]})
     yield "checks that fail", _first(f"{check}: {_CHECKS[check].requirement}" for check in checks)
-    yield from _examples(checks[0], frozenset((cause.id, *cause.catalogue))) if checks else ()
+    yield from _examples(_typical(checks, cause.defects), frozenset((cause.id, *cause.catalogue))) if checks else ()
     yield "try it", tuple(map(_command, cause.defects))
 
 
@@ -158,36 +157,16 @@ def _scenario(scenario: Scenario) -> Iterator[Section]:
 
 
 def _examples(check: str, instances: frozenset[str]) -> Iterator[Section]:
-    """Yield the smallest example that passes, and one that fails, if possible an instance of an entry of the catalogue."""
+    """Yield the simplest example that passes, and one that fails, if possible an instance of an entry of the catalogue."""
     for heading, outcome in (("right", Outcome.PASS), ("wrong", Outcome.FAIL)):
-        of_check = [one for one in _all_examples() if one.check == check and one.outcome is outcome]
-        best = min(
-            of_check,
-            key=lambda one: (instances.isdisjoint(one.defects), sum(map(len, _answers(one)))),
-            default=None,
-        )
-        if best is not None:
-            yield (
-                heading,
-                (
-                    best.comment,
-                    *(_cut(answer) for answer in _answers(best)[:_ANSWERS_SHOWN]),
-                    f"golden/exchanges/{best.id}.json",
-                ),
-            )
+        if (best := simplest_example(check, outcome, instances)) is not None:
+            yield heading, tuple(show_example(best))
 
 
-def _answers(example: Example) -> tuple[str, ...]:
-    return tuple(
-        b"".join(chunk.data for chunk in x.response.chunks).decode("utf-8", "replace")
-        for x in example.series.exchanges.values()
-        if x.response is not None
-    )
-
-
-@cache
-def _all_examples() -> tuple[Example, ...]:
-    return tuple(examples())
+def _typical(checks: Iterable[str], defects: Iterable[str]) -> str:
+    """Return the check that fails in most steps with these defects."""
+    steps = Counter(failure.check for defect in defects for failure in read_signatures()[defect]["ids"])
+    return min(checks, key=lambda check: (-steps[check], check))
 
 
 @cache
@@ -201,7 +180,3 @@ def _failing_checks() -> Mapping[str, frozenset[str]]:
 
 def _line(cause: KnownCause) -> str:
     return f"{cause.id} ({cause.engine}): {' '.join((cause.sentence, *cause.threads))}"
-
-
-def _cut(answer: str) -> str:
-    return answer if len(answer) <= _EXAMPLE_LENGTH else f"{answer[:_EXAMPLE_LENGTH]} … ({len(answer)} characters)"

@@ -56,6 +56,8 @@ def _rate(name: str) -> tuple[Section, ...]:
 
 def _indented(paragraph: str) -> str:
     """Return a paragraph in lines of a terminal, on one line elsewhere. No URL is broken."""
+    if "\n" in paragraph:
+        return textwrap.indent(paragraph, "  ")
     if not sys.stdout.isatty():
         return f"  {paragraph}"
     lines = textwrap.wrap(paragraph, _WIDTH, break_on_hyphens=False, break_long_words=False)

@@ -205,6 +205,15 @@ def test_the_example_is_in_the_smallest_exchange():
     assert cause.example.exchange == "simple/chat/d/0"
 
 
+def test_the_example_is_of_an_everyday_request_if_there_is_one():
+    sizes = {"odd_texts/chat/an empty result/0": 10, "simple/chat/x/0": 100}
+    odd, everyday = result("usage.adds_up", ["an empty result"], scenario="odd_texts"), result("usage.adds_up", ["x"])
+    (cause,) = find_causes([odd, everyday], {}, sizes=sizes)
+    assert cause.example.exchange == "simple/chat/x/0"
+    (alone,) = find_causes([odd], {}, sizes=sizes)
+    assert alone.example.exchange == "odd_texts/chat/an empty result/0"
+
+
 def test_an_inconclusive_result_does_not_count_against_a_defect():
     results = [result(LEAK, "ab"), result(WORDS, "ab", Outcome.INCONCLUSIVE), result(LOST, "x", Outcome.PASS)]
     assert named(*results) == [(LEAKING, (LEAKING,))]

@@ -32,6 +32,38 @@ def test_a_check_has_its_requirement_clause_and_a_right_and_a_wrong_example(name
     assert shown["wrong"][-1].startswith(f"golden/exchanges/{name}/fail-")
 
 
+def test_an_example_shows_the_fault_where_no_answer_does():
+    wrong = sections("tool-result-quoted")["wrong"]
+    assert wrong[0] == "The result is quoted as a JSON text."
+    assert wrong[1:4] == [
+        "The check says: a function result is quoted as a JSON string",
+        'expected: {"t":21}',
+        'got: "{\\\\"t\\\\":21}"',
+    ]
+
+
+@pytest.mark.parametrize("name", [check.id for check in CHECKS])
+def test_an_example_has_short_lines_and_names_the_whole_file_where_it_is_cut(name):
+    shown = sections(name)
+    for heading in ("right", "wrong"):
+        for paragraph in shown[heading]:
+            lines = paragraph.splitlines()
+            assert max(map(len, lines)) <= 260
+            assert len(lines) <= 31
+            if lines[0] == "{":
+                assert lines[1].startswith('  "')
+            if len(lines) == 31:
+                assert lines[-1].startswith("… (")
+                assert lines[-1].endswith(f" in {shown[heading][-1]})")
+
+
+def test_an_everyday_example_comes_before_a_special_case():
+    everyday = sections("channels.content_is_the_answer")
+    assert everyday["wrong"][0] == "The answer arrives twice."
+    assert '  "object": "chat.completion",' in everyday["right"][1].splitlines()
+    assert len(json.loads(everyday["right"][1])["choices"]) == 1
+
+
 @pytest.mark.parametrize("name", list(DEFECTS))
 def test_a_defect_has_its_effect_on_users_and_its_checks(name):
     shown = sections(name)
