@@ -98,7 +98,7 @@ def _script() -> str:
 
 def matrix_html(matrix: Matrix, untested: Sequence[str] = ()) -> str:
     """Return a page of several runs side by side. `untested`: endpoints that could not be tested, with the reason."""
-    prose = {"prose": markup.prose}
+    prose = {"prose": markup.prose, "thread_link": markup.thread_link}
     first = (matrix.summary, matrix.causes)  # what is wrong comes first
     parts = sorted(matrix.parts(), key=lambda part: part[1] not in first)
     return (

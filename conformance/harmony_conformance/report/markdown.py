@@ -15,6 +15,7 @@ from harmony_conformance.judge.clause import Clause
 from harmony_conformance.report.cause_summary import CauseSummary, cause_summaries
 from harmony_conformance.report.client_rows import CLIENT, client_rows
 from harmony_conformance.report.latency_table import COLUMNS, notes, rows
+from harmony_conformance.report.markup import is_web_address
 from harmony_conformance.report.model import ORDER, WORDS, Report, ResultLine
 from harmony_conformance.report.summary import (
     DEFAULT_FAILS_ON,
@@ -145,7 +146,7 @@ def _cause(cause: CauseSummary) -> Iterator[str]:
     yield prose(cause.sentence)
     yield from (f"{name}: {prose(value)}" for name, value in cause.facts)
     if cause.threads:
-        yield f"Reported as {', '.join(prose(f'`{thread}`') for thread in cause.threads[:_THREADS])}"
+        yield f"Reported as {', '.join(map(_thread, cause.threads[:_THREADS]))}"
     quotation, source = cause.clause
     yield f"> {prose(quotation)}\n>\n> — {inline(source)}"
     said = f": {inline(cause.message)}" if cause.message != cause.sentence else ""
@@ -156,6 +157,10 @@ def _cause(cause: CauseSummary) -> Iterator[str]:
     if cause.reproduce:
         command = fenced(plain(cut(cause.reproduce, COMMAND_LIMIT)), "sh")
         yield f"<details><summary>Reproduce</summary>\n\n{command}\n\n</details>"
+
+
+def _thread(address: str) -> str:
+    return f"<{address}>" if is_web_address(address) else prose(f"`{address}`")
 
 
 def _failures(checks: tuple[CheckResults, ...]) -> Iterator[str]:

@@ -15,6 +15,8 @@ _PIECES = {
     StretchKind.DIFFERS: Markup("<mark>{}</mark>"),
     StretchKind.LEFT_OUT: Markup('<span class="cut">… {} left out …</span>'),
 }
+_ADDRESS = re.compile(r"https?://[\w.~:/?#@!$&'()*+,;=%-]{1,500}", re.ASCII)
+_THREAD = re.compile(r"https://github\.com/[^/]+/(?P<repository>[^/]+)/(?:issues|pull)/(?P<number>\d+)")
 _SPECIAL = re.compile(r"(<\|[a-z_]{1,20}\|>)")
 
 
@@ -62,6 +64,21 @@ def prose(value: str) -> Markup:
         code.format(_with_chips(part, "\n")) if place % 2 else _with_chips(part, "\n")
         for place, part in enumerate(parts)
     )
+
+
+def thread_link(address: str) -> Markup:
+    """Return a link to an issue or a pull request, with a short text. What is no plain address of the web becomes code."""
+    if not is_web_address(address):
+        return Markup("<code>{}</code>").format(to_markup(address))
+    found = _THREAD.match(address)
+    label = f"{found['repository']}#{found['number']}" if found else address.partition("://")[2]
+    link = Markup('<a class="thread" href="{}" rel="noopener noreferrer">{}</a>')
+    return link.format(address, to_markup(label))
+
+
+def is_web_address(value: str) -> bool:
+    """Return True for an address by http or https, of characters that HTML and Markdown leave as they are."""
+    return _ADDRESS.fullmatch(value) is not None
 
 
 def anchor(value: str) -> str:

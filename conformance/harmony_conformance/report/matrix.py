@@ -27,6 +27,7 @@ _LATENCIES = {
     "end_to_end": "Median time to the end of the answer.",
 }
 _MILLI = 1000
+_THREADS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,12 +36,14 @@ class MatrixRow:
 
     Attributes:
         worse: The places of the cells that are certainly worse than the best.
+        threads: Addresses of issues and pull requests about a cause. The JSON form leaves them out, as the reports have them.
     """
 
     name: str
     meaning: str
     cells: tuple[str, ...]
     worse: tuple[int, ...] = ()
+    threads: tuple[str, ...] = ()
 
     def to_json(self) -> JsonObject:
         """Return the JSON form."""
@@ -171,15 +174,20 @@ def _failed_must(checks: Sequence[CheckResults]) -> bool:
 def _causes(reports: Sequence[Report | None]) -> Iterator[MatrixRow]:
     sentences: dict[str, str] = {}
     extents: dict[str, dict[int, int]] = {}
+    threads: dict[str, dict[str, None]] = {}
     for run, report in enumerate(reports):
         for cause in report.causes if report is not None else ():
             name = _shared_id(cause)
             sentences.setdefault(name, text(value_at(cause, "sentence")))
+            threads.setdefault(name, {}).update(dict.fromkeys(map(text, items(value_at(cause, "threads")))))
             of_cause = extents.setdefault(name, {})
             of_cause[run] = of_cause.get(run, 0) + (integer(value_at(cause, "results")) or 0)
     for name in sorted(extents, key=lambda one: (-len(extents[one]), one)):
         cells = tuple(str(extents[name].get(run, "")) for run in range(len(reports)))
-        yield MatrixRow(name=name, meaning=sentences[name], cells=cells, worse=tuple(sorted(extents[name])))
+        worse = tuple(sorted(extents[name]))
+        yield MatrixRow(
+            name=name, meaning=sentences[name], cells=cells, worse=worse, threads=tuple(threads[name])[:_THREADS]
+        )
 
 
 def _shared_id(cause: JsonObject) -> str:

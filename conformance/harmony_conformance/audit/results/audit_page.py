@@ -16,7 +16,7 @@ from harmony_conformance.report.intervals import wilson
 from harmony_conformance.report.summary import grouped, sides
 from harmony_conformance.runtime.plural import number_of
 
-_DAYS, _GROUPS, _EXAMPLES = 366, 40, 3
+_DAYS, _GROUPS, _EXAMPLES, _THREADS = 366, 40, 3, 4
 _WIDTH, _HEIGHT = 960, 180
 
 
@@ -138,11 +138,12 @@ def _share(check: JsonObject) -> float:
     return (integer(value_at(check, "counts", "fail")) or 0) / (integer(check.get("applied")) or 1)
 
 
-def _cause(cause: JsonObject) -> dict[str, str]:
+def _cause(cause: JsonObject) -> dict[str, object]:
     members_shown = ("id", "severity", "sentence", "users_see", "remedy")
     return {
         **{name: text(cause.get(name)) for name in members_shown},
         "checks": ", ".join(map(text, items(cause.get("checks")))),
+        "threads": [text(thread) for thread in items(cause.get("threads"))[:_THREADS]],
     }
 
 
