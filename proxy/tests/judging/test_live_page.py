@@ -258,3 +258,21 @@ def test_a_browser_has_a_dark_and_a_light_page_that_fit(browser, width):
         "light": ["rgb(255, 255, 255)", "rgb(28, 32, 36)"],
         "dark": ["rgb(20, 23, 26)", "rgb(230, 233, 236)"],
     }
+
+
+@pytest.mark.timeout(300)
+def test_on_a_phone_a_browser_shows_each_cell_without_scrolling_sideways(browser, tmp_path):
+    counts = {("verdicts", LEAK, "fail"): 3, ("verdicts", LEAK, "pass"): 12_000, ("acted", LEAK, "repaired"): 3}
+    shown = outcome(model="openai/gpt-oss-120b", failed=[LEAK] * 5, id="9f3a1c20-" + "7" * 24)
+    with served(Queue(shown, counts=counts)) as base, opened(browser, base, width=400) as page:
+        parts = page.evaluate(
+            "[...document.querySelectorAll('.scroll')].map(one => [one.scrollWidth, one.clientWidth])"
+        )
+        assert all(needed <= available for needed, available in parts), parts
+        right = page.evaluate(
+            "Math.max(...[...document.querySelectorAll('td')].map(one => one.getBoundingClientRect().right))"
+        )
+        assert right <= 400
+        heads = page.evaluate("[...document.querySelectorAll('#recent tbody td')].map(one => one.dataset.head)")
+        assert heads == ["Time", "Route", "Model", "Status", "Seconds", "Verdict", "Failed checks", "Action", "Id"]
+        page.screenshot(path=tmp_path / "live.png", full_page=True)

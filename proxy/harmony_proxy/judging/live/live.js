@@ -17,11 +17,13 @@ function fill(table, rows) {
   if (table.shown === shown) return; // a selection in it stays
   table.shown = shown;
   const body = document.createElement("tbody");
+  const heads = [...table.tHead.rows[0].cells].map((head) => head.textContent);
   for (const cells of rows) {
     const row = body.insertRow();
     for (const [text, kind] of cells) {
       const cell = row.insertCell();
       cell.textContent = text;
+      cell.dataset.head = heads[cell.cellIndex];
       if (kind) cell.className = kind;
     }
   }
