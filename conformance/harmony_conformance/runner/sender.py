@@ -233,7 +233,8 @@ class Sender:
 
     async def send_series(self, scenario: Scenario, attempt: int) -> Series:
         """Send the steps of a scenario in order, parallel groups concurrently. A recorded series is returned as it is."""
-        async with series_connections(over_websocket=self.websocket_use.applies_to(scenario)):
+        over_websocket = self.websocket_use.applies_to(scenario)
+        async with series_connections(over_websocket=over_websocket, in_flight=scenario.over_websocket):
             return await self._send_series(scenario, attempt)
 
     async def _send_series(self, scenario: Scenario, attempt: int) -> Series:

@@ -1,7 +1,7 @@
 """The client that sends streamed Responses requests over WebSockets, and every other request over HTTP.
 
 Within `series_connections`, requests that follow each other share one connection. A request that is sent meanwhile opens another one,
-because a connection carries one response at a time.
+because a connection carries one response at a time. With `in_flight`, it is sent on the busy connection, and gets the messages after the first answer.
 """
 
 from __future__ import annotations
@@ -49,28 +49,30 @@ OpenWebSocket = Callable[[ConnectionSettings, Request], Awaitable[WebSocket]]
 """A function that opens a connection for a request: to its path, and with its headers."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class _Connection:
-    """A connection with its number in the run, and the headers of its handshake."""
+    """A connection with its number in the run, and the headers of its handshake. `receiving` is held by the request whose answer is read."""
 
     socket: WebSocket
     number: int
     headers: Mapping[str, str]
+    in_flight: int = 0
+    is_reusable: bool = True
+    receiving: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @dataclass(kw_only=True)
 class _Series:
-    """The connections of a series. `idle` are free for the next request."""
+    """The connections of a series. `sending` is held from the choice of a connection until the message is sent."""
 
-    opened: list[WebSocket] = field(default_factory=list[WebSocket])
-    idle: list[_Connection] = field(default_factory=list[_Connection])
+    in_flight: bool
+    opened: list[_Connection] = field(default_factory=list[_Connection])
+    sending: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def take(self, headers: Mapping[str, str]) -> _Connection | None:
-        """Return a free connection with these headers, or None."""
-        found = next((one for one in self.idle if one.headers == headers), None)
-        if found is not None:
-            self.idle.remove(found)
-        return found
+    def find(self, headers: Mapping[str, str]) -> _Connection | None:
+        """Return an open connection with these headers, or None. It is free unless requests may be sent while others are answered."""
+        usable = (one for one in self.opened if one.is_reusable and (self.in_flight or not one.in_flight))
+        return next((one for one in usable if one.headers == headers), None)
 
 
 @dataclass(kw_only=True)
@@ -88,18 +90,21 @@ _SERIES: ContextVar[_Series | None] = ContextVar("websocket_series", default=Non
 
 
 @asynccontextmanager
-async def series_connections(*, over_websocket: bool) -> AsyncGenerator[None]:
-    """Send streamed Responses requests of this context over WebSockets, and close these at its end."""
+async def series_connections(*, over_websocket: bool, in_flight: bool = False) -> AsyncGenerator[None]:
+    """Send streamed Responses requests of this context over WebSockets, and close these at its end.
+
+    `in_flight`: requests at the same time share a connection.
+    """
     if not over_websocket:
         yield
         return
-    series = _Series()
+    series = _Series(in_flight=in_flight)
     token = _SERIES.set(series)
     try:
         yield
     finally:
         _SERIES.reset(token)
-        await asyncio.gather(*(socket.close() for socket in series.opened))
+        await asyncio.gather(*(connection.socket.close() for connection in series.opened))
 
 
 class WebSocketClient(Client):
@@ -134,16 +139,16 @@ class WebSocketClient(Client):
         if series is None or message is None:
             return await super()._send_once(request, leave_after)
         turn = _Turn(start=now())
-        connection = series.take(request.headers)
+        connection: _Connection | None = None
         failure: Failure | None = None
         try:
             async with asyncio.timeout(self._settings.timeout * EXCHANGE_TIMEOUT_FACTOR):
-                if connection is None:
-                    socket = await self._connect(self._settings, request)
-                    connection = _Connection(socket=socket, number=next(self._numbers), headers=request.headers)
-                    self._open.add(connection.socket)
-                    series.opened.append(connection.socket)
-                failure = await self._receive_turn(connection.socket, message, turn, leave_after)
+                async with series.sending:
+                    connection = series.find(request.headers) or await self._open_connection(series, request)
+                    connection.in_flight += 1
+                    await self._in_time(connection.socket.send(message))
+                async with connection.receiving:
+                    failure = await self._receive_turn(connection.socket, turn, leave_after)
         except TimeoutError:
             most = self._settings.timeout * EXCHANGE_TIMEOUT_FACTOR
             failure = Failure(kind=FailureKind.TIMEOUT, detail=f"the answer was not complete after {most:g} s")
@@ -153,24 +158,28 @@ class WebSocketClient(Client):
             is_cut = problem.failure.kind is FailureKind.RESET and bool(turn.chunks)
             failure = replace(problem.failure, kind=FailureKind.CUT) if is_cut else problem.failure
         if connection is not None:
-            if turn.is_reusable:
-                series.idle.append(connection)
-            else:
+            connection.in_flight -= 1
+            connection.is_reusable &= turn.is_reusable
+            if not connection.is_reusable and not connection.in_flight:
                 await connection.socket.close()
                 self._open.discard(connection.socket)
         result = self._masked_result(turn.heads, turn.chunks, failure)
         return replace(result, websocket=connection.number if connection is not None else None)
 
-    async def _receive_turn(
-        self, socket: WebSocket, message: str, turn: _Turn, leave_after: int | None
-    ) -> Failure | None:
-        """Send a message and record the events of its answer in `turn`, also before an error.
+    async def _open_connection(self, series: _Series, request: Request) -> _Connection:
+        socket = await self._connect(self._settings, request)
+        connection = _Connection(socket=socket, number=next(self._numbers), headers=request.headers)
+        self._open.add(socket)
+        series.opened.append(connection)
+        return connection
+
+    async def _receive_turn(self, socket: WebSocket, turn: _Turn, leave_after: int | None) -> Failure | None:
+        """Record the events of an answer in `turn`, also before an error.
 
         Raises:
             WebSocketFailedError: The connection ended, or no message arrived in time.
         """
         limit = self._settings.body_limit
-        await self._in_time(socket.send(message))
         while True:
             received = await self._in_time(socket.receive())
             event = read_message(received)

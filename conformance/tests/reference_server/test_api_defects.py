@@ -19,6 +19,10 @@ BLANK = "<|channel|>final<|message|>Good day. <|return|>"
 CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>'
 PYTHON = {"type": "code_interpreter", "container": {"type": "auto"}}
 CODE = "<|channel|>analysis to=python code<|message|>print(1)<|call|>"
+TWO_CODES = CODE.replace("<|call|>", "<|end|>") + START + CODE
+TWO_CALLS = CALL.replace("<|call|>", "<|end|>") + START + CALL
+LONG_TEXT = "One more line of the report.\n" * 11_000
+LONG_INPUT = [*({"role": "user", "content": LONG_TEXT},) * 2, {"role": "user", "content": "Which?"}]
 FLAT = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
 NESTED = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
 DASH = {"type": "function", "function": {"name": "web-search"}}
@@ -196,6 +200,26 @@ SHOWN = {
         "text/event-stream",
     ),
     "responses-built-in-left-out": (lambda s: items(s.responses(tools=[PYTHON], harmony_script=CODE)), []),
+    "responses-input-cut-silently": (lambda s: s.responses(input=LONG_INPUT).status_code, 200),
+    "responses-truncation-ignored": (lambda s: s.responses(input=LONG_INPUT, truncation="auto").status_code, 400),
+    "responses-newest-items-dropped": (
+        lambda s: "Which?" in prompt(s.responses(input=LONG_INPUT, truncation="auto")),
+        False,
+    ),
+    "responses-default-parameters": (
+        lambda s: (
+            (told := s.responses(metadata={"a": "b"}, truncation="auto").json())["truncation"] + str(told["metadata"])
+        ),
+        "disabled{}",
+    ),
+    "responses-tool-limit-ignored": (
+        lambda s: len(items(s.responses(tools=[PYTHON], max_tool_calls=1, harmony_script=TWO_CODES))),
+        2,
+    ),
+    "responses-tool-limit-on-functions": (
+        lambda s: len(items(s.responses(tools=[FLAT], max_tool_calls=1, harmony_script=TWO_CALLS))),
+        1,
+    ),
     "ollama-header-as-name": (
         lambda s: s.ollama(tools=[NESTED], harmony_script=CALL).json()["message"]["tool_calls"][0]["function"]["name"],
         "assistant<|channel|>analysis",

@@ -83,6 +83,18 @@ def test_a_defect_of_a_real_connection_is_caught_and_the_command_finds_it_again(
         assert outcomes(tmp_path / "again")[check, SCENARIO] == "fail"
 
 
+def test_requests_in_flight_are_answered_in_turn_and_a_server_that_alternates_fails(tmp_path, capsys):
+    check, scenario = "responses.websocket_answers_follow_each_other", f"{SCENARIO}_in_flight"
+    for defects, outcome in ((), "pass"), (["websocket-answers-alternate"], "fail"):
+        with running(defects=defects) as url:
+            folder = tmp_path / outcome
+            arguments = ("--api", "responses", "--select", scenario, "--latency", "0")
+            run(f"ws{url.removeprefix('http')}/v1", folder, *arguments)
+        assert outcomes(folder)[check, scenario] == outcome
+        sent = [line for line in lines(folder, "exchanges.jsonl") if line.get("scenario") == scenario]
+        assert [(line["websocket"], line["together"]) for line in sent] == [(sent[0]["websocket"], 2)] * 2
+
+
 def test_the_embedded_server_gets_the_scenario_and_an_http_url_does_not(tmp_path, capsys):
     assert run("reference", tmp_path / "embedded", "--api", "responses", "--select", SCENARIO, "--latency", "0") == 0
     with running() as url:
@@ -94,7 +106,11 @@ def test_a_run_without_websockets_has_no_scenario_about_them():
     def planned(use):
         return {one.name for one in make_plan(Options(apis=("responses",), websocket_use=use)).scenarios}
 
-    assert planned(WebSocketUse.SCENARIOS) - planned(WebSocketUse.NONE) == {SCENARIO, "recorded_codex_websocket"}
+    assert planned(WebSocketUse.SCENARIOS) - planned(WebSocketUse.NONE) == {
+        SCENARIO,
+        f"{SCENARIO}_in_flight",
+        "recorded_codex_websocket",
+    }
     assert planned(WebSocketUse.STREAMS) == planned(WebSocketUse.SCENARIOS)
 
 

@@ -421,3 +421,58 @@ def test_a_connection_through_an_http_proxy():
     port, (result,) = asyncio.run(both())
     assert events(result) == [COMPLETED]
     assert asked == [f"CONNECT 127.0.0.1:{port} HTTP/1.1".encode()]
+
+
+def together(answer, count, *, in_flight):
+    """Return the results of requests that are sent at the same time."""
+
+    async def both():
+        async with serve(answer, "127.0.0.1", 0) as server:
+            base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            settings = ConnectionSettings(base_url=base, headers={}, timeout=5.0)
+            async with (
+                WebSocketClient(settings) as client,
+                series_connections(over_websocket=True, in_flight=in_flight),
+            ):
+                return await asyncio.gather(*(client.send(ASK) for _ in range(count)))
+
+    return asyncio.run(both())
+
+
+async def answer_after_the_second_message(connection):
+    """Answer two requests, one after the other, once both are there."""
+    await connection.recv()
+    await connection.recv()
+    for name in ("resp_1", "resp_2"):
+        for kind in ("response.created", "response.completed"):
+            await connection.send(json.dumps({"type": kind, "response": {"id": name}}))
+    await connection.wait_closed()
+
+
+def test_requests_in_flight_share_a_connection_and_get_the_answers_in_order():
+    results = together(answer_after_the_second_message, 2, in_flight=True)
+    assert [result.websocket for result in results] == [1, 1]
+    assert [[one["response"]["id"] for one in events(result)] for result in results] == [["resp_1"] * 2, ["resp_2"] * 2]
+
+
+def test_a_refusal_of_the_second_request_leaves_the_rest_of_the_first_answer_to_be_read():
+    async def refuse(connection):
+        await connection.recv()
+        await connection.send(json.dumps(CREATED))
+        await connection.recv()
+        await connection.send(json.dumps(NOT_FOUND))
+        await connection.send(json.dumps(COMPLETED))
+        await connection.wait_closed()
+
+    first, second = together(refuse, 2, in_flight=True)
+    assert [event["type"] for event in (*events(first), *events(second))] == [
+        "response.created",
+        "error",
+        "response.completed",
+    ]
+    assert (first.failure, second.failure) == (None, None)
+
+
+def test_requests_at_the_same_time_have_connections_of_their_own_unless_they_are_to_be_in_flight():
+    results = together(saying(CREATED, COMPLETED), 2, in_flight=False)
+    assert sorted(result.websocket for result in results) == [1, 2]

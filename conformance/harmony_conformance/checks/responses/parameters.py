@@ -135,7 +135,9 @@ def long_input_is_not_cut(x: Exchange) -> Iterator[Finding]:
 
 
 def _accepts_truncation(series: Series) -> bool:
-    return any(_is_asked(x) and _truncates(x) and x.turn is not None for x in series.exchanges.values())
+    """Return True if a short input with `truncation: auto` was answered."""
+    short = (x for x in series.exchanges.values() if _is_asked(x) and _truncates(x) and not _user_tokens(x))
+    return any(x.turn is not None for x in short)
 
 
 def _exceeding(series: Series) -> Iterator[Exchange]:

@@ -6,13 +6,14 @@ The events of an answer are judged by the checks of streams.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 
 from harmony_conformance.checks.responses import views
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, dumps, integer, text, value_at
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, mismatch, variant
 from harmony_conformance.judge.condition import condition, series_only
-from harmony_conformance.redactable_text import quote, shorten
+from harmony_conformance.redactable_text import RedactableText, quote, shorten
 from harmony_conformance.transport.messages import FailureKind
 from harmony_conformance.transport.websocket import is_error
 
@@ -21,7 +22,12 @@ _LOST = frozenset({FailureKind.RESET, FailureKind.CUT})
 
 
 def _turns(series: Series) -> list[Exchange]:
-    return [x for x in series.exchanges.values() if x.websocket is not None]
+    """Return the requests over WebSockets that were sent after the answer to the one before."""
+    return [x for x in series.exchanges.values() if x.websocket is not None and not _is_together(x)]
+
+
+def _is_together(x: Exchange) -> bool:
+    return x.concurrency is not None and x.concurrency > 1
 
 
 def _previous(x: Exchange) -> str:
@@ -216,3 +222,41 @@ def websocket_turns_are_separate(series: Series) -> Iterator[Finding]:
                 actual = quote(text(event.get("type")))
                 yield mismatch(message, f"event {place}", "an event of this response", actual, exchange=x.id)
                 break
+
+
+def _in_flight(series: Series) -> list[list[Exchange]]:
+    """Return the requests that were sent at the same time on one connection, in the order of their messages."""
+    by_connection: dict[int, list[Exchange]] = {}
+    for x in series.exchanges.values():
+        if x.websocket is not None and _is_together(x):
+            by_connection.setdefault(x.websocket, []).append(x)
+    return [group for group in by_connection.values() if len(group) > 1]
+
+
+@series_only
+@condition
+def has_requests_in_flight(series: Series) -> bool:
+    """requests that are sent on a WebSocket connection before the answer to another one is complete"""
+    return bool(_in_flight(series))
+
+
+@comparison(MUST, spec="responses#websocket", when=has_requests_in_flight)
+def websocket_answers_follow_each_other(series: Series) -> Iterator[Finding]:
+    """Two requests that are in flight on one WebSocket connection are answered one after the other.
+
+    Most events do not name their response, so a client takes alternating events for those of one answer. A server that refuses the second request by an
+    error event is a variant.
+    """
+    for group in _in_flight(series):
+        ids = [text(value_at(event, "response", "id")) for x in group for event in views.json_events(x)]
+        changes = [name for name, _ in groupby(filter(None, ids))]
+        lost = next((x for x in group if x.failure is not None), None)
+        if len(changes) > len(set(changes)):
+            message = "the events of two answers alternate on a WebSocket connection"
+            actual = RedactableText("{} changes between {} responses", len(changes) - 1, len(set(changes)))
+            yield mismatch(message, "response.id", "one answer after the other", actual, exchange=group[0].id)
+        elif any(_errors(x) for x in group):
+            yield variant("a second request is refused while the first one is answered", where="connection")
+        elif lost is not None and lost.failure is not None:
+            message = "a request in flight is not answered on a WebSocket connection"
+            yield mismatch(message, "connection", "an answer", quote(lost.failure.detail), exchange=lost.id)

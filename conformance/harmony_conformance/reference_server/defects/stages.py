@@ -100,6 +100,7 @@ class WebSocketBehaviour:
     Attributes:
         remembers: True if the last response of the connection can be continued without a store.
         survives_errors: True if the connection stays open after an error.
+        is_sequential: True if a request waits until the answer before it is complete.
         warms_up: True if a request with `generate: false` generates nothing.
         error: Changes an error event.
         events: Changes the events of a turn, given those of the turn before.
@@ -107,6 +108,7 @@ class WebSocketBehaviour:
 
     remembers: bool = True
     survives_errors: bool = True
+    is_sequential: bool = True
     warms_up: bool = True
     error: Callable[[JsonObject], JsonObject] = _unchanged_error
     events: Callable[[Iterator[Json], tuple[Json, ...]], Iterator[Json]] = _unchanged_events

@@ -64,6 +64,11 @@ DEFECTS = (
         OnWebSocket(lambda behaviour: replace(behaviour, events=_without_deltas)),
     ),
     Defect(
+        "websocket-answers-alternate",
+        "Requests in flight on one WebSocket connection are answered at the same time.",
+        OnWebSocket(lambda behaviour: replace(behaviour, is_sequential=False)),
+    ),
+    Defect(
         "websocket-turns-cross",
         "An event of the turn before arrives in the next turn of a WebSocket connection.",
         OnWebSocket(lambda behaviour: replace(behaviour, events=_with_an_earlier_event)),

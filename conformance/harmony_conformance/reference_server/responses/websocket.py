@@ -3,6 +3,7 @@
 The last response of a connection can be continued on it, also if it is not stored. An error does not end the connection.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
 
@@ -34,6 +35,7 @@ class Connection:
         self._behaviour = host.changes.websocket_behaviour()
         self._last: StoredResponse | None = None
         self._last_events: tuple[Json, ...] = ()
+        self._turns: set[asyncio.Task[bool]] = set()
 
     async def serve(self) -> None:
         """Answer messages until the client leaves."""
@@ -44,11 +46,18 @@ class Connection:
                 if received["type"] == "websocket.disconnect":
                     return
                 message = received.get("text") or received.get("bytes") or b""
-                if not await self._turn(message.encode() if isinstance(message, str) else message):
+                turn = self._turn(message.encode() if isinstance(message, str) else message)
+                if not self._behaviour.is_sequential:
+                    self._turns.add(asyncio.create_task(turn))
+                elif not await turn:
                     await self._socket.close(_INTERNAL_ERROR)
                     return
         except WebSocketDisconnect:
             return
+        finally:
+            for task in self._turns:
+                task.cancel()
+            await asyncio.gather(*self._turns, return_exceptions=True)
 
     async def _turn(self, message: bytes) -> bool:
         """Answer one message; return False if the connection is to be closed."""
