@@ -19,6 +19,7 @@ import httpx
 
 from harmony_conformance.errors import UsageError
 from harmony_conformance.transport.messages import Failure, FailureKind
+from harmony_conformance.transport.plain_connection import PlainBody, PlainConnection
 from harmony_conformance.transport.single_connections import ReleasingStream, SingleConnections
 
 CA_FILE, CA_DIR = "SSL_CERT_FILE", "SSL_CERT_DIR"
@@ -141,8 +142,11 @@ def open_transport(base: str, network: Network) -> httpx.AsyncBaseTransport:
         is_tls_proxy = network.proxy.startswith("https:")
         proxy = httpx.Proxy(network.proxy, ssl_context=proxy_tls_context(network) if is_tls_proxy else None)
     context = client_tls_context(base, network)
+    is_plain = base.startswith("http:") and network.proxy is None and network.unix_socket is None and not network.http2
 
-    def open_one() -> httpx.AsyncHTTPTransport:
+    def open_one() -> httpx.AsyncBaseTransport:
+        if is_plain:
+            return PlainConnection(_LIMITS.keepalive_expiry)
         return httpx.AsyncHTTPTransport(
             verify=context, http2=network.http2, limits=_LIMITS, proxy=proxy, uds=network.unix_socket, trust_env=False
         )
@@ -211,7 +215,8 @@ def trailing_data(response: httpx.Response) -> bytes:
     httpx has no public access to them, hence the private attributes. If these change, the result is empty; `test_connection.py` detects it.
     """
     part: Any = response.stream.inner if isinstance(response.stream, ReleasingStream) else response.stream
-    for name in ("_httpcore_stream", "_stream", "_connection", "_h11_state", "trailing_data"):
+    pool = ("inner",) if isinstance(part, PlainBody) else ("_httpcore_stream", "_stream")
+    for name in (*pool, "_connection", "_h11_state", "trailing_data"):
         part = getattr(part, name, None)
     return cast("bytes", part[0]) if part else b""
 

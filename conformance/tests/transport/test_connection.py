@@ -1,21 +1,26 @@
 """What the client makes of HTTP byte by byte: framing as it should not be, what it sends itself, and connections that are kept.
 
-httpx differs from a client on the bare socket in two ways. It writes head and body of a request one after another, so a server may read them apart. And it
-opens a connection before it refuses a header, so a server may see a connection without a request.
+The client opens a connection before it refuses a header, so a server may see a connection without a request.
 """
 
 import asyncio
 import gzip
 import socket
+import struct
 import tracemalloc
 import zlib
 from contextlib import ExitStack, suppress
-from threading import Thread
+from threading import Event, Thread
 
 import brotli
 import httpx
 import pytest
 import zstandard
+
+try:
+    import uvloop
+except ImportError:  # on Windows
+    uvloop = None
 
 from harmony_conformance.transport import client
 from harmony_conformance.transport.client import BODY_LIMIT, Client, ConnectionSettings
@@ -26,17 +31,24 @@ from harmony_conformance.transport.single_connections import SingleConnections
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
 ASK = Request(path="/v1/chat/completions", body=b"{}")
+LOOPS = [
+    None,
+    pytest.param(getattr(uvloop, "new_event_loop", None), marks=pytest.mark.skipif(uvloop is None, reason="no uvloop")),
+]
 CUT, MALFORMED, RESET = FailureKind.CUT, FailureKind.MALFORMED_HTTP, FailureKind.RESET
 
 
-def send(url, *requests, **settings):
+def send(url, *requests, loop_factory=None, **settings):
     async def all_of_them():
         async with Client(
-            ConnectionSettings(base_url=url, headers=settings.pop("headers", {}), timeout=5.0, **settings)
+            ConnectionSettings(
+                base_url=url, headers=settings.pop("headers", {}), timeout=settings.pop("timeout", 5.0), **settings
+            )
         ) as client:
             return [await client.send(request) for request in requests or (ASK,)]
 
-    return asyncio.run(all_of_them())
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        return runner.run(all_of_them())
 
 
 def saying(*parts):
@@ -89,11 +101,12 @@ TABLE = {
 }
 
 
+@pytest.mark.parametrize("loop_factory", LOOPS)
 @pytest.mark.parametrize("how", TABLE)
-def test_what_is_said_is_kept_and_what_is_wrong_in_it_is_told(raw_server, how):
+def test_what_is_said_is_kept_and_what_is_wrong_in_it_is_told(raw_server, how, loop_factory):
     said, kept, kind = TABLE[how]
     server = raw_server(saying(said))
-    (sent,) = send(server.url)
+    (sent,) = send(server.url, loop_factory=loop_factory)
     assert (sent.failure and sent.failure.kind) == kind
     assert (sent.response and (sent.response.status, [chunk.data for chunk in sent.response.chunks])) == kept
     assert len(server.requests) == 1  # nothing is asked again behind our back
@@ -225,8 +238,6 @@ class Keeping:
     def _serve(self, connection):
         with suppress(OSError):
             while request := connection.recv(65536):
-                if request.startswith(b"POST") and not request.endswith(b"\r\n\r\n{}"):
-                    request += connection.recv(65536)  # httpx sends the body by itself
                 self.requests.append(request)
                 connection.sendall(self._saying[(len(self.requests) - 1) % len(self._saying)])
 
@@ -350,6 +361,44 @@ def test_a_refusal_by_every_address_of_a_host():
         port = listening.getsockname()[1]
     (sent,) = send(f"http://localhost:{port}")
     assert (sent.failure.kind, sent.failure.detail) == (FailureKind.NO_CONNECTION, "connection refused")
+
+
+def test_a_small_request_is_sent_in_one_piece():
+    with Keeping(whole(b"{}")) as server:
+        send(f"http://127.0.0.1:{server.port}", *[ASK] * 20)
+    assert [one.endswith(b"\r\n\r\n{}") for one in server.requests] == [True] * 20
+
+
+@pytest.mark.parametrize("loop_factory", LOOPS)
+def test_what_arrives_before_a_reset_is_kept(raw_server, loop_factory):
+    told = Event()
+
+    def answer(connection, request):
+        connection.sendall(CHUNKED + b"2\r\nab\r\n")
+        told.wait(10)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+
+    async def read(url):
+        async with open_transport(url, Network()) as transport:
+            response = await transport.handle_async_request(httpx.Request("POST", url, content=b"{}"))
+            told.set()
+            await asyncio.sleep(0.2)  # the reset arrives before anything of the body is read
+            stream = aiter(response.stream)
+            first = await anext(stream)
+            with pytest.raises(httpx.ReadError):
+                await anext(stream)
+            return first
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        assert runner.run(read(raw_server(answer).url)) == b"ab"
+
+
+def test_a_request_that_is_not_taken_ends_in_time():
+    request = Request(path="/v1/chat/completions", body=bytes(50_000_000))
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # nobody accepts, so the system takes only a part
+        (sent,) = send(f"http://127.0.0.1:{listening.getsockname()[1]}", request, timeout=0.5)
+    assert (sent.failure.kind, sent.failure.detail) == (FailureKind.TIMEOUT, "no byte arrived for 0.5 s")
 
 
 def test_no_more_is_taken_from_a_server_than_is_read(raw_server):
