@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import ssl
 import subprocess
 import sys
@@ -256,3 +257,24 @@ def test_answers_of_troubleshooting(tmp_path):
         for message, command in zip(messages, commands, strict=True):
             ran = run_bash(f"harmony-conformance run {command} --select simple_answer", tmp_path, **NO_PROXIES)
             assert (ran.returncode, message in ran.stderr) == (2, True), (command, ran.stderr)
+
+
+def test_check_of_contributing(tmp_path):
+    """A copy of the package with the check and the defect of the page: the check catches the defect."""
+    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("## Write a check")[2].partition("\n## ")[0]
+    check, change, row = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    package = tmp_path / "conformance" / "harmony_conformance"
+    shutil.copytree(ROOT / "conformance" / "harmony_conformance", package, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "golden").symlink_to(ROOT / "golden")
+    with (package / "checks" / "channels.py").open("a", encoding="utf-8") as file:
+        file.write(f"\n\n{check}")
+    leaks = package / "reference_server" / "defects" / "leaks.py"
+    before, table, after = leaks.read_text("utf-8").partition("DEFECTS = (\n")
+    leaks.write_text(f"{before}{change}\n\n{table}{row}{after}", encoding="utf-8")
+    command = re.search(r"harmony-conformance (run reference:defect=.*)", page)[1]
+    ran = run_bash(
+        f"{sys.executable} -m harmony_conformance {command} --verbose", tmp_path, PYTHONPATH=str(package.parent)
+    )
+    assert ran.returncode == 1, ran.stderr
+    failed = re.findall(r"^FAILED +MUST +(\S+):", ran.stdout, re.MULTILINE)
+    assert sorted(failed) == ["channels.content_has_no_null_character", "channels.content_is_the_answer"]
