@@ -66,3 +66,39 @@ def test_commands_of_pages_are_valid(page, capsys):
 
 def test_commands_of_pages_are_found():
     assert sum(1 for page in PAGES for _ in commands(page)) >= 25
+
+
+GUIDES = (
+    "tutorial",
+    "concepts",
+    "install",
+    "failure",
+    "run",
+    "compare",
+    "ci",
+    "clients",
+    "rates",
+    "load",
+    "audit",
+    "proxy",
+    "deployment",
+    "repairs",
+    "mitmproxy",
+    "hugging-face",
+)
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_form_of_a_guide(guide):
+    """Its goal in one sentence, its readers, what they need, and the next page."""
+    text = (ROOT / "docs" / f"{guide}.md").read_text("utf-8")
+    head, *sections = re.split(r"^## (.*)\n", text, flags=re.MULTILINE)
+    _, goal, facts = head.split("\n\n")[:3]
+    assert len(goal.splitlines()) == 1
+    assert goal.endswith((".", "?"))
+    assert facts.startswith("- **For:** ")
+    assert "\n- **You need:** " in facts
+    assert sections[-2] == "Next steps"
+    assert re.search(r"\]\([\w./-]+\.md", sections[-1])
+    headings = re.findall(r"^##+ (.*)", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
+    assert [heading for heading in headings if not re.match(r"[A-Z0-9`]|vLLM|systemd|opencode", heading)] == []
