@@ -13,6 +13,7 @@ from harmony_conformance.json_value import (
     canonical_json,
     dumps,
     dumps_as_written,
+    dumps_each,
     equal_as_doubles,
     equal_json,
     find_objects,
@@ -40,6 +41,22 @@ VALUES = st.recursive(
 def test_what_is_written_is_read(value):
     assert loads(dumps(value)) == value
     assert loads(canonical_json(value)) == value
+
+
+@given(st.lists(VALUES | st.sampled_from(["|~|", ["a", "|~|", "b"], {"a": ["|~|"]}]), max_size=6))
+def test_values_are_written_together_as_one_by_one(values):
+    assert dumps_each(values) == [*map(dumps, values)]
+
+
+@pytest.mark.parametrize("wide", [0, 1, 300])
+@pytest.mark.parametrize("deep", [MAX_DEPTH - 1, MAX_DEPTH, MAX_DEPTH + 1])
+def test_wide_values_count_as_deep_as_their_deepest_part(wide, deep):
+    document = f"[{'[{}],' * wide}{'[' * (deep - 1)}{']' * (deep - 1)}{',{}' * wide}]"
+    if deep > MAX_DEPTH:
+        with pytest.raises(InvalidJsonError, match="nested too deeply"):
+            loads(document)
+    else:
+        assert loads(document) == json.loads(document)
 
 
 @pytest.mark.parametrize(

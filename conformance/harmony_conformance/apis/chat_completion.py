@@ -204,7 +204,8 @@ def read_stream(chunks: Iterable[Json]) -> Turn:  # noqa: PLR0912 - members that
     output_ids: list[int] = []
     has_ids = False
     refusal: str | None = None
-    for chunk in map(members, chunks):
+    for value in chunks:
+        chunk = value if isinstance(value, dict) else {}
         identity = identity or _optional_text(chunk.get("id"))
         model = model or _optional_text(chunk.get("model"))
         if "usage" in chunk:
@@ -220,7 +221,9 @@ def read_stream(chunks: Iterable[Json]) -> Turn:  # noqa: PLR0912 - members that
                 output_ids.extend(ids)
                 has_ids = True
             # most deltas have one member of many: members that are absent cost no call
-            delta = members(choice.get("delta"))
+            delta = choice.get("delta")
+            if not isinstance(delta, dict):
+                continue
             if "role" in delta:
                 role = role or _optional_text(delta["role"])
             if "refusal" in delta:

@@ -161,6 +161,7 @@ class TallyBuilder:
         self._exchanges = 0
         self._left_out = self._passed_over = 0
         self._asides: dict[int, tuple[tuple[Result, ...], int]] = {}
+        self._passes: Counter[tuple[str, tuple[str, ...]]] = Counter()  # apart, since the hash of an outcome costs more
         self._counts: Counter[tuple[str, Outcome]] = Counter()
         self._reasons: Counter[tuple[str, str]] = Counter()
         self._evidence: dict[str, set[str]] = {}
@@ -177,9 +178,12 @@ class TallyBuilder:
             _, times = self._asides.get(id(shared), ((), 0))
             self._asides[id(shared)] = shared, times + 1
         if len(self._asides) > _MOST_ASIDES:
-            self._count_asides()
+            self._count_shared()
         self._groups.add(judged.source, [one.check for one in judged.results if one.outcome is Outcome.FAIL])
         for result in judged.results:
+            if result.outcome is Outcome.PASS:
+                self._passes[result.check, result.evidence] += 1
+                continue
             self._counts[result.check, result.outcome] += 1
             if result.outcome is Outcome.NOT_APPLICABLE:
                 self._reasons[result.check, result.reason] += 1
@@ -188,12 +192,16 @@ class TallyBuilder:
             if result.outcome in _WITH_EXAMPLES:
                 self._add_example(judged, result)
 
-    def _count_asides(self) -> None:
+    def _count_shared(self) -> None:
         for aside, times in self._asides.values():
             for result in aside:
                 self._counts[result.check, result.outcome] += times
                 self._reasons[result.check, result.reason] += times
         self._asides.clear()
+        for (check, evidence), times in self._passes.items():
+            self._counts[check, Outcome.PASS] += times
+            self._evidence.setdefault(check, set()).update(evidence)
+        self._passes.clear()
 
     def add_passed_over(self, records: int) -> None:
         """Count records that the plan does not judge."""
@@ -213,7 +221,7 @@ class TallyBuilder:
 
     def tally(self) -> Tally:
         """Return the tally of everything added so far."""
-        self._count_asides()
+        self._count_shared()
         counts, reasons, examples = _by_check(self._counts), _by_check(self._reasons), _by_check(self._examples)
         checks = {
             check: CheckTally(

@@ -134,22 +134,30 @@ def answer_is_well_formed(x: Exchange) -> Iterator[Finding]:
     except UnicodeDecodeError as problem:
         shown = quote(repr(body[problem.start : problem.start + 8]))
         yield mismatch("the body is not UTF-8", f"byte {problem.start}", "UTF-8 text", shown)
-    values: Iterable[tuple[str, int, Json]]
+    values: Iterable[tuple[int | None, int, Json]]
     if x.stream is not None:
-        holder, values = "delta", ((f"chunk {one.chunk_index}", one.position, one.delta) for one in x.chunk_choices)
+        holder, values = "delta", ((one.chunk_index, one.position, one.delta) for one in x.chunk_choices)
     else:
         choices = enumerate(items(value_at(x.chat_completion, "choices")))
-        holder, values = "message", (("", place, value_at(choice, "message")) for place, choice in choices)
+        holder, values = "message", ((None, place, value_at(choice, "message")) for place, choice in choices)
     for where, place, value in values:
-        wrong = _shape_problem(value, holder)
+        wrong = None if _is_piece_of_text(value) else _shape_problem(value, holder)
         if wrong is not None:
             message, there, expected, actual = wrong
-            at_choice = where + pointer("choices", place)
+            at_choice = ("" if where is None else f"chunk {where}") + pointer("choices", place)
             yield mismatch(message, f"{at_choice}/{there}", expected, shorten(dumps(actual)))
             return
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")  # one code of a surrogate pair
+
+
+def _is_piece_of_text(value: Json) -> bool:
+    """Return True for a delta with one text in ASCII, as nearly all are."""
+    if not isinstance(value, dict) or len(value) != 1 or "role" in value:
+        return False
+    (piece,) = value.values()
+    return isinstance(piece, str) and piece.isascii()
 
 
 def _shape_problem(message: Json, holder: LiteralString) -> tuple[ReportText, str, ReportText, Json] | None:

@@ -18,7 +18,7 @@ from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import ALL_APIS, Exchange, Series
 from harmony_conformance.golden.scenario import Scenario
 from harmony_conformance.judge.check import Check, Comparison, Outcome
-from harmony_conformance.judge.judge import ScenarioSeries
+from harmony_conformance.judge.scenario_series import ScenarioSeries
 from harmony_conformance.pytest_plugin import outcomes
 from harmony_conformance.pytest_plugin.items import MODULE, ConformanceItem, ConformanceModule, ItemResult
 from harmony_conformance.pytest_plugin.latency_items import PLUGIN, LatencyItem, latency_items, measures

@@ -18,7 +18,8 @@ from harmony_conformance.golden.scenario import Scenario, expand, model_requirem
 from harmony_conformance.json_value import JsonObject
 from harmony_conformance.judge.check import Check, Comparison, Outcome
 from harmony_conformance.judge.conditions import is_chat
-from harmony_conformance.judge.judge import NOT_ENOUGH_EVIDENCE, Result, ScenarioSeries, judge_scenario_series
+from harmony_conformance.judge.judge import NOT_ENOUGH_EVIDENCE, Result, judge_scenario_series
+from harmony_conformance.judge.scenario_series import ScenarioSeries
 from harmony_conformance.runner.features import count_features
 from harmony_conformance.runtime.time_limit import JUDGING_SECONDS, TimeLimitError, time_limit
 

@@ -13,7 +13,8 @@ from harmony_conformance.evidence.exchange import Series
 from harmony_conformance.golden import data as golden
 from harmony_conformance.json_value import JsonObject, items, loads, text, value_at
 from harmony_conformance.judge.check import Check, Comparison, Outcome
-from harmony_conformance.judge.judge import ScenarioSeries, is_comparison, judge_scenario_series
+from harmony_conformance.judge.judge import is_comparison, judge_scenario_series
+from harmony_conformance.judge.scenario_series import ScenarioSeries
 from harmony_conformance.runtime.processes import process_context
 from harmony_conformance.selftest.exchange_mutants import Mutant, mutant_to_json, mutants
 

@@ -16,6 +16,7 @@ DONE = "[DONE]"
 _VARYING = frozenset({"id", "created", "created_at", "system_fingerprint"})
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _FIELD, _END = b"data: ", b"\n\n"
+_BETWEEN_EVENTS = "\n\ndata: "
 _FEW = 4
 _SHORT = 2 * MAX_DEPTH
 """The length below which no text has more than `MAX_DEPTH` levels."""
@@ -78,10 +79,10 @@ class EventDecoder:
             return []
         if data.startswith(_FIELD) and data.endswith(_END) and not (self._line or self._data or self._name):
             # the fast path: complete events of one line each, as most servers send
-            lines = data[len(_FIELD) : -len(_END)].split(_END + _FIELD)
-            if b"\n" not in b"".join(lines) and b"\r" not in data:
+            lines = data[len(_FIELD) : -len(_END)].decode("utf-8", "replace").split(_BETWEEN_EVENTS)
+            if data.count(b"\n") == 2 * len(lines) and b"\r" not in data:
                 self._first = self._after_cr = False
-                return [Event(data=line.decode("utf-8", "replace"), arrival_time=arrival_time) for line in lines]
+                return [_plain_event(line, arrival_time) for line in lines]
         ends_in_cr = data.endswith(b"\r")
         if self._after_cr:
             data = data.removeprefix(b"\n")
@@ -165,6 +166,13 @@ def parsed_event(data: str, value: Json, *, name: str) -> Event:
     """Return an event with the value of its data, which saves parsing it."""
     event = object.__new__(Event)  # half the cost of a frozen value's initialization
     vars(event).update(data=data, arrival_time=0.0, name=name or "message", value=value)
+    return event
+
+
+def _plain_event(data: str, arrival_time: float) -> Event:
+    """Return an event without a name."""
+    event = object.__new__(Event)  # see above
+    vars(event).update(data=data, arrival_time=arrival_time, name="message")
     return event
 
 

@@ -14,6 +14,7 @@ from harmony_conformance.json_value import Json, JsonObject, items, members, val
 
 _EVENTS_EXAMINED = (16, 256)
 """Numbers of first events in which output is looked for: most streams have some at once."""
+MOST_EXAMINED = max(_EVENTS_EXAMINED)
 _ALL_MEMBERS = (1.0, False)
 _TEXTS = ("content", "reasoning", "reasoning_content", "refusal", "tool_calls")
 _NO_EVIDENCE = frozenset({"model", "stream"})

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from harmony_conformance.apis.api import Api, Framing
 from harmony_conformance.apis.registry import APIS
-from harmony_conformance.audit.readers.api_detection import detect_api, has_answer
+from harmony_conformance.audit.readers.api_detection import MOST_EXAMINED, detect_api, has_answer
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.exchange_json import NotAnExchangeError
 from harmony_conformance.json_value import (
@@ -17,6 +17,7 @@ from harmony_conformance.json_value import (
     Json,
     JsonObject,
     dumps,
+    dumps_each,
     loads,
     members,
     reads_back,
@@ -128,7 +129,7 @@ def find_api_of(pair: HttpPair) -> Api | None:
 
 
 def _api_of(pair: HttpPair, path: str, received: _Body) -> Api | None:
-    events = None if received.events is None else [_event_value(event) for event in received.events]
+    events = None if received.events is None else [*map(_event_value, received.events[:MOST_EXAMINED])]
     return detect_api(path, pair.request, received.value, events)
 
 
@@ -190,18 +191,22 @@ def _write_events(api: Api, events: list[Json]) -> tuple[str, EventStream | None
     if api.framing is Framing.LINES:
         return "".join((event if isinstance(event, str) else dumps(event)) + "\n" for event in events), None
     has_texts = any(isinstance(event, str) for event in events)
-    texts = [event if isinstance(event, str) else dumps(event) for event in events]
-    names = [text(value_at(event, "type")) for event in events]
+    texts = [event if isinstance(event, str) else dumps(event) for event in events] if has_texts else dumps_each(events)
+    names = [text(event.get("type")) if isinstance(event, dict) else "" for event in events]
     values = [*events]
-    if not has_texts and not any(names):
+    is_plain = not has_texts and not any(names)
+    if is_plain:
         texts.append(DONE)
         names.append("")
         values.append(None)
-    body = "".join(map(_event, texts, names))
+    body = f"data: {_BETWEEN_EVENTS.join(texts)}\n\n" if is_plain else "".join(map(_event, texts, names))
     if has_texts or not all(map(reads_back, texts)) or not all(map(_NAME.fullmatch, names)):
         return body, None
     read = [parsed_event(data, value, name=name) for data, value, name in zip(texts, values, names, strict=True)]
     return body, EventStream(events=tuple(read))
+
+
+_BETWEEN_EVENTS = "\n\ndata: "
 
 
 def _event(data: str, name: str) -> str:
