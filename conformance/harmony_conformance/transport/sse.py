@@ -79,10 +79,10 @@ class EventDecoder:
             return []
         if data.startswith(_FIELD) and data.endswith(_END) and not (self._line or self._data or self._name):
             # the fast path: complete events of one line each, as most servers send
-            lines = data[len(_FIELD) : -len(_END)].decode("utf-8", "replace").split(_BETWEEN_EVENTS)
-            if data.count(b"\n") == 2 * len(lines) and b"\r" not in data:
+            texts = data[len(_FIELD) : -len(_END)].decode("utf-8", "replace").split(_BETWEEN_EVENTS)
+            if data.count(b"\n") == 2 * len(texts) and b"\r" not in data:
                 self._first = self._after_cr = False
-                return [_plain_event(line, arrival_time) for line in lines]
+                return [_plain_event(text, arrival_time) for text in texts]
         ends_in_cr = data.endswith(b"\r")
         if self._after_cr:
             data = data.removeprefix(b"\n")
