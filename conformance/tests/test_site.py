@@ -124,7 +124,7 @@ def options(parser):
         if isinstance(action, argparse._SubParsersAction):
             for name, own in action.choices.items():
                 yield from ((f"{name}-{anchor}", shown) for anchor, shown in options(own))
-        elif not isinstance(action, argparse._HelpAction):
+        elif not isinstance(action, argparse._HelpAction) and action.help != argparse.SUPPRESS:
             shown = html.escape(", ".join(action.option_strings) or action.metavar or action.dest.upper())
             shown = shown.replace("|", "&#124;")
             yield (action.option_strings[-1].lstrip("-") if action.option_strings else action.dest), shown

@@ -6,4 +6,5 @@ COMMAND = command_in(
     "harmony_proxy.cli",
     "proxy",
     "judge the traffic of an endpoint and log failures; optionally repair or block responses",
+    "harmony_proxy.options:configure",
 )

@@ -193,7 +193,7 @@ def _meaning(parser: argparse.ArgumentParser, action: argparse.Action) -> tuple[
     if (named := _DEFAULT.search(text)) is not None:
         rest = f" ({named['rest']})" if named["rest"] else ""
         default = named["default"]
-        shown = code(default) if default == str(action.default) else prose(default)
+        shown = code(default) if default == str(action.default).removesuffix(".0") else prose(default)
         return _sentence(f"{text[: named.start()]}{rest}{text[named.end() :]}"), shown
     is_known = action.default not in (None, False, (), [], "", argparse.SUPPRESS)
     required = "required" if action.required and action.nargs != "?" else ""

@@ -26,6 +26,22 @@ _HELP = {
     "completion": "print the script that completes commands and options in a shell",
 }
 
-COMMANDS: tuple[Command, ...] = tuple(
-    command_in(f"{__name__}.{name.replace('-', '_')}", name, help_line) for name, help_line in _HELP.items()
-)
+_OPTIONS = {
+    "suite": ("run", "run-all", "serve", "selftest"),
+    "measurements": ("rates", "load", "compare", "matrix"),
+    "harmony": ("render", "parse", "golden", "teleprompter"),
+    "logs": ("audit",),
+    "information": ("report", "reproduce", "explain", "checks", "help"),
+}
+"""Commands by the module of `options` with their options. `completion` has them in its own module."""
+
+
+def _command(name: str, help_line: str) -> Command:
+    word = name.replace("-", "_")
+    place = next((place for place, names in _OPTIONS.items() if name in names), "")
+    return command_in(
+        f"{__name__}.{word}", name, help_line, f"{__name__}.options.{place}:configure_{word}" if place else ""
+    )
+
+
+COMMANDS: tuple[Command, ...] = tuple(_command(name, help_line) for name, help_line in _HELP.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -26,8 +26,6 @@ from harmony_conformance.audit.progress import (
     stamps,
     write_progress,
 )
-from harmony_conformance.audit.readers.files import CONTAINERS
-from harmony_conformance.audit.readers.shapes import AUTO, COLUMNS, SHAPES
 from harmony_conformance.audit.readers.sources import STDIN, empty_files, expand, is_url, mask_urls
 from harmony_conformance.audit.redaction import Excerpts
 from harmony_conformance.audit.report import (
@@ -50,104 +48,12 @@ from harmony_conformance.json_value import Json, JsonObject, integer, items, mem
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.report.baseline import LOG_MEMBERS, InvalidBaselineError, read_baseline, write_log_baseline
 from harmony_conformance.report.terminal import report_console
-from harmony_conformance.runner.options import FAIL_ON, folder_path, whole_number
+from harmony_conformance.runner.options import FAIL_ON
 from harmony_conformance.runtime.plural import number_of
 
 _PIPED_WIDTH = 160
 _PACKAGE = "harmony-conformance"
 _LEAST_KEY = 16
-
-
-def configure(parser: ArgumentParser) -> None:
-    """Add the options of `audit`."""
-    parser.add_argument(
-        "paths",
-        metavar="PATH",
-        nargs="+",
-        help="file, folder, glob, URL (s3://, gs://, hf://), or - for standard input",
-    )
-    add = parser.add_argument_group("format of the log").add_argument
-    add(
-        "--format",
-        choices=[AUTO, *CONTAINERS, *SHAPES],
-        default=AUTO,
-        metavar="NAME",
-        help="format of the files or of their records, if it is not to be detected: %(choices)s (default: %(default)s)",
-    )
-    add(
-        "--map",
-        action="append",
-        type=_column,
-        default=[],
-        metavar="NAME=PATH",
-        help="read the member or column PATH as NAME: request=input.body; NAME is one of " + ", ".join(COLUMNS),
-    )
-    add(
-        "--explain-format",
-        action="store_true",
-        help="show the detected format, the first exchange and the checks that could judge it, and judge nothing",
-    )
-    add = parser.add_argument_group("output").add_argument
-    add(
-        "--out",
-        type=folder_path,
-        metavar="DIR",
-        help="folder for audit.jsonl, report.html, failures.jsonl and unreadable.jsonl",
-    )
-    add("--parquet", action="store_true", help="also write failures.parquet into --out (needs the extra logs)")
-    add("--resume", action="store_true", help="continue the audit that was killed while it wrote to --out")
-    add(
-        "--incremental",
-        action="store_true",
-        help="judge only files and records that are new since the last --incremental audit into --out, and add them to its results",
-    )
-    add(
-        "--excerpts",
-        choices=[excerpts.value for excerpts in Excerpts],
-        default=Excerpts.REDACTED.value,
-        help="quotations of the traffic (default: redacted: letters and digits masked)",
-    )
-    add(
-        "--user-key-env",
-        metavar="VAR",
-        help="environment variable with a key; failures then have a keyed hash of the user (HMAC-SHA256), by which they can be joined",
-    )
-    add = parser.add_argument_group("gate").add_argument
-    add("--fail-on", choices=list(FAIL_ON), default="must", help="lowest severity for exit code 1 (default: must)")
-    add(
-        "--baseline",
-        type=Path,
-        metavar="FILE",
-        help="TOML file of expected failures: exit code 1 for other failures, and for entries that explain none",
-    )
-    add("--baseline-write", type=Path, metavar="FILE", help="write a baseline that expects the checks that failed")
-    add = parser.add_argument_group("extent and speed").add_argument
-    add(
-        "--plan",
-        choices=[name.value for name in PlanName],
-        default=PlanName.AUTO.value,
-        help="needles: only leaks of markers and channel words, in every record, and all checks on a sample;"
-        " structure: all checks; auto: needles above 2 GiB of files (default)",
-    )
-    add(
-        "--sample",
-        type=_share,
-        metavar="SHARE",
-        help="share of the records that all checks judge, from 0 to 1 (default: 1, or for needles 0 and the first record of each file)",
-    )
-    add(
-        "--workers",
-        type=whole_number(1),
-        default=os.cpu_count() or 1,
-        metavar="N",
-        help="number of processes; a small log needs one (default: the number of CPUs)",
-    )
-    add(
-        "--engine",
-        choices=[engine.value for engine in AuditEngine],
-        default=AuditEngine.LOCAL.value,
-        help="local: processes of this machine (default); ray: tasks of the cluster at RAY_ADDRESS, else of a new one (needs the extra ray)",
-    )
 
 
 def _is_output(path: str, out: Path | None) -> bool:
@@ -160,23 +66,6 @@ def _is_output(path: str, out: Path | None) -> bool:
 def _shown(path: str) -> str:
     """Return a file as the results name it: a URL without credentials."""
     return mask_urls(path) if is_url(path) else path
-
-
-def _column(value: str) -> tuple[str, str]:
-    name, _, path = value.partition("=")
-    if name not in COLUMNS or not path:
-        raise ArgumentTypeError(f"expected NAME=PATH with one of the names {', '.join(COLUMNS)}, got {value!r}")
-    return name, path
-
-
-def _share(value: str) -> float:
-    try:
-        share = float(value)
-    except ValueError:
-        share = -1
-    if not 0 <= share <= 1:
-        raise ArgumentTypeError(f"expected a share from 0 to 1, got {value!r}")
-    return share
 
 
 def _read_key(variable: str | None) -> bytes:

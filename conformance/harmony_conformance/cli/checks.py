@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
@@ -14,16 +14,6 @@ from harmony_conformance.json_value import dumps, loads
 from harmony_conformance.prompts.token_accounting import RequestSet
 from harmony_conformance.report.check_list import accounting_markdown, checks_json, checks_markdown
 from harmony_conformance.selftest.prompt_evidence import evidence_markdown
-
-
-def configure(parser: ArgumentParser) -> None:
-    """Add the options of `checks`."""
-    parser.add_argument(
-        "--format",
-        choices=list(_FORMATS),
-        default="md",
-        help="md, json: the checks; accounting: token cost of each mistake; evidence: evidence for each prompt defect",
-    )
 
 
 def execute(arguments: Namespace) -> int:

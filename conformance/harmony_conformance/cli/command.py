@@ -19,11 +19,15 @@ class Command:
     run: Callable[[Namespace], int]
 
 
-def command_in(module: str, name: str, help_line: str) -> Command:
-    """Return a command of a module with `configure` and `execute`. The module is imported when the command is called."""
+def command_in(module: str, name: str, help_line: str, options: str = "") -> Command:
+    """Return a command of a module with `configure` and `execute`. The module is imported when the command runs.
+
+    `options`: `MODULE:FUNCTION` of the function that adds the options, so that `--help` imports no more. Without it, this is `configure` of the module.
+    """
+    place, _, function = (options or f"{module}:configure").partition(":")
 
     def configure(parser: ArgumentParser) -> None:
-        cast("Callable[[ArgumentParser], None]", vars(import_module(module))["configure"])(parser)
+        cast("Callable[[ArgumentParser], None]", vars(import_module(place))[function])(parser)
 
     def run(arguments: Namespace) -> int:
         return cast("Callable[[Namespace], int]", vars(import_module(module))["execute"])(arguments)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stdout
 from io import StringIO
-from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -29,42 +28,6 @@ from harmony_conformance.runtime.plural import number_of
 
 _RESULTS_SHOWN = 20
 _SHOWN_ONE_BY_ONE = (Change.NEW, Change.CHANGED, Change.ERROR)
-
-
-def configure(parser: ArgumentParser) -> None:
-    """Add the options of `compare`."""
-    for name, which in (("before", "earlier"), ("after", "later")):
-        parser.add_argument(
-            name,
-            metavar=name.upper(),
-            help=f"the {which} run: its folder, its report.jsonl, or a recording (exchanges.jsonl), which is judged again;"
-            " a folder of `rates` or of `load`; or an audit: its folder, or FOLDER@2026-11-01..2026-11-07 with the days of a period",
-        )
-    parser.add_argument(
-        "--format", choices=("text", "html", "json"), default="text", help="output format (default: text)"
-    )
-    parser.add_argument(
-        "--fail-on",
-        choices=list(FAIL_ON),
-        default="must",
-        help="severities of new failures with exit code 1 (default: must)",
-    )
-    parser.add_argument(
-        "--slower-by",
-        type=_share,
-        metavar="SHARE",
-        help="exit code 1 if a percentile of the latency is certainly slower by more than this share (default: 0.1 for loads, not for runs)",
-    )
-
-
-def _share(words: str) -> float:
-    try:
-        share = float(words)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share < inf:
-        raise ArgumentTypeError(f"expected a share from 0, such as 0.1, got {words!r}")
-    return share
 
 
 def execute(arguments: Namespace) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import textwrap
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 
 from harmony_conformance.causes.explanation import Section, UnknownIdError, explain
 from harmony_conformance.errors import Exit, UsageError
@@ -14,16 +14,6 @@ from harmony_conformance.runner.selection import load_scenarios
 from harmony_conformance.sampling.rates import describe_rate
 
 _WIDTH = 100
-
-
-def configure(parser: ArgumentParser) -> None:
-    """Add the options of `explain`."""
-    parser.add_argument(
-        "id",
-        metavar="ID",
-        help="a check, family of checks, defect, cause, scenario, rate, client, or an entry of golden/defects.json",
-    )
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="output format (default: text)")
 
 
 def execute(arguments: Namespace) -> int:

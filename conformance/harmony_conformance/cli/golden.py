@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -15,30 +15,6 @@ from harmony_conformance.golden.vectors.implementation import Implementation, Un
 from harmony_conformance.golden.vectors.implementations import KINDS, present
 from harmony_conformance.golden.vectors.vector_file import InvalidVectorsError, VectorFile, format_document, read_folder
 from harmony_conformance.runtime.plural import number_of
-
-
-def configure(parser: ArgumentParser) -> None:
-    """Add the subcommands."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    check = actions.add_parser(
-        "check", help="run each vector on every installed implementation; exit code 1 on a difference"
-    )
-    check.add_argument(
-        "folder", nargs="?", metavar="DIR", help="copy of the golden data (default: the data of this package)"
-    )
-    write = actions.add_parser(
-        "write", help="write results that all implementations agree on; exit code 1 if any differ"
-    )
-    write.add_argument("folder", metavar="DIR", help="folder of the golden data")
-    actions.add_parser("list", help="print the ids of the golden data, one per line")
-    copy = actions.add_parser("copy", help="copy the golden data to a folder")
-    copy.add_argument("folder", metavar="DIR", help="new or empty folder")
-    golden_run.configure_run(
-        actions.add_parser("run", help="judge a renderer or parser as a process; exit code 1 if it does not conform")
-    )
-    golden_run.configure_compare(
-        actions.add_parser("compare", help="compare two builds of one by cause; exit code 1 if head breaks a vector")
-    )
 
 
 def execute(arguments: Namespace) -> int:

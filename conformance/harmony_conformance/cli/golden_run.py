@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,28 +16,10 @@ from harmony_conformance.golden.grading.grade import GradeReport
 from harmony_conformance.golden.grading.grade_comparison import compare_grades, comparison_json, comparison_text
 from harmony_conformance.golden.grading.grade_formats import report_json, report_junit
 from harmony_conformance.golden.grading.grade_text import flag_effects, report_text
-from harmony_conformance.golden.grading.pipe_run import DEFAULT_TIMEOUT, run_command
+from harmony_conformance.golden.grading.pipe_run import run_command
 from harmony_conformance.golden.vectors.implementations import KINDS as ALL_KINDS
 from harmony_conformance.golden.vectors.vector_file import Vector, VectorFile, read_folder
 from harmony_conformance.json_value import dumps
-
-_COMMAND = (
-    "program that answers each line of JSON on its standard input by one line (golden/README.md); run without a shell"
-)
-
-
-def configure_run(parser: ArgumentParser) -> None:
-    """Add the options of `run`."""
-    parser.add_argument("--command", dest="implementation", required=True, metavar="'CMD …'", help=_COMMAND)
-    _add_options(parser, tuple(_FORMATS))
-    parser.add_argument("--junit", metavar="FILE", type=Path, help="also write JUnit XML to this file")
-
-
-def configure_compare(parser: ArgumentParser) -> None:
-    """Add the options of `compare`."""
-    parser.add_argument("--base", required=True, metavar="'CMD …'", help=_COMMAND)
-    parser.add_argument("--head", required=True, metavar="'CMD …'", help="the same, after the change")
-    _add_options(parser, ("text", "json"))
 
 
 def run(arguments: Namespace) -> int:
@@ -62,40 +44,6 @@ def compare(arguments: Namespace) -> int:
     print(text if arguments.format == "text" else dumps(comparison_json(compared)))
     _write_summary(text)
     return compared.exit_code
-
-
-def _add_options(parser: ArgumentParser, formats: Sequence[str]) -> None:
-    parser.add_argument(
-        "--kind",
-        action="append",
-        choices=KINDS,
-        dest="kinds",
-        help=f"vectors to send; may be repeated (default: {', '.join(KINDS)})",
-    )
-    parser.add_argument(
-        "--select", action="append", metavar="PATTERN", help="only the vectors with such an id; may be repeated"
-    )
-    parser.add_argument(
-        "--timeout",
-        type=_seconds,
-        default=DEFAULT_TIMEOUT,
-        metavar="SECONDS",
-        help=f"time for one answer; the first one has at least a minute (default: {DEFAULT_TIMEOUT:g})",
-    )
-    parser.add_argument("--format", choices=formats, default="text", help="output format (default: text)")
-    parser.add_argument(
-        "--data", type=Path, metavar="DIR", help="copy of the golden data (default: that of this package)"
-    )
-
-
-def _seconds(word: str) -> float:
-    try:
-        seconds = float(word)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= 24 * 3600:
-        raise ArgumentTypeError(f"expected seconds above 0, got {word!r}")
-    return seconds
 
 
 def _read(arguments: Namespace) -> tuple[Sequence[VectorFile], Sequence[Vector]]:

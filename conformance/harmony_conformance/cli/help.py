@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Mapping
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -16,11 +16,6 @@ from harmony_conformance.runtime.package_data import package_data
 
 _PAGE = ".md"
 _HEADING = "# "
-
-
-def configure(parser: ArgumentParser) -> None:
-    """Add the options of `help`."""
-    parser.add_argument("topic", metavar="TOPIC", nargs="?", help="a page or a command (default: list the pages)")
 
 
 def execute(arguments: Namespace) -> int:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from importlib.metadata import version
 from itertools import product
-from math import inf
 
 from harmony_conformance.cli.run_folder import open_run_folder, report_write_errors
 from harmony_conformance.cli.run_recording import RunRecording
@@ -32,13 +30,8 @@ from harmony_conformance.load.objectives import (
 from harmony_conformance.load.page import load_html
 from harmony_conformance.load.report import load_json, metric_table
 from harmony_conformance.report.terminal import report_console, visible
-from harmony_conformance.runner.options import (
-    add_connection_options,
-    add_options,
-    folder_path,
-    read_options,
-    whole_number,
-)
+from harmony_conformance.runner.arguments import add_options
+from harmony_conformance.runner.options import read_options
 from harmony_conformance.runner.run import Options, connect_client, discover_target, mask_requests
 from harmony_conformance.runner.run_limits import RunLimits, count_output_tokens
 from harmony_conformance.runtime.plural import number_of
@@ -46,61 +39,8 @@ from harmony_conformance.runtime.private_files import write_private
 from harmony_conformance.transport.client import SendResult, run_async
 from harmony_conformance.transport.messages import Request
 
-_LONGEST_PROMPT = 131_072  # tokens: the context of gpt-oss
 _LENGTH_MEMBERS: dict[str, JsonObject] = {"vllm": {"ignore_eos": True}, "sglang": {"ignore_eos": True}}
 """Members that make every answer as long as its limit, by engine."""
-
-
-def configure(parser: ArgumentParser) -> None:
-    """Add the options of `load`."""
-    add_connection_options(parser, has_pace=False)
-    parser.epilog = (
-        "Give --clients or --rate, which decide how many requests are in flight. --clients N: always N, each client waits for its answer."
-        " --rate R: R new requests a second, however many are in flight, as users do; a server that is too slow gets ever more of them."
-        " --concurrency, --max-requests and --max-rps are options of `run` and `rates`, and are refused here."
-    )
-    add = parser.add_argument_group("load").add_argument
-    add(
-        "--rate",
-        type=partial(_numbers, float),
-        metavar="R,…",
-        help="open loop: requests per second, at times that do not depend on the answers; several are measured one after the other",
-    )
-    add("--clients", type=partial(_numbers, int), metavar="N,…", help="closed loop: clients that wait for each answer")
-    add(
-        "--arrivals",
-        choices=[*Arrivals],
-        default=Arrivals.POISSON.value,
-        help="law of the open loop (default: poisson)",
-    )
-    add("--requests", type=whole_number(1), default=100, metavar="N", help="requests of each load (default: 100)")
-    add("--warm-up", type=int, default=2, metavar="N", help="requests before each load, not counted (default: 2)")
-    add(
-        "--input-tokens",
-        type=partial(_numbers, int, most=_LONGEST_PROMPT),
-        default=(128,),
-        metavar="N,…",
-        help="length of the prompts (default: 128)",
-    )
-    add(
-        "--output-tokens",
-        type=partial(_numbers, int),
-        default=(128,),
-        metavar="N,…",
-        help="limit of the answers (default: 128)",
-    )
-    add(
-        "--slo",
-        type=_objectives,
-        default=(),
-        metavar="OBJECTIVE,…",
-        help="such as ttft_p95=500ms,itl_p99=80ms: exit code 1 if one is certainly missed by a load; the goodput counts requests that keep all",
-    )
-    add = parser.add_argument_group("output").add_argument
-    add("--out", type=folder_path, metavar="DIR", help="output folder (default: a new folder below runs/)")
-    add("--format", choices=("text", "json"), default="text", help="output format (default: text)")
-    add = parser.add_argument_group("without sending requests").add_argument
-    add("--dry-run", action="store_true", help="print requests, tokens and time without sending anything")
 
 
 def execute(arguments: Namespace) -> int:
@@ -112,7 +52,7 @@ def execute(arguments: Namespace) -> int:
     target, options = _read(arguments)
     if arguments.dry_run:
         return _dry_run(loads, arguments.warm_up)
-    objectives: Sequence[Objective] = arguments.slo
+    objectives = _objectives(arguments.slo) if arguments.slo else ()
     with ExitStack() as stack:
         out = stack.enter_context(open_run_folder(arguments.out, target))
         recording = RunRecording(
@@ -275,19 +215,8 @@ def _read(arguments: Namespace) -> tuple[Target, Options]:
     return target, replace(options, script="none")
 
 
-def _numbers(kind: Callable[[str], float], words: str, most: float = inf) -> tuple[float, ...]:
-    try:
-        values = tuple(kind(word) for word in words.split(","))
-    except ValueError:
-        values = ()
-    if not values or not all(0 < value <= most and value < inf for value in values):
-        limit = "" if most == inf else f" and at most {most:,}"
-        raise ArgumentTypeError(f"expected numbers above 0{limit}, separated by commas, got {words!r}")
-    return values
-
-
 def _objectives(words: str) -> tuple[Objective, ...]:
     try:
         return read_objectives(words)
     except InvalidObjectiveError as problem:
-        raise ArgumentTypeError(str(problem)) from None
+        raise UsageError(f"invalid --slo: {problem}") from None

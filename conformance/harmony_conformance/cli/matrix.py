@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 
 from harmony_conformance.cli.side_by_side import read_endpoint_folder, side_by_side
@@ -13,14 +12,6 @@ from harmony_conformance.json_value import dumps
 from harmony_conformance.report.html import matrix_html
 from harmony_conformance.report.markdown import inline, prose, table
 from harmony_conformance.report.matrix import Matrix, MatrixRow
-
-
-def configure(parser: ArgumentParser) -> None:
-    """Add the options of `matrix`."""
-    parser.add_argument(
-        "runs", metavar="RUN", nargs="+", type=Path, help="folder of a run, of rates or of a load, or a report.jsonl"
-    )
-    parser.add_argument("--format", choices=list(_FORMATS), default="md", help="output format (default: md)")
 
 
 def execute(arguments: Namespace) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 
 from harmony_conformance.cli.render import display_name, one_line, parse_ids, read_document
@@ -16,21 +16,6 @@ from harmony_ref.lenient.token_text import text_of_tokens
 _HEADER_TOKENS = frozenset({tokens.CHANNEL, tokens.CONSTRAIN, tokens.MESSAGE})
 _RECIPIENT = " to="
 """The begin of a completion with a recipient before the channel."""
-
-
-def configure(parser: ArgumentParser) -> None:
-    """Add the options of `parse`."""
-    parser.add_argument("file", metavar="FILE|-", help="Harmony text, or a JSON list of token ids; -: stdin")
-    parser.add_argument(
-        "--role",
-        choices=[role.value for role in Role],
-        help="role of the header that precedes the input (default: assistant for a completion, which has no <|start|>)",
-    )
-    parser.add_argument(
-        "--lenient",
-        action="store_true",
-        help="recover from errors: print messages, unfinished remainder and errors; exit code 1 if there are errors",
-    )
 
 
 def execute(arguments: Namespace) -> int:

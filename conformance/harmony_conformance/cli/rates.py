@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -20,13 +20,8 @@ from harmony_conformance.engines.target import InvalidTargetError, Target, parse
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import JsonObject, dumps, value_at
 from harmony_conformance.report.terminal import report_console, visible
-from harmony_conformance.runner.options import (
-    add_connection_options,
-    add_options,
-    folder_path,
-    read_options,
-    whole_number,
-)
+from harmony_conformance.runner.arguments import add_options
+from harmony_conformance.runner.options import read_options
 from harmony_conformance.runner.run import Options
 from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.runtime.private_files import write_private
@@ -46,53 +41,6 @@ from harmony_conformance.sampling.run import Endpoint, Sampled, sample_endpoints
 from harmony_conformance.sampling.sampler import DEFAULT_LIMIT, MOST_TURNS, TaskTry
 from harmony_conformance.sampling.task import COMPATIBILITY, Task, read_tasks
 from harmony_conformance.transport.client import run_async
-
-_TRIES = 5
-
-
-def configure(parser: ArgumentParser) -> None:
-    """Add the options of `rates`."""
-    add_connection_options(parser)
-    add = parser.add_argument_group("tasks").add_argument
-    add(
-        "--set",
-        action="append",
-        default=[],
-        choices=[*read_tasks()],
-        help="set of tasks; may be repeated (default: all but `compatibility`, which has the prompts of OpenAI's test)",
-    )
-    add(
-        "--requests",
-        type=Path,
-        metavar="FILE",
-        help="send these Chat Completions requests, one per line, instead of tasks (Kimi's vendor verifier uses such files)",
-    )
-    add("--task", action="append", default=[], metavar="GLOB", help="only these tasks; may be repeated")
-    add("--tries", type=whole_number(1), default=_TRIES, metavar="N", help=f"tries of each task (default: {_TRIES})")
-    add("--temperature", type=float, metavar="T", help="temperature of each request (default: the server's)")
-    add("--effort", choices=("low", "medium", "high"), help="reasoning effort, except of the set `effort`")
-    add(
-        "--min",
-        action="append",
-        default=[],
-        type=_minimum,
-        metavar="RATE=SHARE",
-        help="exit code 1 if the whole 95 %% interval of a rate is below this; a set of tasks ends early once that is certain",
-    )
-    add = parser.add_argument_group("second endpoint").add_argument
-    add(
-        "--against",
-        metavar="TARGET",
-        help="a second endpoint, whose requests alternate; exit code 1 if a rate is certainly worse",
-    )
-    add("--against-model", metavar="MODEL", help="name of the model of --against")
-    add("--against-key-env", metavar="VAR", help="environment variable with the API key of --against")
-    add = parser.add_argument_group("output").add_argument
-    add("--out", type=folder_path, metavar="DIR", help="output folder (default: a new folder below runs/)")
-    add("--format", choices=("text", "json"), default="text", help="output format (default: text)")
-    add = parser.add_argument_group("without sending requests").add_argument
-    add("--list", action="store_true", help="list the tasks without sending requests")
-    add("--dry-run", action="store_true", help="print bounds of requests, tokens and time without sending anything")
 
 
 def execute(arguments: Namespace) -> int:
@@ -252,14 +200,3 @@ def _endpoint(arguments: Namespace, target: Target, options: Options, recording:
     if arguments.effort is not None:
         members["reasoning_effort"] = arguments.effort
     return Endpoint(target=target, options=options, keep=recording.add, members=members)
-
-
-def _minimum(text: str) -> tuple[str, float]:
-    name, _, share = text.rpartition("=")
-    try:
-        value = float(share)
-    except ValueError:
-        value = -1.0
-    if not name or not 0 <= value <= 1:
-        raise ArgumentTypeError(f"expected RATE=SHARE like quality=0.9, got {text!r}")
-    return name, value

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 
-from harmony_conformance.cli.request_input import AUTO, FORMS, HARMONY, detect_form, read_conversation
+from harmony_conformance.cli.options.harmony import NO_DATE
+from harmony_conformance.cli.request_input import AUTO, HARMONY, detect_form, read_conversation
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import InvalidJsonError, Json, dumps, items, loads
 from harmony_conformance.runtime.terminal_text import unescaped
@@ -41,48 +42,6 @@ _RENDERERS: Mapping[str, Callable[[Iterable[Message]], list[int]]] = MappingProx
 )
 _NEXT_ROLES: Mapping[str, Role | None] = MappingProxyType({"completion": Role.ASSISTANT, "conversation": None})
 """Role of the next turn, for each value of `--for` that every style supports."""
-
-
-def configure(parser: ArgumentParser) -> None:
-    """Add the options of `render`."""
-    parser.add_argument(
-        "file",
-        metavar="FILE|-",
-        help='a conversation of openai-harmony ({"messages": […]}), or a whole request of an API; -: stdin',
-    )
-    parser.add_argument(
-        "--api",
-        choices=FORMS,
-        default=AUTO,
-        help="form of the input (default: Responses with `input`; Chat Completions with members besides `messages`; else harmony)",
-    )
-    parser.add_argument(
-        "--date",
-        type=_date,
-        metavar="YYYY-MM-DD",
-        help="current date in the system message of an API request; none: no date (default: today; with --explain: of the prompt)",
-    )
-    parser.add_argument(
-        "--for",
-        dest="purpose",
-        choices=list(_RENDERERS),
-        default="completion",
-        help="purpose of the rendering, as in openai-harmony (default: completion)",
-    )
-    parser.add_argument("--tokens", action="store_true", help="print the token ids as a JSON list")
-    parser.add_argument(
-        "--style", choices=list(STYLES), help="rendering style (default: harmony_0_0_8; with --explain: all)"
-    )
-    parser.add_argument(
-        "--history",
-        choices=[history.value for history in History],
-        help="rule for dropping reasoning of earlier turns (default: as_0_0_8; for an API request: before_last_final, the guide's)",
-    )
-    parser.add_argument(
-        "--explain",
-        metavar="PROMPT|-",
-        help="print the style of this prompt (JSON list of token ids, or Harmony text), or its first difference",
-    )
 
 
 def execute(arguments: Namespace) -> int:
@@ -128,21 +87,13 @@ def _render(messages: Conversation, form: str, arguments: Namespace) -> list[int
     return render_in_style(messages, style, history=history, next_turn_role=_next_role(arguments))
 
 
-_NO_DATE = "none"
 _DATE_LINE = re.compile(r"^Current date: (\d{4}-\d\d-\d\d)$", re.MULTILINE)
-
-
-def _date(text: str) -> str:
-    try:
-        return text if text == _NO_DATE else date.fromisoformat(text).isoformat()
-    except ValueError:
-        raise ArgumentTypeError(f"expected a date such as 2025-06-28, or {_NO_DATE}, got {text!r}") from None
 
 
 def _current_date(named: str | None, prompt: Sequence[int] | None) -> str | None:
     """Return the date of the system message: as named, else of the prompt, else today."""
     if named is not None:
-        return named if named != _NO_DATE else None
+        return named if named != NO_DATE else None
     if prompt is None:
         return datetime.now(UTC).date().isoformat()
     shown = _DATE_LINE.search(text_of_tokens(prompt))

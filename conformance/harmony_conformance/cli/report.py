@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -33,12 +33,6 @@ _FORMATS: Mapping[str, Renderer] = MappingProxyType(
         "badge-svg": badge_svg,
     }
 )
-
-
-def configure(parser: ArgumentParser) -> None:
-    """Add the options of `report`."""
-    parser.add_argument("run_dir", metavar="RUN_DIR", type=Path, help="folder of a run, or its report.jsonl")
-    parser.add_argument("--format", choices=list(_FORMATS), default="html", help="output format (default: html)")
 
 
 def execute(arguments: Namespace) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from io import StringIO
@@ -26,27 +26,6 @@ from harmony_conformance.runner.shared_run import EXCHANGES
 from harmony_conformance.runtime.plural import number_of
 
 _BEST_FIRST = (Exit.CONFORMS, Exit.USAGE, Exit.DIVERGES, Exit.INTERNAL_ERROR)
-
-
-def configure(parser: ArgumentParser) -> None:
-    """Add the options of `reproduce`."""
-    parser.add_argument("run_dir", metavar="RUN", type=Path, help="folder of a run")
-    parser.add_argument(
-        "id",
-        metavar="ID",
-        nargs="?",
-        default="",
-        help="a cause of its report, a failed check, or CHECK@SCENARIO (default: the example of every cause)",
-    )
-    parser.add_argument("--against", metavar="TARGET", help="another target than that of the run")
-    parser.add_argument("--all", action="store_true", help="every failed result, not the example alone")
-    parser.add_argument(
-        "--run-options",
-        metavar="TEXT",
-        type=shlex.split,
-        default=[],
-        help="further options of `run`, for example --run-options='--api-key-env KEY'",
-    )
 
 
 def execute(arguments: Namespace) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterable
 from contextlib import ExitStack, redirect_stderr
 from dataclasses import replace
@@ -14,9 +14,10 @@ from pathlib import Path, PurePath
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS
 from harmony_conformance.cli.dry_run import print_dry_run
 from harmony_conformance.cli.live_run import send_plan
-from harmony_conformance.cli.run_against import add_against_options, run_against
+from harmony_conformance.cli.options.suite import LATENCY_REQUESTS
+from harmony_conformance.cli.run_against import run_against
 from harmony_conformance.cli.run_folder import announce_replacement, open_run_folder
-from harmony_conformance.cli.run_output import add_output_options, read_baseline_option
+from harmony_conformance.cli.run_output import read_baseline_option
 from harmony_conformance.cli.run_recording import RunRecording, read_earlier
 from harmony_conformance.cli.run_report import report_run, run_facts
 from harmony_conformance.engines.profiles import ScriptMethod
@@ -32,71 +33,18 @@ from harmony_conformance.report.model import (
 )
 from harmony_conformance.runner.judge_in_background import reduce_garbage_collection
 from harmony_conformance.runner.judge_run import Plan, explain_incomplete_probes, judge_all, observe, sort_series
-from harmony_conformance.runner.options import (
-    add_options,
-    folder_path,
-    read_options,
-    read_plan,
-    whole_number,
-)
+from harmony_conformance.runner.options import read_options, read_plan
 from harmony_conformance.runner.run import Options, Run
 from harmony_conformance.runner.shared_run import EXCHANGES
 from harmony_conformance.runner.websocket_use import WebSocketUse
 from harmony_conformance.runtime.plural import number_of
-from harmony_conformance.transport.http_transport import CA_DIR, CA_FILE
 from harmony_conformance.transport.redaction import Mask
-
-_LATENCY_REQUESTS = 20
-
-
-def configure(parser: ArgumentParser) -> None:
-    """Add the options of `run`."""
-    add_options(parser)
-    parser.epilog = (
-        "Examples: `run vllm:http://127.0.0.1:8000/v1 --model gpt-oss-20b`; `run https://api.example.com/v1 --api-key-env EXAMPLE_KEY --max-tokens 200000`;"
-        " `run URL --dry-run -q` for the cost; `run URL --select 'tool_calls.*@tool_call'` for some checks on a scenario;"
-        " `run replay:runs/NAME/exchanges.jsonl` to judge a recording again."
-        f" {CA_FILE} and {CA_DIR} name trusted certificates that replace the default ones, for example of a private CA."
-        " HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY apply unless --proxy or --unix-socket is given; the embedded server is never proxied."
-    )
-    add = parser.add_argument_group("recording and report").add_argument
-    add(
-        "--latency",
-        type=whole_number(0),
-        metavar="N",
-        help=f"number of requests of the latency probe after the checks (default: {_LATENCY_REQUESTS}, with --select 0; 0: no probe)",
-    )
-    add(
-        "--engine",
-        metavar="NAME[ VERSION]",
-        help="engine of the report, if the server does not name itself, for example 'llamacpp b11549'",
-    )
-    add(
-        "--recorded-target",
-        metavar="TARGET",
-        help="target in the printed commands, for a recording that does not name its own",
-    )
-    add("--out", type=folder_path, metavar="DIR", help="output folder (default: a new folder below runs/)")
-    add(
-        "--resume",
-        action="store_true",
-        help="continue the run in --out: send only the series that its recording lacks",
-    )
-    add_against_options(parser)
-    add_output_options(parser)
-    add = parser.add_argument_group("without sending requests").add_argument
-    add("--list", action="store_true", help="list checks and scenarios without sending requests")
-    add(
-        "--dry-run",
-        action="store_true",
-        help="print the requests, tokens and time of each scenario without sending anything; -v: each request too; -q: only the sum",
-    )
 
 
 def execute(arguments: Namespace) -> int:
     """Run the checks, write the files, print the report and return the exit code."""
     target, options = read_options(arguments)
-    latency = arguments.latency if arguments.latency is not None else 0 if options.select else _LATENCY_REQUESTS
+    latency = arguments.latency if arguments.latency is not None else 0 if options.select else LATENCY_REQUESTS
     options = replace(options, latency_requests=latency)
     sends_nothing = arguments.list or arguments.dry_run
     _check_resume(arguments, target)

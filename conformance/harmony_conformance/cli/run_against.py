@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -34,18 +34,6 @@ from harmony_conformance.transport.waits import Notice
 
 FOLDERS = ("endpoint", "against")
 """Folders of the two runs below that of the command."""
-
-
-def add_against_options(parser: ArgumentParser) -> None:
-    """Add the options of a second endpoint."""
-    add = parser.add_argument_group("second endpoint").add_argument
-    add(
-        "--against",
-        metavar="TARGET",
-        help="a second endpoint, whose requests alternate; exit code 1 only for failures that it does not have",
-    )
-    add("--against-model", metavar="MODEL", help="name of the model of --against")
-    add("--against-key-env", metavar="VAR", help="environment variable with the API key of --against")
 
 
 def run_against(arguments: Namespace, target: Target, options: Options, plan: Plan) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,7 +20,6 @@ from harmony_conformance.cli.side_by_side import EndpointFolder, read_endpoint_f
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.report.html import matrix_html
 from harmony_conformance.report.terminal import visible
-from harmony_conformance.runner.options import folder_path, whole_number
 from harmony_conformance.runtime.private_files import create_private_folder, write_private
 
 MATRIX = "matrix.html"
@@ -33,42 +32,12 @@ _INTERVAL = 30.0
 """Seconds between two lines with the commands that run."""
 _TESTED = frozenset({0, 1})
 """Exit codes of commands that could test an endpoint."""
-DEFAULT_FILE = Path("harmony-conformance.toml")
 _RUN = """import sys
 from harmony_conformance.runtime.processes import end_with_parent_process
 end_with_parent_process()
 from harmony_conformance.cli.main import main
 sys.exit(main())"""
 """The program of each run: `python -m harmony_conformance` that ends with this command."""
-
-
-def configure(parser: ArgumentParser) -> None:
-    """Add the options of `run-all`."""
-    parser.add_argument(
-        "file",
-        metavar="FILE",
-        nargs="?",
-        type=Path,
-        default=DEFAULT_FILE,
-        help=f"configuration (default: {DEFAULT_FILE})",
-    )
-    parser.add_argument(
-        "--out", metavar="DIR", type=folder_path, default=Path("runs/all"), help="output folder (default: runs/all)"
-    )
-    parser.add_argument("--jobs", metavar="N", type=whole_number(1), default=2, help="endpoints at a time (default: 2)")
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="print the requests, tokens and time of each endpoint without sending anything",
-    )
-    parser.epilog = (
-        "The file has a table [[endpoint]] for each: name, target, and options as a list of texts, for example"
-        ' name = "a", target = "https://a.example/v1", options = ["--model", "gpt-oss-20b", "--api-key-env", "A_KEY"].'
-        " Above the first table the same for all: options = [...]. With rates = [...] or load = [...],"
-        " the command of that name is called too, with these options."
-        " connection = [...], such as the model and the key, are options of all three."
-        " Exit code: 3 if one had an internal error, else 1 if one does not conform, else 2 if one could not be tested, else 0."
-    )
 
 
 def execute(arguments: Namespace) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +28,6 @@ from harmony_conformance.report.terminal import (
     visible,
 )
 from harmony_conformance.runner.access_loss import INCOMPLETE_RUN_KINDS, early_stop_reason
-from harmony_conformance.runner.features import FEATURES
 from harmony_conformance.runner.options import failing_severities, fails_on_inconclusive
 from harmony_conformance.runner.run import Run
 from harmony_conformance.runtime.plural import number_of
@@ -36,42 +35,6 @@ from harmony_conformance.runtime.terminal_text import print_commands
 from harmony_conformance.transport.messages import FailureKind
 
 _REASONS_SHOWN = 5
-
-
-def add_output_options(parser: ArgumentParser) -> None:
-    """Add the options of the output of a run."""
-    output = parser.add_argument_group("output")
-    amount = output.add_mutually_exclusive_group()
-    amount.add_argument(
-        "-v", "--verbose", action="store_true", help="print every check and every failure with its evidence"
-    )
-    amount.add_argument(
-        "-q", "--quiet", action="store_true", help="print one line, or only the JSON document, and no progress"
-    )
-    output.add_argument(
-        "--progress", action="store_true", help="print progress and notes on standard error, with -q too"
-    )
-    output.add_argument(
-        "--format",
-        choices=["text", "json"],
-        default="text",
-        help="json: one JSON document on standard output with verdict, counts, causes and paths (default: text)",
-    )
-    gate = parser.add_argument_group("gate").add_argument
-    gate(
-        "--baseline",
-        type=Path,
-        metavar="FILE",
-        help="TOML file of expected failures: exit code 1 for other failures, and for entries that explain none",
-    )
-    gate("--baseline-write", type=Path, metavar="FILE", help="write a baseline that expects the causes of this run")
-    gate(
-        "--require",
-        type=_features,
-        default=(),
-        metavar="FEATURE,…",
-        help=f"exit code 1 if no answer of the run has one of these: {', '.join(FEATURES)}",
-    )
 
 
 def read_baseline_option(arguments: Namespace) -> tuple[Expected, ...] | None:
@@ -84,14 +47,6 @@ def read_baseline_option(arguments: Namespace) -> tuple[Expected, ...] | None:
         return read_baseline(arguments.baseline) if arguments.baseline is not None else None
     except InvalidBaselineError as problem:
         raise UsageError(f"--baseline {problem}") from None
-
-
-def _features(words: str) -> tuple[str, ...]:
-    names = tuple(words.split(","))
-    for name in names:
-        if name not in FEATURES:
-            raise ArgumentTypeError(f"expected names of {', '.join(FEATURES)}, got {name!r}")
-    return names
 
 
 def missing_features(required: tuple[str, ...], counts: JsonObject) -> tuple[str, ...]:

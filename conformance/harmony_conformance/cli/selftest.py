@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,7 +14,6 @@ from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import Json, dumps
 from harmony_conformance.reference_server.defects import DEFECTS
 from harmony_conformance.report.terminal import report_console
-from harmony_conformance.runner.options import whole_number
 from harmony_conformance.runner.run import make_plan
 from harmony_conformance.selftest.mutation_score import MutationScore, judge_mutants_of
 from harmony_conformance.selftest.selftest import (
@@ -33,29 +32,6 @@ from harmony_conformance.selftest.through_proxy import (
 
 _SHOWN = 20
 _WORKERS = os.cpu_count() or 1
-
-
-def configure(parser: ArgumentParser) -> None:
-    """Add the options of `selftest`."""
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="write [{defect, caught, caught_by, unrelated}] to FILE"
-    )
-    parser.add_argument(
-        "--every",
-        type=whole_number(1),
-        default=1,
-        metavar="N",
-        help="test only every Nth defect, without mutants (default: 1, all)",
-    )
-    parser.add_argument(
-        "--through", metavar="NAME", help="run through NAME (e.g. `proxy`) and list which defects it detects"
-    )
-    parser.add_argument(
-        "--evidence",
-        type=Path,
-        metavar="FILE",
-        help="write the evidence for each prompt defect (evidence.json) to FILE",
-    )
 
 
 def execute(arguments: Namespace) -> int:

@@ -3,39 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from pathlib import Path
 
-from harmony_conformance.engines.teleprompter.script import LAG, TRAILER_LENGTH, TeleprompterScriptError, write_script
+from harmony_conformance.engines.teleprompter.script import TeleprompterScriptError, write_script
 from harmony_conformance.errors import Exit, UsageError
 from harmony_ref import encode_with_special_tokens
 
 _GGUF, _SAFETENSORS = "gguf", "safetensors"
 _REQUIRED_MODULES = {_GGUF: ("numpy", "gguf"), _SAFETENSORS: ("numpy",)}
-
-
-def configure(parser: ArgumentParser) -> None:
-    """Add the subcommands `build` and `script`."""
-    ways = parser.add_subparsers(dest="way", required=True, metavar="build|script")
-    build = ways.add_parser("build", help="build the checkpoint")
-    build.add_argument("folder", metavar="DIR", type=Path, help="output folder")
-    build.add_argument(
-        "--format",
-        choices=list(_REQUIRED_MODULES),
-        default=_GGUF,
-        help="gguf: llama.cpp; safetensors: transformers, vLLM",
-    )
-    build.add_argument("--chat-template", metavar="FILE", type=Path, help="chat template to embed (required for gguf)")
-    script = ways.add_parser("script", help="print the text to append to the last message so that the model emits TEXT")
-    script.add_argument("text", metavar="TEXT", help="completion; Harmony markers are read as special tokens")
-    script.add_argument(
-        "--trailer",
-        type=int,
-        choices=range(1, LAG),
-        metavar="N",
-        default=TRAILER_LENGTH,
-        help=f"number of tokens that the server appends to the message (default: {TRAILER_LENGTH})",
-    )
 
 
 def execute(arguments: Namespace) -> int:

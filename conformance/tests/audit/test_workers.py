@@ -22,6 +22,7 @@ from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.audit.workers import scan_all
 from harmony_conformance.cli import audit
 from harmony_conformance.cli import main as cli
+from harmony_conformance.cli.options.logs import configure_audit
 from harmony_conformance.evidence.file_lines import Line, UnreadableLine
 from harmony_conformance.runtime import time_limit
 
@@ -222,7 +223,7 @@ def test_the_timer_that_ends_a_stuck_process_is_set_once_for_many_lines(tmp_path
 @pytest.mark.parametrize("value", ["0", "-1", "two", "1.5"])
 def test_a_number_of_processes_is_one_or_more(capsys, value):
     parser = ArgumentParser()
-    audit.configure(parser)
+    configure_audit(parser)
     with pytest.raises(SystemExit):
         parser.parse_args(["log", f"--workers={value}"])
     assert f"expected a whole number from 1, got {value!r}" in capsys.readouterr().err

@@ -13,6 +13,7 @@ import pytest
 from harmony_conformance.audit import out_folder
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.cli import audit as command
+from harmony_conformance.cli.options.logs import configure_audit
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.evidence.recording_file import append_atomically
 from harmony_conformance.report.model import read_report
@@ -50,7 +51,7 @@ def log(path, *lines):
 
 def audit(*arguments):
     parser = ArgumentParser()
-    command.configure(parser)
+    configure_audit(parser)
     return command.execute(parser.parse_args([str(argument) for argument in arguments]))
 
 

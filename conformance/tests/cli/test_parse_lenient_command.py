@@ -4,6 +4,7 @@ from argparse import ArgumentParser
 import pytest
 
 from harmony_conformance.cli import parse
+from harmony_conformance.cli.options.harmony import configure_parse
 from harmony_conformance.errors import Exit, UsageError
 
 FINAL = "<|channel|>final<|message|>4<|return|>"
@@ -15,7 +16,7 @@ def call(tmp_path):
         path = tmp_path / "input"
         path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
         parser = ArgumentParser()
-        parse.configure(parser)
+        configure_parse(parser)
         return parse.execute(parser.parse_args([str(path), *options]))
 
     return run

@@ -11,6 +11,7 @@ import pytest
 from harmony_conformance.apis.registry import APIS
 from harmony_conformance.checks.rendering.accepted_renderings import has_predictable_prompt
 from harmony_conformance.cli import parse, render
+from harmony_conformance.cli.options.harmony import configure_parse, configure_render
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.golden import data as golden
 from harmony_ref import decode, encode_with_special_tokens
@@ -27,7 +28,7 @@ COMPLETION = "<|channel|>analysis<|message|>A sum.<|end|><|start|>assistant<|cha
 
 def call(command, *arguments):
     parser = ArgumentParser()
-    command.configure(parser)
+    {render: configure_render, parse: configure_parse}[command](parser)
     return command.execute(parser.parse_args([str(argument) for argument in arguments]))
 
 

@@ -304,6 +304,10 @@ def test_command(tmp_path, capsys, monkeypatch):
             ["reference", "--rate", "1", "--max-requests", "4"],
             "invalid --max-requests: expected --requests, which `load` has in its place",
         ),
+        (
+            ["reference", "--rate", "1", "--slo", "ttft"],
+            "invalid --slo: expected METRIC_pN=TIME like ttft_p95=500ms with one of ttft, answer, itl, tpot, e2e, got 'ttft'",
+        ),
         (["reference"], "expected one of --rate and --clients, got none"),
         (["reference", "--rate", "1", "--clients", "1"], "expected one of --rate and --clients, got both"),
     ],
@@ -315,9 +319,7 @@ def test_wrong_use_is_one_line(words, problem, tmp_path, capsys):
     assert len(error.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    "words", [["--rate", "0"], ["--clients", "x"], ["--rate", "nan"], ["--slo", "ttft"], ["--rate", "inf"]]
-)
+@pytest.mark.parametrize("words", [["--rate", "0"], ["--clients", "x"], ["--rate", "nan"], ["--rate", "inf"]])
 def test_wrong_numbers(words, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(["load", "reference", *words])

@@ -170,9 +170,10 @@ def test_the_published_table_is_the_present_one(capsys):
     from argparse import ArgumentParser
 
     from harmony_conformance.cli import checks as command
+    from harmony_conformance.cli.options.information import configure_checks
 
     parser = ArgumentParser()
-    command.configure(parser)
+    configure_checks(parser)
     assert command.execute(parser.parse_args(["--format", "accounting"])) == 0
     assert (Path(__file__).parents[2] / "ACCOUNTING.md").read_text("utf-8") == capsys.readouterr().out
 

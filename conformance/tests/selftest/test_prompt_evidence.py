@@ -10,6 +10,7 @@ import pytest
 
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.cli import checks as command
+from harmony_conformance.cli.options.information import configure_checks
 from harmony_conformance.engines.target import parse_target
 from harmony_conformance.evidence.exchange import PromptLevel
 from harmony_conformance.golden import data as golden
@@ -48,7 +49,7 @@ def changes(defect):
 
 def test_the_published_page_is_the_present_one(capsys):
     parser = ArgumentParser()
-    command.configure(parser)
+    configure_checks(parser)
     assert command.execute(parser.parse_args(["--format", "evidence"])) == 0
     assert (Path(__file__).parents[2] / "EVIDENCE.md").read_text("utf-8") == capsys.readouterr().out
 

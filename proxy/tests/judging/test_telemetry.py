@@ -30,12 +30,13 @@ from harmony_conformance.checks import CHECKS  # noqa: E402
 from harmony_conformance.errors import UsageError  # noqa: E402
 from harmony_conformance.reference_server.server.serving import running  # noqa: E402
 from harmony_proxy.capture.recorder import End, Recorder  # noqa: E402
-from harmony_proxy.cli import configure, execute  # noqa: E402
+from harmony_proxy.cli import execute  # noqa: E402
 from harmony_proxy.configuration import InvalidSettingError, from_environment  # noqa: E402
 from harmony_proxy.judging.judge_process import ExchangeJudge  # noqa: E402
 from harmony_proxy.judging.judge_settings import JudgeSettings  # noqa: E402
 from harmony_proxy.judging.telemetry.emitter import OtlpEmitter  # noqa: E402
 from harmony_proxy.judging.telemetry.span import MOST_CONTENT_BYTES  # noqa: E402
+from harmony_proxy.options import configure  # noqa: E402
 
 WAIT = 60.0
 CANARY = "Quetzalcoatlus"
