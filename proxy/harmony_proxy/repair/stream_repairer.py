@@ -30,6 +30,7 @@ from harmony_proxy.repair.answer.repair_table import NO_REPAIR
 from harmony_proxy.repair.answer.strict_leaks import LEAK_CHECKS, as_answer
 from harmony_proxy.repair.request_facts import read_facts
 from harmony_proxy.repair.responses.repeated_texts import has_permanent_finding
+from harmony_proxy.repair.responses.whole_calls import WholeCalls
 from harmony_proxy.repair.stream_handlers import create_rewriter, is_final_event
 from harmony_proxy.repair.stream_parts.emitted_history import EmittedHistory
 from harmony_proxy.repair.stream_parts.event_matching import EventTemplates
@@ -75,6 +76,7 @@ class StreamRepairer:
         self._splitter: Splitter = LineSplitter(limit=limit) if self._is_lines else SseSplitter(limit=limit)
         self._judge = StreamJudge(x, is_lines=self._is_lines, blocked=rules.blocked_checks, call_apart=call_apart)
         self._notes, self._templates = ActionNotes(), EventTemplates()
+        self._calls = WholeCalls(x, active, self._notes)
         self._accounting = RepairAccount(self._judge, self._notes, rules.repaired_checks)
         keeps_bytes = bool(rules.blockable_checks)
         self._handler = create_rewriter(
@@ -162,6 +164,7 @@ class StreamRepairer:
         handler = self._handler
         if handler is not None and self._matches_template(piece.raw):
             return [piece.raw]
+        piece = self._calls.clean(piece)
         if error := self._reject_unreadable(piece):
             return error
         if handler is None:
@@ -381,8 +384,8 @@ class StreamRepairer:
         self._blocking_checks = tuple(sorted(checks))
         self.is_terminated = True
         self._buffered.take()
-        message = blocked_message(self._blocking_checks, self._id)
-        return [error_event(self._api, BLOCKED, message, number=self._number if number is None else number)]
+        number, message = self._number if number is None else number, blocked_message(self._blocking_checks, self._id)
+        return [error_event(self._api, BLOCKED, message, number=number)]
 
     def _unexamined(self) -> list[bytes]:
         self.is_terminated = True

@@ -141,12 +141,65 @@ def test_the_name_of_an_unknown_tool_is_left():
     assert acted.unrepaired_reasons.keys() == {MARKER}
 
 
-@pytest.mark.parametrize("item", tuple(planted()))
-def test_a_leak_in_a_streamed_call_is_reported(item):
-    x = of_item(item, streamed=True)
+STAYING = {name: leak for name, leak in LEAKS.items() if name != "a stop token"}
+
+
+@pytest.mark.parametrize("leak", STAYING)
+@pytest.mark.parametrize("name", ITEMS)
+def test_another_message_in_a_streamed_call_is_reported(name, leak):
+    make, tool, text, _ = ITEMS[name]
+    x = of_item(make(tool, STAYING[leak](text)), streamed=True)
     sent, acted = act(x, REPAIRING)
     assert sent == x.response.body
     assert acted.unrepaired_reasons.keys() & {MARKER, WORDS}
+    assert acted.repair_counts == {}
+
+
+@pytest.mark.parametrize("size", [7, 100_000])
+@pytest.mark.parametrize("name", ITEMS)
+def test_a_streamed_call_that_comes_whole_loses_its_markers_and_keeps_its_text(name, size):
+    make, tool, text, _ = ITEMS[name]
+    clean = of_item(make(tool, text), streamed=True).response.body
+    for shown in [tool, f"{tool}<|channel|>commentary"] if tool else [tool]:
+        leaking = of_item(make(shown, f"{text}<|call|>"), streamed=True)
+        assert leaking.response.body != clean
+        sent, acted = act(leaking, REPAIRING, size)
+        assert [json.loads(line[6:]) for line in sent.decode().split("\n") if line.startswith("data: ")] == [
+            json.loads(line[6:]) for line in clean.decode().split("\n") if line.startswith("data: ")
+        ]
+        assert (acted.repair_counts.keys(), acted.unrepaired_reasons) == ({MARKER}, {})
+        assert act(leaking, {**REPAIRING, MARKER: Action.BLOCK}, size)[1].blocked_checks
+
+
+@pytest.mark.parametrize("fallback", [Action.OBSERVE, Action.BLOCK])
+def test_a_repaired_call_is_not_blocked_and_another_message_in_it_is(fallback):
+    make, tool, text, _ = ITEMS["a patch"]
+    for leak, is_blocked in ((LEAKS["a stop token"], False), (LEAKS["a header"], fallback is Action.BLOCK)):
+        x = of_item(make(tool, leak(text)), streamed=True)
+        one = StreamRepairer(x.request, x.response, x.api, REPAIRING, fallback=fallback, request_id="x", limit=1 << 24)
+        out = b"".join([*one.feed(x.response.body), *one.close()])
+        assert bool(one.actions.blocked_checks) == is_blocked
+        assert (b"response.completed" in out) != is_blocked
+
+
+def with_deltas(item, written):
+    *before, done, completed = events(item)
+    delta = {"type": "response.custom_tool_call_input.delta", "output_index": 2, "item_id": "i_1", "delta": written}
+    return [*before, delta, done, completed]
+
+
+def test_an_input_whose_deltas_were_sent_is_reported_and_its_name_is_cleaned():
+    make, tool, text, _ = ITEMS["a custom tool"]
+    leaking = exchange(
+        "/v1/responses", "responses", with_deltas(make(tool, f"{text}<|call|>"), f"{text}<|call|>"), tools=TOOLS
+    )
+    sent, acted = act(leaking, REPAIRING)
+    assert sent == leaking.response.body
+    assert acted.unrepaired_reasons.keys() == {MARKER}
+    named = exchange("/v1/responses", "responses", with_deltas(make(f"{tool}<|channel|>x", text), text), tools=TOOLS)
+    sent, acted = act(named, REPAIRING)
+    assert b"<|channel|>" not in sent
+    assert acted.repair_counts.keys() == {MARKER}
 
 
 def message(*blocks):
