@@ -245,9 +245,9 @@ def describe_rate(name: str) -> tuple[str, ...]:
     """Return the meaning of a rate, and the tasks of its set. Empty for a name that no rate has."""
     if name in _ANSWER_RATES:
         return (f"Share of {_ANSWER_RATES[name][0]}.",)
-    less, _, more = name.removeprefix("effort.").partition("-")
-    if (less, more) in pairwise(EFFORTS):
-        return (f"Share of tries with more reasoning at effort {more} than at {less}.",)
+    for less, more in pairwise(EFFORTS):
+        if name == f"effort.{less}-{more}":
+            return (f"Share of tries with more reasoning at effort {more} than at {less}.",)
     tasks = [
         task for of_set in read_tasks().values() for task in of_set if name in {task.set, f"{task.set}.{task.kind}"}
     ]

@@ -218,7 +218,8 @@ def trailing_data(response: httpx.Response) -> bytes:
     pool = ("inner",) if isinstance(part, PlainBody) else ("_httpcore_stream", "_stream")
     for name in (*pool, "_connection", "_h11_state", "trailing_data"):
         part = getattr(part, name, None)
-    return cast("bytes", part[0]) if part else b""
+    found: Any = part
+    return cast("bytes", found[0]) if found else b""
 
 
 def failure_of(error: Exception, network: Network, timeout: float, last_event: str, *, has_begun: bool) -> Failure:

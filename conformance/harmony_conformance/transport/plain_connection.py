@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, MutableMapping
+from typing import Any
 
 import httpcore
 import httpx
@@ -33,7 +34,7 @@ class PlainConnection(httpx.AsyncBaseTransport):
             port=request.url.port,
             target=request.url.raw_path,
         )
-        extensions = request.extensions
+        extensions: MutableMapping[str, Any] = request.extensions
         connection = self._connection
         try:
             if connection is not None and not connection.is_closed() and connection.has_expired():
@@ -56,7 +57,7 @@ class PlainConnection(httpx.AsyncBaseTransport):
             response.status,
             headers=response.headers,
             stream=PlainBody(response.stream),
-            extensions=response.extensions,
+            extensions=response.extensions,  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] # a dict of any values
         )
 
     async def aclose(self) -> None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import cast
 
 import httpcore
-from aiohappyeyeballs import start_connection
+from aiohappyeyeballs import start_connection  # pyright: ignore[reportUnknownVariableType] # its type of an address is open
 
 _HELD_BYTES = 256 * 1024
 """Unread bytes from which on no more is taken from the server."""
