@@ -109,9 +109,9 @@ def _values(finding: JsonObject) -> str:
 
 
 def _script(x: Exchange) -> str:
-    """Return the scripted output, with the reason if it was not played. Empty without a script."""
+    """Return the scripted output, with the reason if it is not judged by it. Empty without a script."""
     script = decode(x.script) if x.script else ""
-    return f"{script} (not played: {x.script_not_played})".strip() if x.script_not_played else script
+    return f"{script} (not judged: {x.script_not_played})".strip() if x.script_not_played else script
 
 
 def _print(line: str) -> None:

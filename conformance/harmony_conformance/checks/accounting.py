@@ -12,10 +12,12 @@ from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.json_value import strings
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, mismatch, variant
 from harmony_conformance.judge.condition import condition
+from harmony_conformance.prompts.expected_parts import PartKind
 from harmony_conformance.prompts.known_mistakes import Mistake
 from harmony_conformance.prompts.token_accounting import CountExplanation, explain_counts, nearest_forms
 from harmony_conformance.prompts.token_injection import SPECIAL_TOKEN
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote
+from harmony_ref.styles import HF_TEMPLATE
 
 _WHERE = "/usage/prompt_tokens"
 _MOST_FORMS = 3
@@ -47,7 +49,7 @@ def counts_show_no_known_mistake(series: Series) -> Iterator[Finding]:
         yield mismatch(
             message,
             _WHERE,
-            RedactableText("in the nearest accepted form, {}: {}", form, wanted),
+            RedactableText("in the nearest accepted form, {}: {}", _described(form, series), wanted),
             actual,
             exchange=first,
         )
@@ -69,9 +71,9 @@ def counts_fit_a_form(series: Series) -> Iterator[Finding]:
     elif accounts[0].extra_tokens:
         size, more = abs(accounts[0].extra_tokens), RedactableText("more" if accounts[0].extra_tokens > 0 else "fewer")
         extra = RedactableText("{} tokens {} than the conversation with its date", size, more)
-        yield variant(RedactableText("{}, and every prompt has {}", _names(accounts), extra), where=_WHERE)
+        yield variant(RedactableText("{}, and every prompt has {}", _names(accounts, series), extra), where=_WHERE)
     elif not accounts[0].is_library_form:
-        yield variant(_names(accounts), where=_WHERE)
+        yield variant(_names(accounts, series), where=_WHERE)
 
 
 def _shows_mistake(accounts: Sequence[CountExplanation]) -> bool:
@@ -87,10 +89,18 @@ def _describe(mistake: Mistake) -> str:
     return f"{mistake.description} ({', '.join(mistake.defects)})" if mistake.defects else mistake.description
 
 
-def _names(accounts: Sequence[CountExplanation]) -> RedactableText:
-    forms = [form for account in accounts for form in account.form_names]
+def _names(accounts: Sequence[CountExplanation], series: Series) -> RedactableText:
+    forms = [_described(form, series) for account in accounts for form in account.form_names]
     more = RedactableText(" and {} more", len(forms) - _MOST_FORMS) if len(forms) > _MOST_FORMS else RedactableText("")
     return RedactableText("the counts fit the form {}{}", " or ".join(forms[:_MOST_FORMS]), more)
+
+
+def _described(form: str, series: Series) -> str:
+    """Return the name of a form. The published chat template quotes results, the style of its name does not."""
+    style, *others = form.split(", ")
+    has_results = any(part.kind is PartKind.RESULT for x in series.exchanges.values() for part in x.expected_parts)
+    notes = ["results raw"] if style == HF_TEMPLATE.name and has_results else []
+    return ", ".join([style, *notes, *others])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +116,7 @@ class _WrongCount:
 def _findings(series: Series, message: ReportText) -> Iterator[Finding]:
     """Yield a finding for each request with a wrong count: their causes may differ."""
     for one in _wrong_counts(series):
-        expected = RedactableText("in the nearest accepted form, {}: {}", one.form, one.wanted)
+        expected = RedactableText("in the nearest accepted form, {}: {}", _described(one.form, series), one.wanted)
         actual = RedactableText("{}", one.count)
         yield mismatch(message, _WHERE, expected, actual, exchange=series.exchanges[one.step].id)
 

@@ -41,6 +41,7 @@ from harmony_conformance.evidence.leaks.by_token_ids import parse_completion
 from harmony_conformance.evidence.leaks.calls_in_text import written_calls
 from harmony_conformance.evidence.leaks.repetition import find_doubled_text, find_loop, is_repetition_requested
 from harmony_conformance.evidence.leaks.role_play import find_user_turn, is_dialogue_requested
+from harmony_conformance.evidence.levels import OutputLevel
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, cited, mismatch, ruled, variant
 from harmony_conformance.judge.condition import condition, evidence
@@ -383,6 +384,10 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
             return
         unaccounted = written.user_tokens + written.call_tokens
         template = "{} tokens were spent, about {} of them on reasoning, and the client got neither content nor a call"
+        if usage.completion_tokens is None and x.output.level is OutputLevel.SCRIPTED:
+            template = (
+                "the script has {} tokens, about {} of them of reasoning, and the client got neither content nor a call"
+            )
         told = RedactableText(template, spent, written.reasoning_tokens)
     if unaccounted > 0 and shows_all_as_reasoning(x):
         yield variant("text under a broken header is shown as reasoning", where="reasoning")

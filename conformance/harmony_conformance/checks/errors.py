@@ -21,7 +21,7 @@ from harmony_conformance.redactable_text import Location, RedactableText, Report
 from harmony_conformance.transport.messages import FailureKind
 
 
-@check(MUST, spec="http#status", when=on.is_valid)
+@check(MUST, spec="http#status", when=(on.is_valid, on.has_known_script))
 def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
     """A valid request gets a completion: no timeout, no cut connection, no 5xx or 4xx, no malformed body, no error within the stream.
 

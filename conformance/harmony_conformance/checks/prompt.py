@@ -28,7 +28,7 @@ from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge import history_conditions as history
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, cited, comparison, mismatch, ruled, variant
 from harmony_conformance.judge.condition import condition, evidence, series_only
-from harmony_conformance.judge.rulings import NEIGHBOURING_MESSAGES, NUMBERS_IN_OBJECTS, QUOTED_RESULTS
+from harmony_conformance.judge.rulings import NEIGHBOURING_MESSAGES, NUMBERS_IN_OBJECTS, ORPHAN_RESULTS, QUOTED_RESULTS
 from harmony_conformance.prompts.declarations_in_prompt import (
     as_identifier,
     declared_functions,
@@ -156,7 +156,8 @@ def results_are_rendered(x: Exchange) -> Iterator[Finding]:
     yield from placement.find_joined_lines(sent, parts)
     for part, message in zip_longest(parts, results[: len(parts)]):
         if message is None:
-            yield mismatch("a function result is not in the prompt", part.where, shorten(part.text), "no such message")
+            lost = mismatch("a function result is not in the prompt", part.where, shorten(part.text), "no such message")
+            yield lost if part.function is not None else ruled(lost, ORPHAN_RESULTS)
             return
         if part.function is not None and not is_same_function(part.function, message.function):
             problem = "a function result is under another name"

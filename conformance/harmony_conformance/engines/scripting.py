@@ -7,9 +7,11 @@ A teleprompter plays a script only while nothing else chooses tokens: a server t
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 
 from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS
@@ -22,6 +24,7 @@ from harmony_conformance.engines.teleprompter.script import (
 )
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.expected_output import cut_at_stop, ends_a_turn
+from harmony_conformance.evidence.levels import SPLIT_IN_DOUBT
 from harmony_conformance.evidence.series_pairs import STREAM_SUFFIX, prompt_count, stream_step_pairs
 from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, text, value_at
 from harmony_conformance.prompts.request_members import content_text
@@ -160,7 +163,7 @@ def drop_unplayed_script(x: Exchange, way: Scripting) -> Exchange:
         count, is_plausible = len(cut_at_stop(returned)), cut_at_stop(returned) == expected[: len(returned)]
     uncounted = int(returned is None and not way.counts_stop and ends_a_turn(expected))
     is_played = is_plausible and (count in (None, len(expected) - uncounted) or x.has_stop_string)
-    return x if is_played else _without_script(x)
+    return x if is_played else _without_script(x, _UNPLAYED if is_plausible or returned is not None else _UNPROVEN)
 
 
 def drop_unproven_stream_scripts(series: Series, method: ScriptMethod | None = None) -> Series:
@@ -172,18 +175,46 @@ def drop_unproven_stream_scripts(series: Series, method: ScriptMethod | None = N
     """
     if method not in (None, ScriptMethod.TELEPROMPTER):
         return series
+    exchanges = {step: _restate_reason(x) for step, x in series.exchanges.items()}
     other = _split_otherwise(series)
-    exchanges = {
-        step: replace(_without_script(x), script_not_played=_SPLIT) if step in other else x
-        for step, x in series.exchanges.items()
-    }
+    exchanges |= {step: _without_script(series.exchanges[step], _SPLIT) for step in other}
+    exchanges |= {step: _without_script(x, _MAYBE_SPLIT) for step, x in _maybe_split(exchanges).items()}
     for whole, streamed in stream_step_pairs(series):
         x = exchanges[streamed]
         if exchanges[whole].script_not_played in ("", _NO_SCRIPT) or x.script is None:
             continue
         if x.turn is None or x.turn.output_ids is None:
-            exchanges[streamed] = _without_script(x)
+            exchanges[streamed] = _without_script(x, exchanges[whole].script_not_played)
     return replace(series, exchanges=exchanges)
+
+
+def _restate_reason(x: Exchange) -> Exchange:
+    """Return the exchange. Older recordings say of any script without proof that it was not played."""
+    has_ids = x.turn is not None and x.turn.output_ids is not None
+    is_unproven = x.script_not_played == _UNPLAYED and not has_ids and _may_have_grammar(x)
+    return replace(x, script_not_played=_UNPROVEN) if is_unproven else x
+
+
+def _maybe_split(exchanges: Mapping[str, Exchange]) -> dict[str, Exchange]:
+    """Return the server errors that may be the answer to another script: the server may split its combining marks in another way.
+
+    Such an answer shows neither ids nor counts. A part of the scripted text, or an answer to the same last message, proves the script.
+    """
+    proven = {
+        dumps(x.messages[-1:])
+        for x in exchanges.values()
+        if x.script and x.turn is not None and x.turn.usage is not None and x.turn.usage.completion_tokens is not None
+    }
+    return {step: x for step, x in exchanges.items() if _is_split_in_doubt(x) and dumps(x.messages[-1:]) not in proven}
+
+
+def _is_split_in_doubt(x: Exchange) -> bool:
+    if not x.script or x.response is None:
+        return False
+    has_failed = x.response.status >= HTTPStatus.INTERNAL_SERVER_ERROR or (x.stream is not None and x.error is not None)
+    shows_text = x.turn is not None and (x.turn.has_answer or bool(x.turn.reasoning))
+    has_marks = any(unicodedata.category(character).startswith("M") for character in decode(x.script))
+    return has_failed and has_marks and not shows_text
 
 
 def _split_otherwise(series: Series) -> frozenset[str]:
@@ -235,7 +266,7 @@ def _mark_unscripted(x: Exchange) -> Exchange:
     returned = x.turn.output_ids if x.turn is not None else None
     left = iter(x.script)
     is_played = all(token in left for token in returned or () if token != tokens.ENDOFTEXT or token in x.script)
-    return x if is_played else replace(_without_script(x), may_be_random=True)
+    return x if is_played else replace(_without_script(x, _UNPLAYED), may_be_random=True)
 
 
 def is_unproven(x: Exchange, way: Scripting) -> bool:
@@ -245,9 +276,12 @@ def is_unproven(x: Exchange, way: Scripting) -> bool:
     """
     if way.method is not ScriptMethod.TELEPROMPTER or x.script is None or x.api == CHAT_COMPLETIONS.name:
         return False
-    has_grammar = any(value_at(x.chat_request, name) for name in ("tools", "response_format"))
     has_ids = x.turn is None or x.turn.output_ids is not None
-    return has_grammar and not has_ids and STREAM_SUFFIX not in x.step
+    return _may_have_grammar(x) and not has_ids and STREAM_SUFFIX not in x.step
+
+
+def _may_have_grammar(x: Exchange) -> bool:
+    return any(value_at(x.chat_request, name) for name in ("tools", "response_format"))
 
 
 def as_chat_completions(x: Exchange, asks_for_ids: Collection[str]) -> Exchange:
@@ -261,13 +295,15 @@ def as_chat_completions(x: Exchange, asks_for_ids: Collection[str]) -> Exchange:
 def drop_refuted_script(x: Exchange, shown: Exchange, way: Scripting) -> Exchange:
     """Return the exchange, without its script unless the same request over Chat Completions, `shown`, played it."""
     is_played = shown.turn is not None and drop_unplayed_script(shown, way).script is not None
-    return x if is_played else _without_script(x)
+    return x if is_played else _without_script(x, _UNPROVEN)
 
 
-def _without_script(x: Exchange) -> Exchange:
-    return replace(x, script=None, expected=None, script_not_played=_UNPLAYED)
+def _without_script(x: Exchange, reason: str) -> Exchange:
+    return replace(x, script=None, expected=None, script_not_played=reason)
 
 
 _NO_SCRIPT = "the request has no script, and a teleprompter generates no text without one"
-_SPLIT = "the server splits its prompt into other tokens, so that a teleprompter reads another script"
+_SPLIT = f"the server splits its prompt {SPLIT_IN_DOUBT}, so that a teleprompter reads another script"
+_MAYBE_SPLIT = f"whether the script was played is not shown: the server may split its text {SPLIT_IN_DOUBT}, and the answer has no counts"
 _UNPLAYED = "the output differs from the script, for example because the server enforces a grammar"
+_UNPROVEN = "whether the script was played is not shown: the server may enforce a grammar, and returns no token ids"

@@ -117,3 +117,6 @@ class PromptTokenCount:
 
 METRICS_API = "metrics"
 """The API name of an exchange that requests metrics."""
+
+SPLIT_IN_DOUBT = "into other tokens"
+"""A part of the reason why a script is in doubt, if the server split its text in another way, or may have."""

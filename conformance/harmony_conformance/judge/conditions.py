@@ -14,6 +14,7 @@ from harmony_conformance.evidence.answerless_requests import has_no_answer
 from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, AnsweredBy, Exchange, Series, Validity
 from harmony_conformance.evidence.leaks import about_harmony
 from harmony_conformance.evidence.levels import METRICS_API as METRICS
+from harmony_conformance.evidence.levels import SPLIT_IN_DOUBT
 from harmony_conformance.evidence.series_pairs import (
     STREAM_SUFFIX,
     find_pair,
@@ -107,6 +108,12 @@ def is_valid(x: Exchange) -> bool:
     is_known = x.validity is Validity.VALID and not is_refusable(x)
     is_possible = x.validity in (Validity.VALID, Validity.UNKNOWN) or is_refusable(x)
     return was_sent.holds(x) and (is_known or (has_failed and is_possible))
+
+
+@evidence
+def has_known_script(x: Exchange) -> bool:
+    """requests whose script, if any, the server does not split into other tokens: a failure may be the answer to other output"""
+    return SPLIT_IN_DOUBT not in x.script_not_played
 
 
 def is_refusable(x: Exchange) -> bool:

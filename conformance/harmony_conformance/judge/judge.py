@@ -14,6 +14,7 @@ from typing import NamedTuple
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS
 from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, AnsweredBy, Exchange, Series
 from harmony_conformance.evidence.levels import METRICS_API as METRICS
+from harmony_conformance.evidence.levels import SPLIT_IN_DOUBT
 from harmony_conformance.judge import applicability
 from harmony_conformance.judge.check import Check, Comparison, Finding, Outcome, Severity, Verdict, with_clauses
 from harmony_conformance.judge.clause import Clause
@@ -315,6 +316,7 @@ def _explain_unapplied(
         and x.validity not in REFUSABLE_VALIDITIES
         and not (x.answered_by is AnsweredBy.RENDER and x.rendered_prompt is not None)
         and not _not_sent_reason(x)
+        and SPLIT_IN_DOUBT not in x.script_not_played
     ]
     is_derendered = any(x.answered_by is AnsweredBy.DERENDER for x in sent)
     if unanswered and not (is_derendered and all(one is UnmetReason.EVIDENCE for one in reasons)):

@@ -47,6 +47,7 @@ EMPTY_TEXT_BLOCKS = "empty-text-blocks"
 ITEMS_OF_LISTS = "items-of-lists"
 EMPTY_ARGUMENTS = "empty-arguments"
 NUMBERS_IN_OBJECTS = "numbers-in-objects"
+ORPHAN_RESULTS = "orphan-results"
 NEIGHBOURING_MESSAGES = "neighbouring-messages"
 SHOWN_STOP_STRINGS = "shown-stop-strings"
 
@@ -99,7 +100,7 @@ RULINGS: Mapping[str, Ruling] = MappingProxyType(
             subject="the prompt tokens of an answer are not what another endpoint shows or counts for the same request",
             source="The reference defines the number for the prompt of the answer. Which of the two prompts the model read is not shown.",
             severity=SHOULD,
-            checks=("usage.counts_the_prompt",),
+            checks=("usage.counts_the_prompt", "native.chat_tokenize_shows_the_prompt"),
         ),
         COUNTS_OF_REASONING: Ruling(
             subject="the number of reasoning tokens is not that of the returned reasoning, or is 0",
@@ -161,11 +162,11 @@ RULINGS: Mapping[str, Ruling] = MappingProxyType(
             severity=SHOULD,
             checks=("stop_tokens.stop_string_is_cut",),
         ),
-        "orphan-results": Ruling(
+        ORPHAN_RESULTS: Ruling(
             subject="a function result names no call",
             source="The API requires `tool_call_id`, and refuses a result without its call. The clause on tool messages does not mention such results.",
             severity=SHOULD,
-            checks=("tools.orphan_result_is_not_misnamed",),
+            checks=("tools.orphan_result_is_not_misnamed", "prompt.results_are_rendered"),
         ),
         "odd-function-names": Ruling(
             subject="the name of a function has dots",

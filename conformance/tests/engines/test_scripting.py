@@ -349,3 +349,65 @@ def test_a_prompt_that_is_shown_as_text_proves_how_the_server_splits_it(more, is
     sent = Series(name="s", exchanges={"a": x})
     by_method = {method: drop_unproven_stream_scripts(sent, method).exchanges["a"] for method in ScriptMethod}
     assert {method for method, one in by_method.items() if one != x} == ({ScriptMethod.TELEPROMPTER} if more else set())
+
+
+HINDI = tuple(encode_with_special_tokens("<|channel|>final<|message|>नमस्ते<|return|>"))
+LATIN = tuple(encode_with_special_tokens("<|channel|>final<|message|>Größe<|return|>"))
+ERROR = {"error": {"code": 500, "message": "The model produced output of another form", "type": "server_error"}}
+
+
+def failed(script, status=500, shown="", *, stream=False):
+    """The answer of a server that fails, after `shown`, on a script that it may have split into other tokens."""
+    messages = [{"role": "user", "content": "Go on." + write_script(script, 3)}]
+    deltas = (
+        [{"choices": [{"index": 0, "delta": {"reasoning_content": shown}, "finish_reason": None}]}] if shown else []
+    )
+    events = "".join(f"data: {json.dumps(event)}\n\n" for event in [*deltas, ERROR])
+    response = Response(
+        status=200 if stream else status,
+        headers={"content-type": "text/event-stream" if stream else "application/json"},
+        chunks=(Chunk(arrival_time=0.1, data=(events if stream else json.dumps(ERROR)).encode()),),
+    )
+    return asked(response, script=script, messages=messages, **({"stream": True} if stream else {}))
+
+
+IN_DOUBT = {
+    "a server error": ((failed(HINDI),), True),
+    "a stream that begins with the error": ((failed(HINDI, stream=True),), True),
+    "both": ((failed(HINDI), failed(HINDI, stream=True)), True),
+    "a stream that shows a thought": ((failed(HINDI, shown="Hm", stream=True),), False),
+    "a refusal": ((failed(HINDI, status=400),), False),
+    "a script without combining marks": ((failed(LATIN),), False),
+}
+
+
+@pytest.mark.parametrize("what", IN_DOUBT)
+def test_a_failure_shows_no_script_that_the_server_may_have_split_otherwise(what):
+    sent, is_dropped = IN_DOUBT[what]
+    series = Series(name="s", exchanges={f"a{'+stream' * i}": replace(x, validity="valid") for i, x in enumerate(sent)})
+    for x in drop_unproven_stream_scripts(series, ScriptMethod.TELEPROMPTER).exchanges.values():
+        assert (x.script is None) is is_dropped
+        assert ("is not shown" in x.script_not_played) is is_dropped
+
+
+def test_an_answer_to_the_same_text_proves_the_script_of_a_failure():
+    failure = failed(HINDI, stream=True)
+    answer = replace(failed(HINDI), response=said(None, len(HINDI), prompt=80))
+    series = Series(name="s", exchanges={"a": answer, "a+stream": failure})
+    assert drop_unproven_stream_scripts(series, ScriptMethod.TELEPROMPTER).exchanges["a+stream"].script == HINDI
+
+
+@pytest.mark.parametrize(("members", "is_restated"), [({"tools": [{}]}, True), ({}, False)])
+def test_a_recording_that_says_not_played_without_proof_is_read_as_unproven(members, is_restated):
+    played = asked(said(None, len(SCRIPT)), **members)
+    recorded = replace(
+        drop_unplayed_script(asked(said(None, 1)), WAY), request=played.request, response=played.response
+    )
+    x = drop_unproven_stream_scripts(Series(name="s", exchanges={"a": recorded})).exchanges["a"]
+    assert ("is not shown" in x.script_not_played) is is_restated
+
+
+def test_a_number_of_tokens_that_a_grammar_may_have_made_leaves_it_open_whether_the_script_was_played():
+    way = replace(WAY, grammar_members=frozenset({"tools"}))
+    assert "is not shown" in drop_unplayed_script(asked(said(None, len(SCRIPT)), tools=[{}]), way).script_not_played
+    assert "differs" in drop_unplayed_script(asked(said(BESIDE, len(SCRIPT)), tools=[{}]), way).script_not_played

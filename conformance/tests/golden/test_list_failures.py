@@ -30,7 +30,7 @@ def test_expected_and_actual_value_are_shown_even_if_one_is_empty():
 
 
 def test_an_answer_whose_script_was_not_played_says_why():
-    assert "script: (not played: the model did not emit it)" in lines({}, script_not_played="the model did not emit it")
+    assert "script: (not judged: the model did not emit it)" in lines({}, script_not_played="the model did not emit it")
 
 
 def test_a_played_script_is_decoded():

@@ -19,7 +19,12 @@ def with_added_end(x: Exchange, message: ReportText, shown: str = ADDED_END) -> 
     token = added_end(given)
     is_ended = not x.ignores_eos and not GENERATION_END_TOKENS.isdisjoint(x.script)
     is_cut = x.max_output_tokens is not None and len(x.script) >= x.max_output_tokens
-    if is_ended or is_cut or (shown != ADDED_END and decode([token]) not in shown):
+    if is_ended or is_cut or (shown != ADDED_END and not _shows(shown, decode([token]))):
         return message
     told = message if isinstance(message, RedactableText) else RedactableText(message)
     return RedactableText("{}; behind the script the engine emitted {} ({})", told, decode([token]), token)
+
+
+def _shows(shown: str, end: str) -> bool:
+    """Return True if a text contains a token, or is cut within it. `<|end` alone begins two tokens."""
+    return end in shown or any(shown.endswith(f"{end[:size]}…") for size in range(len("<|end") + 1, len(end)))

@@ -12,7 +12,7 @@ from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.series_pairs import prompt_count
 from harmony_conformance.json_value import JsonObject, dumps, integer, members, text, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, mismatch
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, cited, comparison, mismatch
 from harmony_conformance.judge.condition import condition, only_on, series_only
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
@@ -62,7 +62,8 @@ def error_is_in_its_envelope(x: Exchange) -> Iterator[Finding]:
     if body.get("type") != "error" or not text(kind) or not text(reason):
         expected = '{"type": "error", "error": {"type": …, "message": …}}'
         actual = shorten(dumps(body) if body or x.response is None else x.response.body.decode("utf-8", "replace"))
-        yield mismatch("an error is not in the envelope of the API", "body", expected, actual)
+        shape = "messages#error-shape" if text(kind) and text(reason) else ""  # it lacks the outer type alone
+        yield cited(mismatch("an error is not in the envelope of the API", "body", expected, actual), shape)
         return
     known = tuple(name for names in _TYPES.values() for name in names)
     status = x.response.status if x.response is not None and event is None else 0

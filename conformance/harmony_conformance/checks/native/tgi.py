@@ -10,8 +10,9 @@ from harmony_conformance.evidence.expected_output import GENERATION_END_TOKENS
 from harmony_conformance.evidence.series_pairs import prompt_count
 from harmony_conformance.json_value import Json, dumps, integer, items, text, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check, comparison, mismatch
+from harmony_conformance.judge.check import MUST, Finding, check, comparison, mismatch, ruled
 from harmony_conformance.judge.condition import condition, evidence, only_on, series_only
+from harmony_conformance.judge.rulings import COUNTS_OF_ENDPOINTS
 from harmony_conformance.prompts.expected_parts import format_ids
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 from harmony_conformance.transport.messages import NO_HEADERS
@@ -205,8 +206,9 @@ def chat_tokenize_shows_the_prompt(series: Series) -> Iterator[Finding]:
         prompt, count = x.prompt.ids, prompt_count(x)
         if count not in (None, len(ids)):
             message = "/chat_tokenize returns another number of tokens than the chat counts"
-            actual = RedactableText("{} tokens", len(ids))
-            yield mismatch(message, "/tokenize_response", RedactableText("{} tokens", count), actual, exchange=x.id)
+            both = RedactableText("answer: {}, {}: {}", count, CHAT_TOKENIZE, len(ids))
+            finding = mismatch(message, "/tokenize_response", "the same in both", both, exchange=x.id)
+            yield ruled(finding, COUNTS_OF_ENDPOINTS)
         elif prompt is not None and list(prompt) != ids:
             message = "/chat_tokenize returns other tokens than the prompt of the chat"
             expected = shorten(format_ids(prompt))

@@ -104,7 +104,8 @@ class PromptDifference:
             wanted, shown = self.difference.texts
             expected, actual = tokens_of_text(wanted, expected), tokens_of_text(shown, actual)
             missing = _NO_TEXT
-        return differing_tokens(expected, actual) or missing, differing_tokens(actual, expected) or missing
+        only_expected, only_actual = differing_tokens(expected, actual)
+        return only_expected or missing, only_actual or missing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,7 +248,8 @@ def _is_similar(one: ExpectedMessage, shown: PromptMessage) -> bool:
 
 
 def _is_of_same_kind(one: ExpectedMessage, shown: PromptMessage) -> bool:
-    return _kind(shown) is one.kind and not one.is_optional
+    is_empty_result = one.kind is PartKind.RESULT and shown.content == one.message.content
+    return _kind(shown) is one.kind and (not one.is_optional or is_empty_result)
 
 
 def _kind(message: PromptMessage) -> PartKind | None:

@@ -60,6 +60,11 @@ def _parameters(schema: Json, depth: int, where: tuple[str | int, ...]) -> Itera
         yield from _parameters(alternative, depth + 1, (*where, "oneOf", number))
 
 
+def _outermost(parameter: Parameter) -> str:
+    """Return the name of the function's own parameter that a member of a nested object is in."""
+    return str(parameter.where[2])
+
+
 class Mark(StrEnum):
     """The mark of a parameter in a declaration."""
 
@@ -89,6 +94,9 @@ def find_missing_descriptions(
     for parameter in parameters(function):
         if not shown.has_parameter(parameter.name) and library.has_parameter(parameter.name):
             message = RedactableText("the parameter {} of {} is not declared in the prompt", parameter.name, shown.name)
+            if parameter.depth:
+                template = "the member {} of the parameter {} of {} is not declared in the prompt"
+                message = RedactableText(template, parameter.name, _outermost(parameter), shown.name)
             expected = RedactableText("{}: …", parameter.name)
             finding = mismatch(message, where + pointer(*parameter.where), expected, shorten(shown.type))
             yield ruled(finding, ITEMS_OF_LISTS) if "items" in parameter.where else finding
@@ -122,6 +130,9 @@ def _values(parameter: Parameter, shown: Declaration, library: Declaration, plac
     lost = [value for value in values if not _quotes(value, shown.type)]
     if lost:
         message = RedactableText("values of the parameter {} of {} are not in the prompt", parameter.name, shown.name)
+        if parameter.depth:
+            template = "values of the member {} of the parameter {} of {} are not in the prompt"
+            message = RedactableText(template, parameter.name, _outermost(parameter), shown.name)
         actual = shorten(" | ".join(member.type for member in declared_parameters(parameter.name, shown)))
         finding = mismatch(
             message, place + place_of_enum(parameter.schema, lost[0]), shorten(" | ".join(map(dumps, values))), actual
@@ -150,6 +161,9 @@ def _type(
     )
     if words and _has_word(words, by_library) and not _has_word(words, here):
         message = RedactableText("the parameter {} has another type in the prompt", parameter.name)
+        if parameter.depth:
+            template = "the member {} of the parameter {} has another type in the prompt"
+            message = RedactableText(template, parameter.name, _outermost(parameter))
         yield mismatch(message, place, words[0], shorten(" | ".join(member.type for member in here)))
 
 

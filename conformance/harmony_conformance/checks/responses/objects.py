@@ -108,6 +108,11 @@ _CLAUSES = {
     "reasoning": "responses#reasoning-item",
     "function_call": "responses#tool-call",
     "custom_tool_call": "responses#tool-types",
+    "mcp_call": "responses#mcp-call",
+    "mcp_approval_request": "responses#mcp-approval-request",
+    "mcp_list_tools": "responses#mcp-list-tools",
+    "code_interpreter_call": "responses#code-interpreter-call",
+    "web_search_call": "responses#web-search-call",
 }
 """The clause about the members of an item, by its type."""
 

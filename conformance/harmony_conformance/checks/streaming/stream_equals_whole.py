@@ -16,6 +16,7 @@ from functools import partial
 from harmony_conformance.apis.chat_completion import Turn, has_same_calls, has_same_objects
 from harmony_conformance.apis.registry import RESPONSES, find_api
 from harmony_conformance.checks.helpers.api_words import ApiWords, words_of
+from harmony_conformance.checks.helpers.call_alignment import NamedCall, align_calls
 from harmony_conformance.checks.helpers.malformed_output import has_malformed_output, ruled_if_malformed
 from harmony_conformance.checks.helpers.value_diff import json_differences
 from harmony_conformance.checks.streaming.right_side import (
@@ -35,7 +36,7 @@ from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, mismatch, ruled, variant
 from harmony_conformance.judge.condition import evidence
 from harmony_conformance.judge.rulings import CUT_CHARACTERS, WHITE_SPACE_BETWEEN_MESSAGES
-from harmony_conformance.redactable_text import RedactableText
+from harmony_conformance.redactable_text import Location, RedactableText, ReportText, shorten
 from harmony_ref import tokens
 
 
@@ -92,7 +93,7 @@ def calls_equal_whole(series: Series) -> Iterator[Finding]:
             finding = variant(message, where=words_of(pair.exchanges[1]).calls)
             yield replace(finding, exchange=pair.exchanges[1].id)
         else:
-            yield from _pair_findings(pair, CALLS, calls)
+            yield from _pair_findings(pair, CALLS, calls, partial(_call_findings, words=words_of(pair.exchanges[1])))
 
 
 @comparison(MUST, spec="chat#stream", when=BOTH_WAYS)
@@ -125,14 +126,17 @@ def usage_equals_whole(series: Series) -> Iterator[Finding]:
             yield from _difference_findings(pair, whole, streamed, RightSide.UNKNOWN)
 
 
-def _pair_findings(pair: _Pair, name: str, part: Callable[[Turn], Json]) -> Iterator[Finding]:
+def _pair_findings(
+    pair: _Pair, name: str, part: Callable[[Turn], Json], find: _FindDifferences | None = None
+) -> Iterator[Finding]:
     one, other = part(pair.whole), part(pair.streamed)
     if one == other or (side := find_right_side(*pair.exchanges, name)) is RightSide.STREAM:
         return
     x = pair.exchanges[1]
     if has_malformed_output(x):  # that the stream is wrong does not show that the whole answer is right
         side = RightSide.UNKNOWN
-    for finding in _difference_findings(pair, one, other, side):
+    found = find(pair, side) if find is not None else _difference_findings(pair, one, other, side)
+    for finding in found:
         is_joiner = finding.message.endswith(_IN_WHITE_SPACE) and _has_several(x, finding.location)
         if is_joiner and x.api == RESPONSES.name:
             continue  # items have no joiner: it is that of the translation
@@ -166,10 +170,40 @@ def _difference_findings(pair: _Pair, whole: Json, streamed: Json, side: RightSi
         )
         suffix = _IN_WHITE_SPACE if is_white_space else ""
         message = RedactableText("streamed, {} differs{}", difference.path, RedactableText(suffix))
-        expected, actual = difference.expected, difference.actual
-        if side is RightSide.UNKNOWN:
-            expected, actual = "the same in both", RedactableText("whole: {}, streamed: {}", expected, actual)
-        yield mismatch(message, difference.path, expected, actual, exchange=pair.exchanges[1].id)
+        values = _both_values(difference.expected, difference.actual, side)
+        yield mismatch(message, difference.path, *values, exchange=pair.exchanges[1].id)
+
+
+def _both_values(whole: ReportText, streamed: ReportText, side: RightSide) -> tuple[ReportText, ReportText]:
+    """Return the expected and the actual value. Neither is expected if no check decides which of them is right."""
+    if side is not RightSide.UNKNOWN:
+        return whole, streamed
+    return "the same in both", RedactableText("whole: {}, streamed: {}", whole, streamed)
+
+
+def _call_findings(pair: _Pair, side: RightSide, words: ApiWords) -> Iterator[Finding]:
+    """Yield a finding for each call that one answer lacks, and for each difference of the others."""
+    whole, streamed, exchange = pair.whole.tool_calls, pair.streamed.tool_calls, pair.exchanges[1].id
+    for one, other in align_calls(whole, streamed):
+        at = f"{words.calls}[{one if other is None else other}]"
+        if one is not None and other is not None:
+            for difference in json_differences(*(_as_json(call, words) for call in (whole[one], streamed[other]))):
+                path = Location(f"{at}.{difference.path}")
+                message = RedactableText("streamed, {} differs{}", path, RedactableText(""))
+                values = _both_values(difference.expected, difference.actual, side)
+                yield mismatch(message, path, *values, exchange=exchange)
+        elif one is not None:
+            call = _written(whole[one])
+            message = RedactableText("the stream lacks the call {} of the whole answer", call)
+            yield mismatch(message, at, *_both_values(call, "no such call", side), exchange=exchange)
+        elif other is not None:
+            call = _written(streamed[other])
+            message = RedactableText("the stream has a call {} that the whole answer lacks", call)
+            yield mismatch(message, at, *_both_values("no such call", call, side), exchange=exchange)
+
+
+def _written(call: NamedCall) -> RedactableText:
+    return RedactableText("{}({})", shorten(call.name), shorten(call.arguments))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,6 +213,9 @@ class _Pair:
     exchanges: tuple[Exchange, Exchange]
     whole: Turn
     streamed: Turn
+
+
+_FindDifferences = Callable[[_Pair, RightSide], Iterator[Finding]]
 
 
 def _whole_and_streamed(series: Series) -> Iterator[_Pair]:
@@ -196,7 +233,11 @@ def _same_output(whole: Exchange, streamed: Exchange) -> bool:
 
 
 def _calls(turn: Turn, words: ApiWords) -> Json:
-    return {words.calls: [{"name": call.name, words.arguments: call.arguments} for call in turn.tool_calls]}
+    return {words.calls: [_as_json(call, words) for call in turn.tool_calls]}
+
+
+def _as_json(call: NamedCall, words: ApiWords) -> Json:
+    return {"name": call.name, words.arguments: call.arguments}
 
 
 def _finish(turn: Turn, words: ApiWords) -> Json:
