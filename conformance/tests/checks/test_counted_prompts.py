@@ -101,3 +101,15 @@ def test_shown_prompts_decide_which_count_is_wrong(are_shown):
         assert found == [("open loop", expected, str(count))]
     else:
         assert [step for step, *_ in found] == ["result in JSON"]
+
+
+HF_FORM = next(form for form in FORMS if str(form) == "hf_template")
+
+
+def test_the_form_named_after_the_published_template_says_that_it_has_raw_results():
+    prompts = {step: count_in_form(json.dumps(body).encode(), HF_FORM) for step, body in requests().items()}
+    prompts["result in JSON"] += 6
+    exchanges = {step: counted(step, body, prompts[step]) for step, body in requests().items()}
+    (result,) = judge([Series(name="prompt_accounting", exchanges=exchanges)], [RULES["accounting.counts_fit_a_form"]])
+    (found,) = result.findings
+    assert str(found.expected).startswith("in the nearest accepted form, hf_template, results raw")

@@ -231,3 +231,25 @@ def test_a_style_is_preferred_only_among_equally_near_ones():
     )  # a line break before the heading
     dated = tuple(encode_with_special_tokens(SYSTEM + developer("Be brief.") + user("Ho") + END))
     assert compare_with_nearest(request, dated, read_prompt(dated), {"ollama"}).style == "harmony_0_0_8"
+
+
+def test_both_sides_of_a_difference_begin_at_the_same_place():
+    prompt = (
+        SYSTEM + "<|start|>developer<|message|>\n\n# Instructions\n\nBe brief. SYSTEM-WORD-8<|end|>" + user("Hi") + END
+    )
+    kind = {"role": "developer", "content": "Be kind. DEVELOPER-WORD-8"}
+    brief = {"role": "system", "content": "Be brief. SYSTEM-WORD-8"}
+    (found,) = compared([kind, brief, HI], prompt).failures
+    assert str(found.tokens[0]).startswith("' Instructions\\n\\nBe kind. DEVELOPER' …")
+    assert found.tokens[1] == "' Instructions', tokens 68406"
+
+
+@pytest.mark.parametrize(("name", "more"), [("functions.", 1), ("functions.f", 0)])
+def test_a_wrong_header_of_an_empty_result_is_a_difference_too(name, more):
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    history = [HI, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    result = f"<|start|>{name} to=assistant<|channel|>commentary<|message|><|end|>"
+    called = "<|start|>assistant to=functions.f<|channel|>commentary <|constrain|>json<|message|>{}<|call|>"
+    messages = [*history, {"role": "tool", "tool_call_id": "c1", "content": ""}]
+    found = compared(messages, SYSTEM + user("Hi") + called + result + END)
+    assert [one.summary for one in (found.failures if found is not None else ())] == ["name: different"] * more

@@ -1,5 +1,6 @@
 """Messages of findings say what was compared, and show the value that is at fault."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -297,3 +298,18 @@ def test_the_api_that_another_is_compared_with_does_not_depend_on_the_order_of_t
     turned = replace(series, exchanges=dict(reversed(series.exchanges.items())))
     findings = [judge([one], [RULES["apis.same_prompt"]])[0].findings for one in (series, turned)]
     assert findings[0] == findings[1]
+
+
+@pytest.mark.parametrize(("count", "told"), [(4, "4 tokens were spent,"), (None, "the script has 4 tokens,")])
+def test_a_number_of_tokens_is_the_scripts_where_the_answer_has_none(count, told):
+    example = EXAMPLES["channels.nothing_is_lost/fail-vllm-no-channel"]
+    ((step, x),) = example.series.exchanges.items()
+    body = {**x.response_json, "usage": {"prompt_tokens": 68, "completion_tokens": 4, "total_tokens": 72}}
+    body["choices"] = [{name: value for name, value in body["choices"][0].items() if name != "token_ids"}]
+    if count is None:
+        del body["usage"]
+    chunk = replace(x.response.chunks[0], data=json.dumps(body).encode())
+    x = replace(x, response=replace(x.response, chunks=(chunk,)))
+    series = replace(example.series, exchanges={step: x})
+    (result,) = judge([series], [RULES["channels.nothing_is_lost"]])
+    assert str(result.findings[0].message).startswith(told)

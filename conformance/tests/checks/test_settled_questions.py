@@ -184,3 +184,77 @@ def test_the_calls_that_may_arrive_are_alternatives():
 
     (finding, *_) = judged("headers.broken_output_leaks_nothing", "fail-call-made-up", allow_two).findings
     assert str(finding.expected) == 'get_weather({"city":"Paris"}) or weather({})'
+
+
+@pytest.mark.parametrize(("call", "severity"), [("call_1", MUST), (None, SHOULD)])
+def test_a_lost_result_is_no_must_if_it_names_no_call(call, severity):
+    def change(shown):
+        shown["request"]["json"]["messages"][-1]["tool_call_id"] = call
+
+    result = judged("prompt.results_are_rendered", "fail-dropped", change)
+    assert (result.severity, str(result.findings[0].message)) == (severity, "a function result is not in the prompt")
+
+
+def test_two_endpoints_that_count_differently_are_no_must():
+    result = judged("native.chat_tokenize_shows_the_prompt", "fail-fewer", unchanged)
+    (finding,) = result.findings
+    values = str(finding.expected), str(finding.actual)
+    assert (result.severity, *values) == (SHOULD, "the same in both", "answer: 7, /chat_tokenize: 5")
+
+
+ENVELOPE = "messages.error_is_in_its_envelope"
+
+
+@pytest.mark.parametrize(
+    ("error", "clause"),
+    [
+        ({"error": {"type": "server_error", "message": "It failed."}}, "messages#error-shape"),
+        ({"error": {"message": "It failed."}}, "messages#errors"),
+        ({"message": "It failed."}, "messages#errors"),
+    ],
+)
+def test_an_error_without_the_outer_type_is_told_with_the_whole_shape(error, clause):
+    def change(shown):
+        shown["response"]["json"] = error
+
+    result = judged(ENVELOPE, "fail-as-in-chat", change)
+    cited = clause_of_failure(RULES[ENVELOPE].clause, "messages", result.findings)
+    assert cited.id == clause
+    assert ('"type": "error"' in cited.quotation) is (clause == "messages#error-shape")
+
+
+@pytest.mark.parametrize(
+    ("item", "clause", "words"),
+    [
+        ({"type": "mcp_call", "name": ""}, "responses#mcp-call", "name: The name of the tool that was run."),
+        ({"type": "mcp_approval_request"}, "responses#mcp-approval-request", "name: The name of the tool to run."),
+        ({"type": "mcp_list_tools"}, "responses#mcp-list-tools", "tools: The tools available on the server."),
+        ({"type": "code_interpreter_call"}, "responses#code-interpreter-call", "status: The status of the code"),
+        ({"type": "web_search_call"}, "responses#web-search-call", "status: The status of the web search"),
+    ],
+)
+def test_the_clause_of_an_item_names_its_members(item, clause, words):
+    def change(shown):
+        shown["response"]["json"]["output"][0] = item
+
+    check = "responses.items_have_their_members"
+    result = judged(check, "fail-mcp-tools-as-object", change)
+    cited = clause_of_failure(RULES[check].clause, "responses", result.findings)
+    assert (cited.id, words in cited.quotation) == (clause, True)
+
+
+@pytest.mark.parametrize(
+    ("shown", "is_named"),
+    [
+        ("a refusal<|endoftext|>", True),
+        ("a refusal<|endo…", True),
+        ("a refusal<|end…", False),
+        ("a refusal<|end|>…", False),
+        ("a refusal…", False),
+    ],
+)
+def test_the_token_behind_a_script_is_named_where_an_excerpt_is_cut_within_it(shown, is_named):
+    script = tuple(encode_with_special_tokens("<|channel|>analysis a refusal<|end|>"))
+    request = Request(path="/v1/chat/completions", body=b'{"vllm_xargs": {"harmony_script": []}}')
+    told = with_added_end(Exchange(id="x", request=request, script=script), "failed", shown)
+    assert ("<|endoftext|> (199999)" in str(told)) is is_named

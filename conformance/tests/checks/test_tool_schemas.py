@@ -130,3 +130,16 @@ def test_the_library_tells_what_it_tells():
 )
 def test_a_lost_value_is_located_where_the_request_has_it(schema, place):
     assert place_of_enum(schema, "red") == place
+
+
+def test_a_member_of_a_nested_object_is_named_with_its_parameter():
+    function = {"name": "book", "parameters": of(passenger=of(name=STRING), unit=STRING)}
+    shown, library = (
+        parse_declarations(official_tools_text([{"type": "function", "function": {**function, "parameters": schema}}]))
+        for schema in ({"type": "object", "properties": {"passenger": {"type": "object"}}}, function["parameters"])
+    )
+    found = find_missing_descriptions(function, shown["book"], library["book"], "/tools/0/function")
+    assert [str(one.message) for one in found] == [
+        "the member name of the parameter passenger of book is not declared in the prompt",
+        "the parameter unit of book is not declared in the prompt",
+    ]

@@ -292,3 +292,18 @@ def test_mended_causes_follow_the_present_ones():
         mended = {cause.id for cause in causes if cause.fixed_in}
         assert sorted(order) == sorted(cause.id for cause in causes)
         assert [name in mended for name in order] == sorted(name in mended for name in order)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "step", "expected"),
+    [
+        ("rows_broken_call_headers", "recipient in both sections", "dynamo-malformed-header-dropped"),
+        ("rows_call_headers", "recipient in the role section", "dynamo-recipient-in-role-lost"),
+    ],
+)
+def test_a_recipient_in_both_sections_is_no_form_of_the_guide(scenario, step, expected):
+    result = {"check": "channels.nothing_is_lost", "scenario": scenario, "api": "chat"}
+    finding = {"message": "it is lost", "at": "content", "exchange": f"{scenario}/chat/{step}/0"}
+    parts = FINDINGS["Failure"](result, finding).parts
+    causes = [cause.id for cause in engine_causes()["dynamo"] if any(one.matches(parts) for one in cause.patterns)]
+    assert causes == [expected]
