@@ -22,6 +22,7 @@ _BEGIN, _END = '(?:"|0022)', r'["\\]'
 _END_OF_VALUE = r'(?:(?:"|\\"|\\\\\\"|\\{1,3}u0022)[^:]|\\{4})'
 _END_OF_STRING = r'(?:\\*"|\\+u0022)(?:[ \t\r]|\\+[nrt])*[,}\]:]'
 _ESCAPED_SPACE = r"\\+(?:[nrtfv]|u[0-9a-fA-F]{4})"
+_ANY_ESCAPE = r"\\[\\nrtfvu]"
 _CODE_MARK = r"(?:[`~]|\\+u00(?:60|7[eE]))"
 _LONG = 5
 _ROLE = "assistant"
@@ -47,7 +48,7 @@ def _long_pieces(word: str) -> Iterator[str]:
 
 def _first_long_pieces(word: str) -> Iterator[tuple[str, ...]]:
     """Yield a word at the beginning of a text, and its long pieces: the first one together with the next one."""
-    yield (rf'{_BEGIN}{word}(?:t|[^A-Za-z0-9"\\]|{_ESCAPED_SPACE}|{_END_OF_VALUE})',)
+    yield (rf'{_BEGIN}{word}(?:t|[^A-Za-z0-9"\\]|{_ANY_ESCAPE}|{_END_OF_VALUE})',)
     yield from ((_BEGIN + word[:end] + _END_OF_VALUE, _piece_from(word, end)) for end in range(_LONG, len(word)))
     yield from ((_BEGIN + word[begin : begin + _LONG],) for begin in range(1, len(word) - _LONG + 1))
 
@@ -119,14 +120,15 @@ _NEXT_PIECE = _BEGIN + _either(
     chain(chain.from_iterable(map(_begun, _SECOND)), map(_WHITE.__add__, _begun("commentary")))
 )
 """The first piece of any of these rows: most records lack it."""
+_COMMENTARY_OR_CUT = rf"(?:comm|co?m?{_END}|{_END})"
 NEEDLES: tuple[str, ...] = tuple(
     dict.fromkeys(
         (
             *_MARKERS,
             *chain.from_iterable(map(_long_pieces, _JOINED)),
             # `assistant commentary to=functions.`; the checks take code for white space
-            rf"{_ROLE}{_WHITE}(?:comm|co?m?{_END}|{_END})",
-            _ROLE + _CODE_MARK,
+            _ROLE + _SPACE + _COMMENTARY_OR_CUT,
+            rf"{_ROLE}[`~]",
             # with token ids, the checks find more than by texts
             r'(?:token_ids|output_ids)\\*"[ \t]*:[ \t]*[^ \tn]',
             r'"tokens?\\*"[ \t]*:[ \t]*[\[{]',
@@ -158,6 +160,8 @@ TOGETHER: tuple[tuple[str, ...], ...] = (
     (_CUT_AT_AND + _END, _CUT_AT_AND + _END_OF_STRING, _CUT_ESCAPE),
     # a backslash before the quote, in JSON of depth 1, 2, 3; the next piece begins with the letter of its escape
     (r'[^\\](?:\\{2}"|\\{5}"|\\{11}"|\\{4,}u0022)', rf"{_BEGIN}u(?:0|{_END})", _CUT_ESCAPE),
+    (_ROLE + _ANY_ESCAPE, _ROLE + _ESCAPED_SPACE + _COMMENTARY_OR_CUT),
+    (_ROLE + _ANY_ESCAPE, _ROLE + _CODE_MARK),
     *((*first, _TO) for first in chain.from_iterable(map(_first_long_pieces, _FIRST))),
     *((role, _NEXT_PIECE, *pieces) for role in _ROLES_ASIDE for pieces in _AFTER_ROLE),
     # assistant`x`commentary: the checks take code for white space
