@@ -14,7 +14,13 @@ from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, m
 from harmony_conformance.judge.condition import condition
 from harmony_conformance.prompts.expected_parts import PartKind
 from harmony_conformance.prompts.known_mistakes import Mistake
-from harmony_conformance.prompts.token_accounting import CountExplanation, explain_counts, nearest_forms
+from harmony_conformance.prompts.token_accounting import (
+    FORMS,
+    CountExplanation,
+    explain_counts,
+    fits_library_form,
+    nearest_forms,
+)
 from harmony_conformance.prompts.token_injection import SPECIAL_TOKEN
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote
 from harmony_ref.styles import HF_TEMPLATE
@@ -161,4 +167,7 @@ def _compare(x: Exchange, styles: frozenset[str]) -> PromptComparison | None:
 
 
 def _explanations(series: Series) -> tuple[CountExplanation, ...]:
-    return explain_counts(*counted_requests(series))
+    requests, counts = counted_requests(series)
+    if fits_library_form(requests, counts):
+        return (CountExplanation(form_names=(str(FORMS[0]),), extra_tokens=0),)
+    return explain_counts(requests, counts)

@@ -192,6 +192,11 @@ def explain_counts(requests: RequestSet, counts: Sequence[int]) -> tuple[CountEx
     return ()
 
 
+def fits_library_form(requests: RequestSet, counts: Sequence[int]) -> bool:
+    """Return True if each count is that of the official library's form, so that nothing is left to explain. One form costs far less than all."""
+    return _expected(requests, FORMS[0]) == tuple(counts)
+
+
 def nearest_forms(requests: RequestSet, counts: Sequence[int]) -> tuple[tuple[PromptCostTable, tuple[int, ...]], ...]:
     """Return the forms that fit most requests, each with the difference in tokens for each request."""
     gaps = [(table, _gap(requests, counts, table)) for table in cost_tables(requests)]

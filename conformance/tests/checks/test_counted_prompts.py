@@ -7,7 +7,9 @@ import pytest
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.golden import data as golden
+from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import judge
+from harmony_conformance.prompts import token_accounting
 from harmony_conformance.prompts.known_mistakes import reference_conversation
 from harmony_conformance.prompts.token_accounting import FORMS, count_in_form
 from harmony_conformance.transport.messages import Chunk, Request, Response
@@ -60,6 +62,21 @@ def counted(step, body, count, ids=None):
 def requests():
     scenario = json.loads((golden.root() / "scenarios" / "prompt_accounting.json").read_text("utf-8"))
     return {step["as"]: step["request"] for step in scenario["steps"]}
+
+
+def test_counts_of_the_official_library_are_compared_with_no_other_form(monkeypatch):
+    exchanges = {
+        step: counted(step, body, count_in_form(json.dumps(body).encode(), FORMS[0]))
+        for step, body in requests().items()
+    }
+
+    def refuse(requests):
+        raise AssertionError
+
+    monkeypatch.setattr(token_accounting, "cost_tables", refuse)
+    rules = [RULES["accounting.counts_show_no_known_mistake"], RULES["accounting.counts_fit_a_form"]]
+    results = judge([Series(name="prompt_accounting", exchanges=exchanges)], rules)
+    assert [result.outcome for result in results] == [Outcome.PASS, Outcome.PASS]
 
 
 def test_a_count_that_fits_one_of_the_nearest_forms_is_no_finding():
