@@ -62,9 +62,9 @@ def engine_table() -> str:
         apis = ", ".join(_apis(report)) + (f" before {behind}" if behind else "")
         link = f"[{apis}](reports/{file.parent.name}/report.md): {_extent(report)}"
         rows.setdefault(server, []).append(link)
-    head = "| engine | run on | checks that failed, of those that could judge |\n| --- | --- | --- |\n"
+    head = "| engine, and dates of its runs | checks that failed, of those that could judge |\n| --- | --- |\n"  # two columns fit a phone
     return head + "".join(
-        f"| {row} | {', '.join(sorted(dates[row]))} | {'<br>'.join(rows[row])} |\n"
+        f"| {row}<br>{', '.join(sorted(dates[row]))} | {'<br>'.join(rows[row])} |\n"
         for row in sorted(rows, key=str.casefold)
     )
 

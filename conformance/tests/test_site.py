@@ -54,6 +54,22 @@ def test_each_id_has_a_page(texts):
     assert index.count(": **must** · ") + index.count(": **should** · ") == len(CHECKS)
 
 
+def test_a_search_leaves_out_examples_and_lists_of_what_has_pages(texts):
+    page = texts["reference/checks/prompt.results_are_rendered.md"]
+    for heading in ("Right", "Wrong", "Defects that make it fail"):
+        assert f"\n## {heading} {{ data-search-exclude }}\n" in page
+    assert "\n## Clause\n" in page
+    for name in ("reports/FINDINGS.md", "conformance/CHECKS.md", "reports/vllm-0.32.0/report.md"):
+        assert "search:\n  exclude: true\n" in texts[name].partition("\n---\n")[0] + "\n"
+
+
+def test_examples_are_shown_over_several_lines(texts):
+    page = texts["reference/checks/channels.content_is_the_answer.md"]
+    assert '```json\n{\n  "id": "chatcmpl-1",\n  "object": "chat.completion",\n' in page
+    streamed = texts["reference/checks/streaming.one_finish_reason.md"]
+    assert "```text\ndata: {" in streamed
+
+
 def test_pages_have_no_broken_markdown(texts):
     assert [page for page, text in texts.items() if re.search(r"^- ```", text, re.MULTILINE)] == []
     escaped = [page for page, text in texts.items() if r"\(" in without_code(text)]

@@ -30,6 +30,10 @@ _MOVED = {
     "reports/README.md": "reports/index.md",
 }
 """Pages with another place on the site."""
+_UNSEARCHED = frozenset(
+    {"reports/FINDINGS.md", *(f"conformance/{name}.md" for name in ("CHECKS", "EVIDENCE", "MESSAGES"))}
+)
+"""Lists whose entries have pages of their own."""
 _README = "/README.md"
 _LINK_OR_CODE = re.compile(
     r"^```.*?^```|(?P<shown>!?\[(?:[^\]`]|`[^`]*`)*\])\((?!https?:|mailto:)(?P<place>[^)#\s]*)(?P<anchor>#[^)\s]*)?\)|`[^`\n]+`|(?P<bracket>\\[()])",
@@ -44,15 +48,18 @@ def copy_pages(out: Path, repository: str) -> None:
         target = out / site_path(source.relative_to(ROOT).as_posix())
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.suffix == ".md":
-            head = _head_of_run(source.parent.name) if source.name == "report.md" else ""
-            target.write_text(f"{head}{site_text(source, sources, repository)}", encoding="utf-8")
+            target.write_text(f"{_head(source)}{site_text(source, sources, repository)}", encoding="utf-8")
         else:
             shutil.copy(source, target)
 
 
-def _head_of_run(name: str) -> str:
-    """Return the front matter of a run's report. Its failures would hide the pages of the checks in results of a search."""
-    return f"---\ntitle: {name}\nsearch:\n  exclude: true\n---\n\n"
+def _head(source: Path) -> str:
+    """Return the front matter of a page that a search leaves out: it would hide the pages of checks and causes, which have the same sentences."""
+    is_run = source.name == "report.md"
+    if not is_run and source.relative_to(ROOT).as_posix() not in _UNSEARCHED:
+        return ""
+    title = f"title: {source.parent.name}\n" if is_run else ""
+    return f"---\n{title}search:\n  exclude: true\n---\n\n"
 
 
 def site_path(path: str) -> str:

@@ -30,6 +30,13 @@ KINDS: Mapping[str, str] = MappingProxyType(
 CATALOGUE = "catalogue"
 _TITLES = {CATALOGUE: "Catalogue of published faults"}
 _LONGEST_ITEM = 160
+_TOLD_ELSEWHERE = frozenset(
+    {
+        *("right", "wrong", "in the catalogue", "checks that fail", "defects that make it fail"),
+        *("engines known to have it", "engines known to have one of them", "checks that known defects make fail in it"),
+    }
+)
+"""Sections that a search leaves out: examples, and sentences of other pages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +141,8 @@ def _page(name: str, sections: Sequence[Section], kind_of: Mapping[str, str]) ->
         shown = [_named(paragraph, kind_of, "../") for paragraph in paragraphs if paragraph]
         if shown:
             title = escape(re.sub(r" +", " ", heading.replace(name, "")).strip())
-            yield f"*{title}*\n" if name in heading else f"## {title[:1].upper()}{title[1:]}\n"
+            mark = " { data-search-exclude }" if heading in _TOLD_ELSEWHERE else ""
+            yield f"*{title}*\n" if name in heading else f"## {title[:1].upper()}{title[1:]}{mark}\n"
         blocks = any(paragraph.startswith("```") for paragraph in shown)
         bullet = "- " if len(shown) > 1 and not blocks and max(map(len, paragraphs)) <= _LONGEST_ITEM else ""
         yield from (f"{bullet}{paragraph}{'' if bullet else chr(10)}" for paragraph in shown)

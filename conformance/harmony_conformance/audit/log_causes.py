@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
-from re import compile as regex
 
 from harmony_conformance.audit.tallies import CheckTally, Tally
 from harmony_conformance.causes.attribution import find_causes
@@ -13,16 +12,11 @@ from harmony_conformance.causes.cause import Cause
 from harmony_conformance.causes.known import KnownCause, causes_of_version
 from harmony_conformance.causes.signatures import FailureKey, Signature, read_signatures
 from harmony_conformance.checks import CHECKS
+from harmony_conformance.engines.answer_signature import FINGERPRINTS
 from harmony_conformance.judge.check import Check, Comparison, Finding, Outcome
 from harmony_conformance.judge.judge import Result
 
 SCENARIO = "traffic"
-_ENGINES = {
-    "vllm": regex(r"vllm[-/ ]?v?(\d[\d.]*)?"),
-    "llama.cpp": regex(r"(b\d+)-[0-9a-f]{6,}|llama\.cpp"),
-    "ollama": regex(r"fp_ollama()"),
-}
-"""The fingerprints of engines, with the version as group. The header `server` of many engines names only their HTTP library."""
 
 
 def log_causes(tally: Tally) -> tuple[Cause, ...]:
@@ -79,7 +73,7 @@ def _known(fingerprints: Iterable[str]) -> Iterable[KnownCause]:
     named = {
         (engine, found[1] or "")
         for fingerprint in fingerprints
-        for engine, form in _ENGINES.items()
+        for engine, form in FINGERPRINTS.items()
         if (found := form.match(fingerprint))
     }
     causes = (cause for engine, version in sorted(named) for cause in causes_of_version(engine, version))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harmony_conformance.engines import diagnosis
+from harmony_conformance.engines.answer_signature import SERVER_HEADERS
 from harmony_conformance.engines.profiles import ENGINES, Engine
 from harmony_conformance.json_value import Json, items, text, value_at
 from harmony_conformance.transport.client import SendRequest
@@ -43,8 +44,10 @@ def _has(*names: str) -> Callable[[Response, Json], bool]:
 
 
 SIGNATURES: tuple[EngineSignature, ...] = (
-    EngineSignature("reference", diagnosis.MODELS_PATH, _server("harmony-conformance"), "the header `server`"),
-    EngineSignature("llamacpp", diagnosis.MODELS_PATH, _server("llama.cpp"), "the header `server`"),
+    *(
+        EngineSignature(engine, diagnosis.MODELS_PATH, _server(name), "the header `server`")
+        for name, engine in SERVER_HEADERS.items()
+    ),
     EngineSignature("vllm", diagnosis.MODELS_PATH, _owned_by("vllm"), "`owned_by`"),
     EngineSignature("sglang", diagnosis.MODELS_PATH, _owned_by("sglang"), "`owned_by`"),
     EngineSignature("llamacpp", diagnosis.MODELS_PATH, _owned_by("llamacpp"), "`owned_by`"),

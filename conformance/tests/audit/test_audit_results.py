@@ -8,6 +8,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
+from harmony_conformance.audit import log_causes
 from harmony_conformance.cli import main as cli
 from harmony_conformance.errors import Exit
 from harmony_conformance.report.intervals import fisher, shares_differ
@@ -134,6 +135,14 @@ def test_an_empty_page_of_another_author_is_not_replaced(tmp_path, capsys):
     assert audit(out, write(tmp_path / "log.jsonl", [pair("Hello.")])) == Exit.USAGE
     assert "report.html was not written by an audit" in capsys.readouterr().err
     assert (out / "report.html").read_text() == "<p>mine"
+
+
+@pytest.mark.parametrize(
+    ("fingerprint", "engine"),
+    [("b11549-3a2bd4f12", "llamacpp"), ("vllm-0.32.0-ab", "vllm"), ("fp_ollama", "ollama"), ("fp_1", None)],
+)
+def test_a_fingerprint_names_the_engine_whose_causes_are_known(fingerprint, engine):
+    assert {cause.engine for cause in log_causes._known([fingerprint])} == ({engine} if engine else set())
 
 
 def test_failures_have_causes_as_in_a_run(tmp_path, capsys):

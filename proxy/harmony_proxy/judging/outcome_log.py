@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from harmony_conformance.audit.redaction import Excerpts, apply_excerpts, function_names, redact_json
+from harmony_conformance.engines.answer_signature import engine_in_answer
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.exchange_json import write_exchange, write_request, write_response
 from harmony_conformance.json_value import Json, JsonObject
@@ -31,6 +32,8 @@ from harmony_proxy.capture.recorder import End, RecordedExchange
 from harmony_proxy.capture.routes import api_of
 
 _REPORTED = frozenset({Outcome.FAIL, Outcome.VARIANT, Outcome.ERROR})
+UNNAMED_ENGINE = "openai"
+"""The profile of an upstream without a named engine: any OpenAI-compatible server."""
 SAMPLES = 10
 """Largest number of samples of each failing check since the start."""
 
@@ -116,6 +119,8 @@ class Samples:
             return None
         self._taken.update(failed)
         sample = write_exchange(x)
+        if x.engine == UNNAMED_ENGINE:
+            sample["engine"] = engine_in_answer(x)
         if self._capture is Excerpts.FULL:
             return sample
         return {

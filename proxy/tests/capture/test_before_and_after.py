@@ -85,11 +85,11 @@ def exchanged(app, capture, *, memory_limit=None, counts=None, **rules):
     return answer, judged(record, capture, counts)
 
 
-def judged(record, capture, counts=None):
+def judged(record, capture, counts=None, engine="openai"):
     lines, counts = [], Counter() if counts is None else counts
-    ExchangeJudge(JudgeSettings(capture=capture), lambda line: lines.append(json.loads(dumps(line))), CHECKS).judge(
-        record, counts
-    )
+    ExchangeJudge(
+        JudgeSettings(capture=capture, engine=engine), lambda line: lines.append(json.loads(dumps(line))), CHECKS
+    ).judge(record, counts)
     assert not counts["problems",], lines
     return lines[0]
 
@@ -273,3 +273,28 @@ def test_an_audit_says_why_an_answer_before_a_block_is_not_judged(tmp_path, caps
         "not judged: the sample of the proxy is redacted, its letters and digits are masked",
         "no exchange: the proxy did not retain the answer, which was beyond its limit of size or memory",
     ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "headers", "fingerprint", "engine"),
+    [
+        ("openai", (), "", "unknown"),
+        ("openai", (), "vllm-0.33.0-ab", "vllm"),
+        ("openai", (), "b11549-3a2bd4f12", "llamacpp"),
+        ("openai", ((b"server", b"llama.cpp"),), "", "llamacpp"),
+        ("openai", ((b"server", b"uvicorn"),), "fp_44709d6fcb", "unknown"),
+        ("sglang", (), "", "sglang"),
+        ("sglang", (), "vllm-0.33.0-ab", "sglang"),
+    ],
+)
+def test_a_sample_names_the_engine_that_is_known(settings, headers, fingerprint, engine):
+    (body,) = _parts(TEXT, stream=False)
+    answer = {**json.loads(body), **({"system_fingerprint": fingerprint} if fingerprint else {})}
+    recorder = Recorder()
+    recorder.request_head("POST", "/v1/chat/completions", [])
+    recorder.request_body(b'{"model":"m","messages":[{"role":"user","content":"Hi"}]}')
+    recorder.response_head(200, [(b"content-type", b"application/json"), *headers])
+    recorder.feed(json.dumps(answer).encode(), 0.1)
+    recorder.end(0.2)
+    line = judged(recorder.to_record("run-1", 1.5), "full", engine=settings)
+    assert line["sample"]["engine"] == engine
