@@ -175,3 +175,35 @@ def test_a_prompt_of_the_log_of_vllm_is_judged(tmp_path, form, failed):
     assert "headers.form_is_known" not in {
         name for name, check in judged(path)[0].checks.items() if check.counts.get("pass")
     }
+
+
+QUOTED = "The header is <|channel|>analysis."
+ASKED = {
+    "model": "gpt-oss",
+    "messages": [
+        {"role": "user", "content": "Write the header of a Harmony message with <|channel|>analysis, please."}
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("body", "is_judged_with_it"),
+    [
+        (json.dumps(ASKED), True),
+        (json.dumps(ASKED)[:-1], True),  # as vLLM logs it without --max-log-len
+        (json.dumps(ASKED)[:40], False),
+        ("{}", False),
+    ],
+    ids=["whole", "without the last character", "cut", "empty"],
+)
+def test_an_answer_is_judged_with_the_request_body_of_a_debug_log(tmp_path, body, is_judged_with_it):
+    lines = [
+        logged(INFO, "Received request chatcmpl-77: params: SamplingParams(n=1), lora_request: None."),
+        logged("DEBUG 01-01 10:00:01 [request_logger.py:80]", f"Request 77 JSON body: {body}"),
+        logged(INFO, f"Generated response chatcmpl-77: output: {QUOTED!r}, finish_reason: stop"),
+    ]
+    (path := tmp_path / "vllm.log").write_text("".join(lines), encoding="utf-8")
+    total, failing, unread = judged(path)
+    assert (total.exchanges, unread) == (1, [])
+    assert (failing == []) is is_judged_with_it
+    assert set(total.groups["model"]) == {"gpt-oss" if is_judged_with_it else ""}

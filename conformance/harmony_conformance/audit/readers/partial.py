@@ -160,7 +160,9 @@ def _read_vllm_record(value: Json, name: str) -> LoggedExchange:
         pair = HttpPair(request={"prompt": prompt, "stream": False}, response=body, path=COMPLETIONS.path)
         return LoggedExchange(exchange=build_exchange(pair, name=name), scope=Scope.TOKENS)
     answer: JsonObject = {"content": found.get("output"), "reasoning": found.get("reasoning")}
-    logged = conversation_exchange([], answer, name=name)
+    asked = found.get("request_body_of_vllm")
+    messages, model = items(value_at(asked, "messages")), value_at(asked, "model")
+    logged = conversation_exchange(messages, answer, name=name, model=model)
     ids = integers(prompt) or ()
     is_whole = ids[-2:] == tuple(encode_with_special_tokens(_PROMPT_END))
     rendered = RenderedPrompt(source="vLLM's log", ids=ids) if is_whole else None

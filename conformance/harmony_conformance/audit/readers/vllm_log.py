@@ -1,6 +1,7 @@
 """The text log of vLLM with `--enable-log-requests --enable-log-outputs`.
 
-Source: `RequestLogger` of vLLM 0.10 to 0.33, and its callers. Newer releases log prompts and token ids at the level DEBUG alone.
+Source: `RequestLogger` of vLLM 0.10 to 0.33, its main branch of 2026-11, and its callers. Newer ones log prompts, token ids and JSON bodies at the level
+DEBUG alone.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from harmony_conformance.audit.readers.container import Container, Records, one_
 from harmony_conformance.audit.readers.disk_index import DiskIndex
 from harmony_conformance.audit.readers.sources import PeekableStream
 from harmony_conformance.evidence.file_lines import LINE_LIMIT, Line, UnreadableLine, split_lines
+from harmony_conformance.json_value import InvalidJsonError, loads
 
 _HEAD = re.compile(rb"Received request [\w-]+: (?:params|prompt): |Generated response [\w-]+")
 _JSON = (b"{", b"[")
@@ -32,6 +34,7 @@ _DELTA, _COMPLETE = "delta", "complete"
 _DELTA_PARTS = re.compile(
     r"(?P<content>.*?)(?:(?:^| )\[reasoning: (?P<reasoning>.*?)\])?(?:(?:^| )\[tool_calls: .*\])?", re.DOTALL
 )
+_BODY = re.compile(r"Request \S+ JSON body: (?P<body>\{.*)", re.DOTALL)
 _CHAT_ID, _RESPONSES_ID = "chatcmpl-", "resp_"
 _UNREADABLE = "a response of vLLM's log that cannot be read"
 _NO_DELTAS = (
@@ -79,13 +82,13 @@ class _Streams:
         return parts
 
 
-def _read_vllm_log(stream: PeekableStream) -> Records:
+def _read_vllm_log(stream: PeekableStream) -> Records:  # noqa: PLR0912 - a branch for each kind of line
     """Yield the generated responses, joined with the prompts and token ids that the log has.
 
     A stream is joined from its deltas: its complete text has the names of channels, or the reasoning.
     """
     streams = _Streams()
-    with DiskIndex() as prompts, DiskIndex() as outputs:
+    with DiskIndex() as prompts, DiskIndex() as outputs, DiskIndex() as bodies:
         for line in split_lines(stream):
             if isinstance(line, UnreadableLine):
                 yield line
@@ -102,6 +105,8 @@ def _read_vllm_log(stream: PeekableStream) -> Records:
             if details and (prompt := _PROMPT_IDS.search(text, details.end())):
                 waiting = {"ids": _ids(prompt["ids"]), "offset": line.offset}
                 prompts.put(request, json.dumps(waiting).encode())
+            elif body := _BODY.match(text, start):
+                bodies.put(request, json.dumps(_read_body(body["body"])).encode())
             elif found := _OUTPUT_IDS.match(text, start):
                 if found["part"] != _DELTA:
                     outputs.put(request, json.dumps(_ids(found["ids"])).encode())
@@ -111,7 +116,13 @@ def _read_vllm_log(stream: PeekableStream) -> Records:
                     known = outputs.pop(request)
                     ids = json.loads(known) if known is not None else _ids(output["ids"])
                     waiting = json.loads(prompts.pop(request) or b'{"ids": []}')
-                    record = {**record, "output_token_ids": ids, "prompt_token_ids": waiting["ids"]}
+                    asked = json.loads(bodies.pop(request.removeprefix(_CHAT_ID)) or b"null")
+                    record = {
+                        **record,
+                        "request_body_of_vllm": asked,
+                        "output_token_ids": ids,
+                        "prompt_token_ids": waiting["ids"],
+                    }
                     yield replace(line, data=json.dumps(record).encode())
                 elif record is not None:
                     prompts.pop(request)
@@ -141,6 +152,16 @@ def _read_output(
         return UnreadableLine(offset=line.offset, number=line.number, kind=texts)
     content, reasoning = texts
     return {"vllm_request": request, "output": content, "reasoning": reasoning, "finish_reason": output["reason"]}
+
+
+def _read_body(body: str) -> object:
+    """Return a logged request body, None if it is cut. Without `--max-log-len`, vLLM logs all but the last character."""
+    for whole in (body.strip(), f"{body.strip()}}}"):
+        try:
+            return loads(whole)
+        except InvalidJsonError:
+            continue
+    return None
 
 
 def _ids(source: str | None) -> list[int]:
