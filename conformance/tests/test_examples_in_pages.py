@@ -270,7 +270,7 @@ def test_check_of_contributing(tmp_path):
         file.write(f"\n\n{check}")
     leaks = package / "reference_server" / "defects" / "leaks.py"
     before, table, after = leaks.read_text("utf-8").partition("DEFECTS = (\n")
-    leaks.write_text(f"{before}{change}\n\n{table}{row}{after}", encoding="utf-8")
+    leaks.write_text(f"{before}{change}\n\n{table}{row.rstrip()},\n{after}", encoding="utf-8")
     command = re.search(r"harmony-conformance (run reference:defect=.*)", page)[1]
     ran = run_bash(
         f"{sys.executable} -m harmony_conformance {command} --verbose", tmp_path, PYTHONPATH=str(package.parent)
