@@ -109,7 +109,7 @@ def empty_files(names: Iterable[str]) -> Iterator[str]:
     for name in names:
         if is_url(name) or not Path(name).is_file() or Path(name).stat().st_size > _LARGEST_EMPTY:
             continue
-        with suppress(OSError, UsageError), open_source(name) as stream:
+        with suppress(OSError, EOFError, ValueError, zlib.error, UsageError), open_source(name) as stream:
             if not stream.peek(1) and not stream.read(1):  # reading raises the error of a damaged file
                 yield name
 
