@@ -1,4 +1,4 @@
-"""Plain TCP connections for httpcore, on a protocol of asyncio: what httpx's own network (anyio) does, with a third of its CPU time.
+"""Plain TCP connections for httpcore, on a protocol of asyncio: what httpx's own network (anyio) does, with less of its CPU time.
 
 A request is sent in one piece, and bytes are taken from the socket as they arrive. Nothing of HTTP is here.
 """
