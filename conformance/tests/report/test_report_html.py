@@ -226,7 +226,7 @@ def test_each_kind_of_result_is_told_with_its_reason(samples):
         "applies to so it is",
         "curl -d 'so it is'",
         "Variants",
-        "1 times so it is",
+        "1 time so it is",
     ):
         assert told in text, told
 
