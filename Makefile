@@ -110,6 +110,10 @@ $(MITMPROXY)/.ready: requirements/mitmproxy-12.lock pyproject.toml | $(READY)
 	done
 	@touch $@
 
+.PHONY: test-guides
+test-guides: $(READY)  ## the commands of every guide print what the guide shows; a minute, CI plays three pages
+	HARMONY_ALL_GUIDES=1 $(BIN)/python -m pytest -q conformance/tests/test_examples_in_pages.py -k test_output_of_guides
+
 .PHONY: test-browser
 test-browser: $(READY)  ## the pages in a real browser, and the archive that it records: playwright from PyPI, and the system's Chromium
 	.venv/bin/uv pip install --quiet --python .venv/bin/python --require-hashes -r requirements/playwright.lock
@@ -143,8 +147,8 @@ fuzz: $(READY)  ## random inputs against openai-harmony; EXAMPLES=200000 SEED=<t
 selftest: $(READY)  ## every defect against every check, and blind mutants; minutes on two quiet cores
 	$(BIN)/harmony-conformance selftest
 
-selftest-sample: $(READY)  ## each eighth defect, which is what CI has time for
-	$(BIN)/harmony-conformance selftest --every 8
+selftest-sample: $(READY)  ## each sixteenth defect, which is what CI has time for
+	$(BIN)/harmony-conformance selftest --every 16
 
 # every extra except ray's, which is large, and mitmproxy's, which needs a newer Python and pins much of its environment
 EXTRAS := pytest http2 socks websocket compat huggingface teleprompter proxy otel logs needles

@@ -43,12 +43,16 @@ def run_bash(script, folder, **environment):
 WRITE_OUTPUT = (sys.executable, ROOT / "tools" / "write_guide_output.py")
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
 PLAYED = [page for page in PAGES if "\n<!-- output" in page.read_text("utf-8")]
+ALWAYS_PLAYED = ("README", "tutorial", "failure")
+"""The other pages take a minute of CPU time: `make test-guides`."""
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", PLAYED, ids=lambda page: page.stem)
 def test_output_of_guides(page):
     """The commands of a page print what is below them."""
+    if page.stem not in ALWAYS_PLAYED and not os.environ.get("HARMONY_ALL_GUIDES"):
+        pytest.skip("HARMONY_ALL_GUIDES is not set: make test-guides")
     checked = subprocess.run([*WRITE_OUTPUT, "--check", page], capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
 
