@@ -14,6 +14,7 @@ import httpx
 import openai
 import openai_harmony
 import pytest
+import uvicorn.protocols.http.auto  # noqa: F401 - `pytester` forgets what its test imports first, and the parser in C raises the exceptions of its first import
 from hypothesis import settings
 
 from harmony_conformance.reference_server import running

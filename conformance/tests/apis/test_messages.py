@@ -4,7 +4,7 @@ import json
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from harmony_conformance.apis.chat_completion import read_completion, read_stream
@@ -383,6 +383,7 @@ def test_garbage_raises_nothing_and_every_event_has_a_value(values):
 
 @settings(max_examples=200, deadline=None)
 @given(value=st.dictionaries(st.sampled_from(NAMES), ODD, max_size=4))
+@example(value={"type": None, "messages": [{"role": []}]})
 def test_spelling_raises_nothing_else(value):
     with suppress(UnsupportedByApiError):
         MESSAGES.write_request(value)

@@ -112,7 +112,7 @@ def _write_message(message: Json) -> Json:
     if role == "assistant":
         return {"role": role, "content": _assistant_content(message)}
     content: JsonObject = {"content": _parts(message["content"])} if "content" in message else {}
-    return {**message, "role": "system" if role in INSTRUCTING else role, **content}
+    return {**message, "role": "system" if text(role) in INSTRUCTING else role, **content}
 
 
 def _refuse_name(message: JsonObject) -> None:
