@@ -202,6 +202,13 @@ def test_an_input_whose_deltas_were_sent_is_reported_and_its_name_is_cleaned():
     assert acted.repair_counts.keys() == {MARKER}
 
 
+def test_an_id_of_an_item_may_be_any_value():
+    make, tool, text, _ = ITEMS["a custom tool"]
+    told = [{**one, "item_id": ["i"]} for one in with_deltas(make(tool, text), text)]
+    x = exchange("/v1/responses", "responses", told, tools=TOOLS)
+    assert act(x, REPAIRING)[0] == x.response.body
+
+
 def message(*blocks):
     usage = {"input_tokens": 90, "output_tokens": 40}
     known = {"id": "m", "type": "message", "role": "assistant", "model": "m", "stop_sequence": None}

@@ -37,7 +37,7 @@ class WholeCalls:
         self._x, self._notes = x, notes
         self._actions = {check: action for check, action in actions.items() if check in LEAK_CHECKS}
         self._is_active = x.api == RESPONSES.name and Action.REPAIR in self._actions.values()
-        self._with_deltas: set[Json] = set()
+        self._with_deltas: set[str] = set()
         self._listed: list[Json] = []
         self._cleaned: list[tuple[Json, Json]] = []
 
@@ -48,7 +48,7 @@ class WholeCalls:
         event = members(piece.value)
         kind, item = text(event.get("type")), event.get("item")
         if kind in _DELTAS:
-            self._with_deltas |= {event.get("item_id"), event.get("output_index")}
+            self._with_deltas |= _keys(event.get("item_id"), event.get("output_index"))
         elif kind in STATUS_BY_FINAL_EVENT and self._cleaned:
             response = members(event.get("response"))
             output: Json = [self._clean_copy(one) for one in items(response.get("output"))]
@@ -56,7 +56,7 @@ class WholeCalls:
         elif kind == ITEM_DONE and value_at(item, "type") == _LISTED:
             self._listed.append(item)
         elif kind_of_call(event, RESPONSES.name) not in ("", FUNCTION_CALL) and MARKER.search(dumps(item)) is not None:
-            has_deltas = {value_at(item, "id"), event.get("output_index")} & (self._with_deltas - {None})
+            has_deltas = _keys(value_at(item, "id"), event.get("output_index")) & self._with_deltas
             clean = self._clean_item(item, is_end=kind == ITEM_DONE, keeps_texts=bool(has_deltas))
             return piece if clean is None else _with_value(piece, {**event, "item": clean})
         return piece
@@ -84,3 +84,8 @@ class WholeCalls:
 def _with_value(piece: RawEvent, value: JsonObject) -> RawEvent:
     """Return the event with another value; the same event if the value is equal."""
     return piece if value == piece.value else replace(piece, raw=piece.encode_value(value), data=dumps(value))
+
+
+def _keys(*names: Json) -> set[str]:
+    """Return what identifies an item, as text: a server can send any JSON value there."""
+    return {dumps(name) for name in names if name is not None}
