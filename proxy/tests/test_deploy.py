@@ -15,7 +15,7 @@ pytest.importorskip("prometheus_client")
 
 from harmony_conformance.apis.registry import APIS
 from harmony_conformance.checks import CHECKS
-from harmony_proxy import cli
+from harmony_proxy import cli, options
 from harmony_proxy.capture.recorder import ENDS
 from harmony_proxy.configuration import load_rules, parse_address
 from harmony_proxy.judging.counters import Gauges, Tally
@@ -121,7 +121,7 @@ def test_the_variables_of_the_dashboard_exist(exposed):
 
 def parse(arguments):
     parser = ArgumentParser(exit_on_error=False)
-    cli.configure(parser)
+    options.configure(parser)
     return parser.parse_args(arguments)
 
 

@@ -48,7 +48,9 @@ class Proxy:
         self.log = log
 
     def logged(self):
-        return [json.loads(line) for line in self.log.read_bytes().splitlines()] if self.log.exists() else []
+        """The lines that are written to their end."""
+        written = self.log.read_bytes() if self.log.exists() else b""
+        return [json.loads(line) for line in written.splitlines(keepends=True) if line.endswith(b"\n")]
 
     def line_of(self, request_id):
         """The line of one request."""
