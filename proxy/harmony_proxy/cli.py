@@ -10,15 +10,15 @@ from functools import partial
 from harmony_conformance.engines.target import InvalidTargetError, Target, parse_target
 from harmony_conformance.errors import UsageError
 from harmony_proxy.configuration import (
-    PREFIX,
     InvalidSettingError,
     Rules,
     create_listening_socket,
+    from_environment,
     load_rules,
     parse_address,
     parse_receiver,
 )
-from harmony_proxy.judging.judge_settings import LOW, NONE, JudgeSettings
+from harmony_proxy.judging.judge_settings import NONE, JudgeSettings
 from harmony_proxy.judging.log_file import append_error
 from harmony_proxy.options import DRAIN
 from harmony_proxy.policy.policy import Action, FailMode
@@ -33,7 +33,8 @@ def execute(arguments: Namespace) -> int:
         host, port = parse_address(arguments.listen)
     except InvalidSettingError as problem:
         raise UsageError(f"--listen: {problem}") from None
-    settings = _settings(arguments, upstream.engine.name)
+    priority = _priority()
+    settings = _settings(arguments, upstream.engine.name, priority)
     rules, base = _rules(arguments), upstream.base_url or ""
     try:
         metrics = parse_address(arguments.metrics) if arguments.metrics else None
@@ -60,10 +61,7 @@ def execute(arguments: Namespace) -> int:
         drain=arguments.drain,
         read_rules=partial(_rules, arguments) if arguments.policy is not None else None,
     )
-    try:
-        return serve(standalone)
-    except InvalidSettingError as problem:
-        raise UsageError(f"{PREFIX}* in the environment: {problem}") from None
+    return serve(standalone)
 
 
 _DEPENDENT_FLAGS = (
@@ -96,7 +94,19 @@ def _rules(arguments: Namespace) -> Rules:
         raise UsageError(str(problem)) from None
 
 
-def _settings(arguments: Namespace, engine: str) -> JudgeSettings:
+def _priority() -> str:
+    """Return the priority of the judge process, after a check of all variables of the environment.
+
+    Raises:
+        UsageError: A variable is invalid.
+    """
+    try:
+        return from_environment(os.environ).judging.priority
+    except InvalidSettingError as problem:
+        raise UsageError(str(problem)) from None
+
+
+def _settings(arguments: Namespace, engine: str, priority: str) -> JudgeSettings:
     if problem := append_error(arguments.log):
         raise UsageError(f"--log {arguments.log}: {problem}")
     try:
@@ -108,7 +118,7 @@ def _settings(arguments: Namespace, engine: str) -> JudgeSettings:
         excerpts=arguments.excerpts,
         capture=arguments.capture,
         engine=engine,
-        priority=os.environ.get(f"{PREFIX}PRIORITY", LOW),
+        priority=priority,
         otel=otel,
         otel_content=arguments.otel_content,
     )

@@ -9,7 +9,8 @@ import importlib.util
 import re
 import socket
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
@@ -128,25 +129,39 @@ def from_environment(environment: Mapping[str, str]) -> Configuration:
 
     file, log, metrics = value("POLICY"), value("LOG"), value("METRICS")
     priority = one_of((LOW, NORMAL), "PRIORITY", value("PRIORITY", LOW))
-    rules = load_rules(
-        Path(file) if file else None,
-        repair=patterns("REPAIR"),
-        block=patterns("BLOCK"),
-        fail=value("FAIL", FailMode.OPEN.value),
-        fallback=value("FALLBACK", Action.OBSERVE.value),
-        reasoning_field=value("REASONING_FIELD") or None,
-        memory_limit=value("MEMORY_LIMIT") or None,
-    )
+    with _named("*"):
+        rules = load_rules(
+            Path(file) if file else None,
+            repair=patterns("REPAIR"),
+            block=patterns("BLOCK"),
+            fail=value("FAIL", FailMode.OPEN.value),
+            fallback=value("FALLBACK", Action.OBSERVE.value),
+            reasoning_field=value("REASONING_FIELD") or None,
+            memory_limit=value("MEMORY_LIMIT") or None,
+        )
+    with _named("METRICS"):
+        address = parse_address(metrics) if metrics else None
+    with _named("OTEL"):
+        otel = parse_receiver(value("OTEL"))
     judging = JudgeSettings(
         log=Path(log) if log else None,
         excerpts=one_of(EXCERPT_MODES, "EXCERPTS", value("EXCERPTS") or NONE),
         capture=one_of(EXCERPT_MODES, "CAPTURE", value("CAPTURE") or NONE),
         engine=value("ENGINE", "openai"),
         priority=priority,
-        otel=parse_receiver(value("OTEL")),
+        otel=otel,
         otel_content=one_of(EXCERPT_MODES, "OTEL_CONTENT", value("OTEL_CONTENT") or NONE),
     )
-    return Configuration(rules=rules, judging=judging, metrics=parse_address(metrics) if metrics else None)
+    return Configuration(rules=rules, judging=judging, metrics=address)
+
+
+@contextmanager
+def _named(variable: str) -> Generator[None]:
+    """Name the variable in the message of an invalid setting."""
+    try:
+        yield
+    except InvalidSettingError as problem:
+        raise InvalidSettingError(f"{PREFIX}{variable} in the environment: {problem}") from None
 
 
 def _refuse_unknown(environment: Mapping[str, str]) -> None:

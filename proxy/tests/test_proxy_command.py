@@ -43,12 +43,35 @@ def test_what_cannot_be_is_said_in_one_line(arguments, said):
     assert "\n" not in str(raised.value)
 
 
-def test_a_setting_of_the_environment_that_cannot_be_is_said_in_one_line(monkeypatch):
-    monkeypatch.setenv("HARMONY_GUARD_FAIL", "xx")
+@pytest.mark.parametrize("shell", [[], ["--mitmproxy"]], ids=["standalone", "mitmproxy"])
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        (
+            "FAIL",
+            "xx",
+            "HARMONY_GUARD_* in the environment: policy: invalid fail: expected one of 'open', 'closed', got 'xx'",
+        ),
+        ("PRIORITY", "high", "invalid HARMONY_GUARD_PRIORITY: expected one of low, normal, got 'high'"),
+        ("CAPTURE", "all", "invalid HARMONY_GUARD_CAPTURE: expected one of redacted, full, none, got 'all'"),
+        (
+            "METRICS",
+            "9464",
+            "HARMONY_GUARD_METRICS in the environment: invalid address: expected HOST:PORT such as 127.0.0.1:8090, got '9464'",
+        ),
+        ("OTEL", "4318", "HARMONY_GUARD_OTEL in the environment: invalid receiver: expected the URL of an OTLP/HTTP"),
+        ("MEMORY_LIMIT", "1K", "HARMONY_GUARD_* in the environment: invalid memory_limit: expected at least 16M"),
+        ("PRIORTY", "low", "invalid environment variable HARMONY_GUARD_PRIORTY: expected one of HARMONY_GUARD_POLICY"),
+    ],
+)
+def test_a_setting_of_the_environment_that_cannot_be_is_said_in_one_line(monkeypatch, shell, name, value, said):
+    monkeypatch.setenv(f"HARMONY_GUARD_{name}", value)
     parser = ArgumentParser()
     COMMAND.configure(parser)
-    with pytest.raises(UsageError, match=r"\AHARMONY_GUARD_\* in the environment: .*, got 'xx'\Z"):
-        COMMAND.run(parser.parse_args(HERE))
+    with pytest.raises(UsageError) as raised:
+        COMMAND.run(parser.parse_args([*HERE, *shell]))
+    assert str(raised.value).startswith(said)
+    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("drain", ["-1", "nan", "inf", "soon"])
