@@ -8,10 +8,11 @@ import re
 import sys
 import traceback
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from importlib.metadata import entry_points, version
+from itertools import takewhile
 from typing import NoReturn
 
 from harmony_conformance.cli import COMMANDS
@@ -27,15 +28,41 @@ _FULL_DISK = frozenset({errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errn
 
 
 _CHOICE = re.compile(r"invalid choice: '(?P<word>[^']*)' \(choose from (?P<choices>.*)\)")
-_OPTION = re.compile(r"--[a-z0-9][a-z0-9-]*")
+_UNKNOWN = "unrecognized arguments"
 
 
 class _Parser(ArgumentParser):
+    """A parser of a command or subcommand. State: the words that it was given last."""
+
+    _words: tuple[str, ...] = ()
+
+    def parse_known_args(  # type: ignore[override]  # of the overloads, this is what argparse calls
+        self, args: Iterable[str] | None = None, namespace: Namespace | None = None
+    ) -> tuple[Namespace, list[str]]:
+        """Parse the words of this parser. Unknown ones are an error here, where the options that they could mean are known."""
+        self._words = tuple(args or ())
+        chosen, unknown = super().parse_known_args(self._words, namespace)
+        if unknown:
+            self.error(f"{_UNKNOWN}: {' '.join(unknown)}")
+        return chosen, []
+
     def error(self, message: str) -> NoReturn:
         """Print the error in one line, with the name that was perhaps meant, and exit."""
         choice = _CHOICE.search(message)
         meant = _meant(choice["word"], re.findall(r"[^\s,']+", choice["choices"])) if choice is not None else ""
-        self.exit(Exit.USAGE, f"{self.prog}: {message}{meant} (see {self.prog} --help)\n")
+        if meant:
+            message += meant
+        elif unknown := self._unknown_options():
+            shown = "" if message.startswith(_UNKNOWN) else f"; {_UNKNOWN}: {' '.join(unknown)}"
+            similar = (_meant(word, [*self._option_string_actions]) for word in unknown)
+            message += shown + next(filter(None, similar), "")
+        self.exit(Exit.USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+    def _unknown_options(self) -> list[str]:
+        """Return the words that look like options, and are none of this parser nor the beginning of one."""
+        options = takewhile(lambda word: word != "--", self._words)
+        names = (word.partition("=")[0] for word in options if word.startswith("--"))
+        return [name for name in names if not any(one.startswith(name) for one in self._option_string_actions)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -86,12 +113,7 @@ def _parse(words: Sequence[str]) -> Namespace:
     names = [command.name for command in all_commands()]
     if called and not called.startswith("-") and called not in names:
         parser.error(f"invalid COMMAND: expected one of {', '.join(names)}, got {called!r}{_meant(called, names)}")
-    chosen, unknown = parser.parse_known_args(words)
-    if unknown:
-        own: _Parser = chosen.parser
-        options = _OPTION.findall(own.format_usage())
-        meant = next(filter(None, (_meant(word.partition("=")[0], options) for word in unknown)), "")
-        own.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
+    chosen = parser.parse_args(words)
     chosen.words = tuple(words)
     return chosen
 
@@ -125,7 +147,7 @@ def build_parser(called: str | None) -> ArgumentParser:
     for command in all_commands():
         own = subparsers.add_parser(command.name, help=command.help, description=command.help)
         chosen = _configured(command, own) if called in {command.name, None} else command
-        own.set_defaults(command=chosen, parser=own)
+        own.set_defaults(command=chosen)
     return parser
 
 
