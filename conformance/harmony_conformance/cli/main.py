@@ -59,7 +59,7 @@ class _Parser(ArgumentParser):
         self.exit(Exit.USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
     def _unknown_options(self) -> list[str]:
-        """Return the words that look like options, and are none of this parser nor the beginning of one."""
+        """Return the words that look like options, but neither are options of this parser nor begin one."""
         options = takewhile(lambda word: word != "--", self._words)
         names = (word.partition("=")[0] for word in options if word.startswith("--"))
         return [name for name in names if not any(one.startswith(name) for one in self._option_string_actions)]
