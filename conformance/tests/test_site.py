@@ -12,8 +12,8 @@ import pytest
 
 import harmony_ref
 from harmony_conformance.checks import CHECKS
-from harmony_conformance.cli import run_all_file
 from harmony_conformance.cli.main import build_parser
+from harmony_conformance.cli.run import run_all_file
 from harmony_conformance.report import baseline_keys
 from harmony_conformance.report.baseline import read_baseline
 from harmony_conformance.runtime.file_keys import names_of

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harmony_conformance.cli import run_all_file
+from harmony_conformance.cli.run import run_all_file
 from harmony_conformance.report import baseline_keys
 from harmony_conformance.runtime.file_keys import FileKey
 from harmony_proxy.configuration import PREFIX

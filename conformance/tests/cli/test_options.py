@@ -12,7 +12,9 @@ from harmony_conformance.audit.readers.files import CONTAINERS
 from harmony_conformance.audit.readers.shapes import AUTO, COLUMNS, SHAPES
 from harmony_conformance.audit.redaction import Excerpts
 from harmony_conformance.audit.workers import AuditEngine
-from harmony_conformance.cli import checks, golden_run, matrix, render, report, request_input, teleprompter
+from harmony_conformance.cli import checks, report
+from harmony_conformance.cli.comparison import matrix
+from harmony_conformance.cli.harmony import golden_run, render, request_input, teleprompter
 from harmony_conformance.cli.main import all_commands
 from harmony_conformance.cli.options import harmony, information, logs, measurements, suite
 from harmony_conformance.engines.teleprompter.script import LAG, TRAILER_LENGTH

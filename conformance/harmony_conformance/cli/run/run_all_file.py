@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import cast
 
-from harmony_conformance.cli.side_by_side import LOAD_FOLDER, RATES_FOLDER
+from harmony_conformance.cli.comparison.side_by_side import LOAD_FOLDER, RATES_FOLDER
 from harmony_conformance.errors import UsageError
 from harmony_conformance.runtime.file_keys import FileKey, names_of
 from harmony_conformance.runtime.toml_lines import line_of

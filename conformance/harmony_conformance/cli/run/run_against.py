@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
-from harmony_conformance.cli.compare import comparison_text
-from harmony_conformance.cli.live_run import endpoint_facts
-from harmony_conformance.cli.run_folder import COMPARISON, open_run_folder, report_write_errors
-from harmony_conformance.cli.run_recording import RunRecording
-from harmony_conformance.cli.run_report import report_run, run_facts
+from harmony_conformance.cli.comparison.compare import comparison_text
+from harmony_conformance.cli.run.live_run import endpoint_facts
+from harmony_conformance.cli.run.run_folder import COMPARISON, open_run_folder, report_write_errors
+from harmony_conformance.cli.run.run_recording import RunRecording
+from harmony_conformance.cli.run.run_report import report_run, run_facts
 from harmony_conformance.engines.diagnosis import EndpointUnusableError
 from harmony_conformance.engines.discovery import Capabilities
 from harmony_conformance.engines.target import Target

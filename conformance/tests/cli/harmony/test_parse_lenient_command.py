@@ -3,7 +3,7 @@ from argparse import ArgumentParser
 
 import pytest
 
-from harmony_conformance.cli import parse
+from harmony_conformance.cli.harmony import parse
 from harmony_conformance.cli.options.harmony import configure_parse
 from harmony_conformance.errors import Exit, UsageError
 

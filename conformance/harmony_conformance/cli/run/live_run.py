@@ -6,8 +6,8 @@ import sys
 from contextlib import ExitStack
 
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS
-from harmony_conformance.cli.progress import show_progress
-from harmony_conformance.cli.run_recording import RunRecording
+from harmony_conformance.cli.run.progress import show_progress
+from harmony_conformance.cli.run.run_recording import RunRecording
 from harmony_conformance.engines.diagnosis import EndpointUnusableError, KeyRefusedError
 from harmony_conformance.engines.discovery import Capabilities
 from harmony_conformance.engines.profiles import ScriptMethod

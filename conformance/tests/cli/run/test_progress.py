@@ -8,8 +8,8 @@ import time
 import pytest
 from rich.console import Console
 
-from harmony_conformance.cli import progress
 from harmony_conformance.cli.main import main
+from harmony_conformance.cli.run import progress
 from harmony_conformance.engines.target import parse_target
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.golden.scenario import expand

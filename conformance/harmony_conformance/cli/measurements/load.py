@@ -10,8 +10,8 @@ from dataclasses import replace
 from importlib.metadata import version
 from itertools import product
 
-from harmony_conformance.cli.run_folder import open_run_folder, report_write_errors
-from harmony_conformance.cli.run_recording import RunRecording
+from harmony_conformance.cli.run.run_folder import open_run_folder, report_write_errors
+from harmony_conformance.cli.run.run_recording import RunRecording
 from harmony_conformance.engines.diagnosis import EndpointUnusableError
 from harmony_conformance.engines.target import Target
 from harmony_conformance.errors import Exit, UsageError

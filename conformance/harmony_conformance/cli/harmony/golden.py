@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from harmony_conformance.cli import golden_run
+from harmony_conformance.cli.harmony import golden_run
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.golden import data as golden
 from harmony_conformance.golden.vectors import agreement, json_schemas

@@ -18,7 +18,7 @@ from harmony_conformance.golden import data as golden
 from harmony_conformance.golden.grading import pipe_process, pipe_run
 from harmony_ref.tokenizer import vocabulary
 
-EXAMPLES = Path(__file__).parents[3] / "examples" / "adapters"
+EXAMPLES = Path(__file__).parents[4] / "examples" / "adapters"
 # answers as the vectors expect, unless it has a fault
 ADAPTER = """\
 import json, os, pathlib, sys, time

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from harmony_conformance.causes.attribution import find_causes
 from harmony_conformance.causes.known import causes_of_version
-from harmony_conformance.cli.live_run import endpoint_facts
-from harmony_conformance.cli.run_folder import report_write_errors
-from harmony_conformance.cli.run_output import missing_features, print_run
+from harmony_conformance.cli.run.live_run import endpoint_facts
+from harmony_conformance.cli.run.run_folder import report_write_errors
+from harmony_conformance.cli.run.run_output import missing_features, print_run
 from harmony_conformance.engines.target import InvalidTargetError, Target, parse_target
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange

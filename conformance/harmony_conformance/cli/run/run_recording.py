@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from io import FileIO
 from pathlib import Path
 
-from harmony_conformance.cli.run_folder import (
+from harmony_conformance.cli.run.run_folder import (
     PART,
     announce_replacement,
     describe_recording,

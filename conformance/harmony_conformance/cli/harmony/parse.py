@@ -6,7 +6,7 @@ import json
 from argparse import Namespace
 from collections.abc import Sequence
 
-from harmony_conformance.cli.render import display_name, one_line, parse_ids, read_document
+from harmony_conformance.cli.harmony.render import display_name, one_line, parse_ids, read_document
 from harmony_conformance.errors import Exit, UsageError
 from harmony_ref import Conversation, HarmonyError, ParseError, Role, encode_with_special_tokens, parse, tokens
 from harmony_ref import Json as Wire

@@ -12,9 +12,9 @@ from fnmatch import fnmatchcase
 from importlib.metadata import version
 from pathlib import Path
 
-from harmony_conformance.cli.dry_run import Cost, print_assumptions, request_cost
-from harmony_conformance.cli.run_folder import open_run_folder, report_write_errors
-from harmony_conformance.cli.run_recording import RunRecording
+from harmony_conformance.cli.run.dry_run import Cost, print_assumptions, request_cost
+from harmony_conformance.cli.run.run_folder import open_run_folder, report_write_errors
+from harmony_conformance.cli.run.run_recording import RunRecording
 from harmony_conformance.engines.diagnosis import EndpointUnusableError
 from harmony_conformance.engines.target import InvalidTargetError, Target, parse_target
 from harmony_conformance.errors import Exit, UsageError

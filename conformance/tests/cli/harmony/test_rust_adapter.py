@@ -10,7 +10,7 @@ import pytest
 
 from harmony_conformance.cli.main import main
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "adapters" / "rust"
+EXAMPLE = Path(__file__).parents[4] / "examples" / "adapters" / "rust"
 UNREACHABLE = re.compile("download|resolve host|network|connect|timed out|spurious", re.IGNORECASE)
 READS_RECIPIENTS = 'read.insert("recipient".into(), json!(recipient.strip_prefix("to=").unwrap_or(recipient)));'
 

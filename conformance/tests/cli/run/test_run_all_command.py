@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harmony_conformance.cli import run_all as run_all_module
 from harmony_conformance.cli.main import main
+from harmony_conformance.cli.run import run_all as run_all_module
 
 SMALL = '["--select", "simple_answer", "--latency", "2"]'
 

@@ -12,7 +12,11 @@ from types import MappingProxyType
 
 from harmony_conformance.audit.results.audit_comparison import compare_audits
 from harmony_conformance.audit.results.stored_audit import is_audit, read_part
-from harmony_conformance.cli.compare_measurements import compare_measurements, latency_lines, measurement_file
+from harmony_conformance.cli.comparison.compare_measurements import (
+    compare_measurements,
+    latency_lines,
+    measurement_file,
+)
 from harmony_conformance.cli.report import read_run, recorded_exchanges
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import dumps

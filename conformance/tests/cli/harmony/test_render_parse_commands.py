@@ -10,7 +10,7 @@ import pytest
 
 from harmony_conformance.apis.registry import APIS
 from harmony_conformance.checks.rendering.accepted_renderings import has_predictable_prompt
-from harmony_conformance.cli import parse, render
+from harmony_conformance.cli.harmony import parse, render
 from harmony_conformance.cli.options.harmony import configure_parse, configure_render
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.golden import data as golden

@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from harmony_conformance.cli.side_by_side import read_endpoint_folder, side_by_side
+from harmony_conformance.cli.comparison.side_by_side import read_endpoint_folder, side_by_side
 from harmony_conformance.errors import Exit
 from harmony_conformance.json_value import dumps
 from harmony_conformance.report.html import matrix_html

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 
+from harmony_conformance.cli.harmony.request_input import AUTO, HARMONY, detect_form, read_conversation
 from harmony_conformance.cli.options.harmony import NO_DATE
-from harmony_conformance.cli.request_input import AUTO, HARMONY, detect_form, read_conversation
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import InvalidJsonError, Json, dumps, items, loads
 from harmony_conformance.runtime.terminal_text import unescaped

@@ -14,9 +14,9 @@ from signal import SIGINT
 from threading import Event, Thread
 from time import monotonic
 
-from harmony_conformance.cli.run_all_file import ConfiguredEndpoint, read_endpoints
-from harmony_conformance.cli.run_folder import refuse_foreign_file, report_write_errors
-from harmony_conformance.cli.side_by_side import EndpointFolder, read_endpoint_folder, side_by_side
+from harmony_conformance.cli.comparison.side_by_side import EndpointFolder, read_endpoint_folder, side_by_side
+from harmony_conformance.cli.run.run_all_file import ConfiguredEndpoint, read_endpoints
+from harmony_conformance.cli.run.run_folder import refuse_foreign_file, report_write_errors
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.report.html import matrix_html
 from harmony_conformance.report.terminal import visible

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harmony_conformance.cli import golden as command
+from harmony_conformance.cli.harmony import golden as command
 from harmony_conformance.cli.main import main
 from harmony_conformance.golden import data as golden
 from harmony_conformance.golden.vectors import answers_harmony_ref, json_schemas

@@ -12,14 +12,14 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS
-from harmony_conformance.cli.dry_run import print_dry_run
-from harmony_conformance.cli.live_run import send_plan
 from harmony_conformance.cli.options.suite import LATENCY_REQUESTS
-from harmony_conformance.cli.run_against import run_against
-from harmony_conformance.cli.run_folder import announce_replacement, open_run_folder
-from harmony_conformance.cli.run_output import read_baseline_option
-from harmony_conformance.cli.run_recording import RunRecording, read_earlier
-from harmony_conformance.cli.run_report import report_run, run_facts
+from harmony_conformance.cli.run.dry_run import print_dry_run
+from harmony_conformance.cli.run.live_run import send_plan
+from harmony_conformance.cli.run.run_against import run_against
+from harmony_conformance.cli.run.run_folder import announce_replacement, open_run_folder
+from harmony_conformance.cli.run.run_output import read_baseline_option
+from harmony_conformance.cli.run.run_recording import RunRecording, read_earlier
+from harmony_conformance.cli.run.run_report import report_run, run_facts
 from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.engines.target import Target
 from harmony_conformance.errors import Exit, UsageError

@@ -1,0 +1,1 @@
+"""Commands that compare finished runs, audits and measurements: `compare`, `matrix`."""

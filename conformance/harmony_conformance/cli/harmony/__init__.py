@@ -1,0 +1,1 @@
+"""Commands about the format itself: `render`, `parse`, `golden`, `teleprompter`."""

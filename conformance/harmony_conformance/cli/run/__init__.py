@@ -1,0 +1,1 @@
+"""Commands that send a run and report it: `run`, `run-all`, `reproduce`."""
