@@ -117,7 +117,7 @@ test-guides: $(READY)  ## the commands of every guide print what the guide shows
 .PHONY: test-browser
 test-browser: $(READY)  ## the pages in a real browser, and the archive that it records: playwright from PyPI, and the system's Chromium
 	.venv/bin/uv pip install --quiet --python .venv/bin/python --require-hashes -r requirements/playwright.lock
-	$(BIN)/python -m pytest -v -p no:randomly conformance/tests/report/test_pages_in_browser.py conformance/tests/audit/test_chromium_archive.py proxy/tests/judging/test_live_page.py
+	$(BIN)/python -m pytest -v -p no:randomly conformance/tests/report/pages/test_pages_in_browser.py conformance/tests/audit/test_chromium_archive.py proxy/tests/judging/test_live_page.py
 
 .PHONY: test-ray
 test-ray: .oracles/ray/.ready  ## audits on a local cluster of Ray, whose processes are killed; Arrow batches in Ray Data and Spark (Java 17)

@@ -19,8 +19,8 @@ from tempfile import TemporaryDirectory
 
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.judge.check import Outcome, Severity
-from harmony_conformance.report.html import html
 from harmony_conformance.report.model import Report, ResultLine, make_report
+from harmony_conformance.report.pages.html import html
 
 TIMES = 5
 HEADER = {"version": "0.1.0", "target": {"engine": "vllm", "model": "gpt-oss-20b"}, "tries": 1, "seed": None}

@@ -21,9 +21,9 @@ from harmony_conformance.json_value import text, value_at
 from harmony_conformance.judge.check import Severity
 from harmony_conformance.report.evidence_grade import evidence_grade
 from harmony_conformance.report.files import read_report_file
+from harmony_conformance.report.formats.terminal import print_summary
 from harmony_conformance.report.model import Report
 from harmony_conformance.report.summary import by_check, failed_checks
-from harmony_conformance.report.terminal import print_summary
 
 ROOT = Path(__file__).parents[1]
 FIRST_SCREEN = ROOT / "docs" / "first-screen.svg"

@@ -14,8 +14,8 @@ import harmony_ref
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.cli.main import build_parser
 from harmony_conformance.cli.run import run_all_file
-from harmony_conformance.report import baseline_keys
-from harmony_conformance.report.baseline import read_baseline
+from harmony_conformance.report.comparison import baseline_keys
+from harmony_conformance.report.comparison.baseline import read_baseline
 from harmony_conformance.runtime.file_keys import names_of
 from harmony_proxy.configuration import PREFIX, from_environment, load_rules
 from harmony_proxy.policy import policy, setting_keys

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harmony_conformance.cli.run import run_all_file
-from harmony_conformance.report import baseline_keys
+from harmony_conformance.report.comparison import baseline_keys
 from harmony_conformance.runtime.file_keys import FileKey
 from harmony_proxy.configuration import PREFIX
 from harmony_proxy.policy import setting_keys

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harmony_conformance.cli.report import read_run
-from harmony_conformance.report.matrix import Matrix, MatrixRow, make_matrix
+from harmony_conformance.report.comparison.matrix import Matrix, MatrixRow, make_matrix
 from harmony_conformance.report.model import Report
 from harmony_conformance.report.summary import title
 from site_sources.copied_pages import ROOT

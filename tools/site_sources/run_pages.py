@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from harmony_conformance.cli.report import recorded_exchanges
-from harmony_conformance.report.exchange_view import exchange_views, shown_exchanges
-from harmony_conformance.report.html import html
 from harmony_conformance.report.model import Report
+from harmony_conformance.report.pages.exchange_view import exchange_views, shown_exchanges
+from harmony_conformance.report.pages.html import html
 from harmony_conformance.runner.options import FAIL_ON
 from site_sources.copied_pages import ROOT
 from site_sources.markdown import write_page

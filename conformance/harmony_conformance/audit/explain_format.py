@@ -18,7 +18,7 @@ from harmony_conformance.evidence.exchange_json import NotAnExchangeError
 from harmony_conformance.evidence.file_lines import Line, UnreadableLine
 from harmony_conformance.json_value import Json, dumps
 from harmony_conformance.judge.judge import judge_split
-from harmony_conformance.report.terminal import visible
+from harmony_conformance.report.formats.terminal import visible
 from harmony_conformance.runtime.plural import number_of
 
 _RECORDS_READ = 1000

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from harmony_conformance.audit.rates.groups import Groups
 from harmony_conformance.json_value import JsonObject, items, loads, members, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
-from harmony_conformance.report.baseline import Expected
-from harmony_conformance.report.baseline_keys import SOURCES
+from harmony_conformance.report.comparison.baseline import Expected
+from harmony_conformance.report.comparison.baseline_keys import SOURCES
 from harmony_conformance.runtime.plural import number_of
 
 

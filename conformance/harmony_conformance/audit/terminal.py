@@ -16,9 +16,9 @@ from harmony_conformance.audit.tallies import LineProblems
 from harmony_conformance.errors import Exit, error_place
 from harmony_conformance.json_value import items, text, value_at
 from harmony_conformance.judge.check import Finding, Outcome, Severity
+from harmony_conformance.report.formats.terminal import STYLE, visible
 from harmony_conformance.report.model import WORDS
 from harmony_conformance.report.summary import DEFAULT_FAILS_ON
-from harmony_conformance.report.terminal import STYLE, visible
 from harmony_conformance.runtime.plural import number_of
 
 _EXAMPLES_SHOWN = 3

@@ -46,8 +46,13 @@ from harmony_conformance.audit.workers import AuditEngine, scan_all
 from harmony_conformance.errors import UsageError
 from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text
 from harmony_conformance.judge.check import Outcome
-from harmony_conformance.report.baseline import LOG_MEMBERS, InvalidBaselineError, read_baseline, write_log_baseline
-from harmony_conformance.report.terminal import report_console
+from harmony_conformance.report.comparison.baseline import (
+    LOG_MEMBERS,
+    InvalidBaselineError,
+    read_baseline,
+    write_log_baseline,
+)
+from harmony_conformance.report.formats.terminal import report_console
 from harmony_conformance.runner.options import FAIL_ON
 from harmony_conformance.runtime.plural import number_of
 

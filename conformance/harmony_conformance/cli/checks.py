@@ -12,7 +12,7 @@ from harmony_conformance.golden import data as golden
 from harmony_conformance.golden.scenario import read_scenario
 from harmony_conformance.json_value import dumps, loads
 from harmony_conformance.prompts.token_accounting import RequestSet
-from harmony_conformance.report.check_list import accounting_markdown, checks_json, checks_markdown
+from harmony_conformance.report.formats.check_list import accounting_markdown, checks_json, checks_markdown
 from harmony_conformance.selftest.prompt_evidence import evidence_markdown
 
 

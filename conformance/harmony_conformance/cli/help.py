@@ -11,7 +11,7 @@ from rich.markdown import Markdown
 
 from harmony_conformance.cli import COMMANDS
 from harmony_conformance.errors import Exit, UsageError
-from harmony_conformance.report.terminal import report_console
+from harmony_conformance.report.formats.terminal import report_console
 from harmony_conformance.runtime.package_data import package_data
 
 _PAGE = ".md"

@@ -12,12 +12,12 @@ from types import MappingProxyType
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.recording_file import read_recorded
-from harmony_conformance.report.ci_formats import badge_json, badge_svg, ctrf, github_annotations, sarif
-from harmony_conformance.report.exchange_view import ExchangeView, exchange_views, shown_exchanges
 from harmony_conformance.report.files import RENDERERS, Renderer, read_report_file
-from harmony_conformance.report.html import html
-from harmony_conformance.report.junit import junit
+from harmony_conformance.report.formats.ci_formats import badge_json, badge_svg, ctrf, github_annotations, sarif
+from harmony_conformance.report.formats.junit import junit
 from harmony_conformance.report.model import InvalidReportError, Report
+from harmony_conformance.report.pages.exchange_view import ExchangeView, exchange_views, shown_exchanges
+from harmony_conformance.report.pages.html import html
 from harmony_conformance.runner.options import FAIL_ON
 from harmony_conformance.runner.shared_run import EXCHANGES
 from harmony_conformance.runtime.terminal_text import print_commands

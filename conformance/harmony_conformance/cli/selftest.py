@@ -13,7 +13,7 @@ from rich.console import Console
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import Json, dumps
 from harmony_conformance.reference_server.defects import DEFECTS
-from harmony_conformance.report.terminal import report_console
+from harmony_conformance.report.formats.terminal import report_console
 from harmony_conformance.runner.run import make_plan
 from harmony_conformance.selftest.mutation_score import MutationScore, judge_mutants_of
 from harmony_conformance.selftest.selftest import (

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
 from harmony_conformance.load.objectives import METRICS
-from harmony_conformance.report.html import environment
+from harmony_conformance.report.pages.html import environment
 
 WIDTH, HEIGHT = 640, 240
 _Scale = Callable[[float, float], float]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from harmony_conformance.json_value import Json, JsonObject, items, text, value_at
-from harmony_conformance.report.latency_comparison import (
+from harmony_conformance.report.comparison.latency_comparison import (
     FigureName,
     LatencyFigure,
     are_slower_by,
     load_figures,
 )
-from harmony_conformance.report.matrix import MatrixRow
+from harmony_conformance.report.comparison.matrix import MatrixRow
 
 _MILLI = 1000
 _SHARE = 0.1

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from harmony_conformance.judge.check import Check, Comparison, Finding, Outcome, Severity, Verdict
 from harmony_conformance.judge.judge import Result
-from harmony_conformance.report.terminal import visible
+from harmony_conformance.report.formats.terminal import visible
 from harmony_conformance.runtime.plural import number_of
 
 APPLIED = "applied"

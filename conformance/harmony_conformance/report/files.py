@@ -10,11 +10,11 @@ from types import MappingProxyType
 
 from harmony_conformance.evidence.file_lines import UnreadableLine, read_lines
 from harmony_conformance.judge.check import Severity
-from harmony_conformance.report.exchange_view import ExchangeView
-from harmony_conformance.report.html import html
-from harmony_conformance.report.junit import junit
-from harmony_conformance.report.markdown import markdown
+from harmony_conformance.report.formats.junit import junit
+from harmony_conformance.report.formats.markdown import markdown
 from harmony_conformance.report.model import InvalidReportError, Report, read_report
+from harmony_conformance.report.pages.exchange_view import ExchangeView
+from harmony_conformance.report.pages.html import html
 from harmony_conformance.runtime.private_files import write_private
 from harmony_conformance.runtime.processes import cores, forked, may_fork
 

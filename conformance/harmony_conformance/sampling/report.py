@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from harmony_conformance.json_value import JsonObject, dumps, members
+from harmony_conformance.report.formats.terminal import visible
 from harmony_conformance.report.intervals import SIGNIFICANCE, difference, fisher, holm
-from harmony_conformance.report.terminal import visible
 from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.sampling.graders import Grade
 from harmony_conformance.sampling.legacy import legacy_figures

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from harmony_conformance.report.comparison.matrix import MatrixRow
 from harmony_conformance.report.intervals import SIGNIFICANCE, fisher, holm
-from harmony_conformance.report.matrix import MatrixRow
 from harmony_conformance.sampling.rates import Rate
 from harmony_conformance.sampling.rates_file import SampledRates
 

@@ -11,9 +11,9 @@ from harmony_conformance.causes.versions import VersionRange
 from harmony_conformance.judge.check import Finding, Outcome, Severity
 from harmony_conformance.judge.harmony_clauses import CLAUSES
 from harmony_conformance.judge.judge import Result
-from harmony_conformance.report import make_report
-from harmony_conformance.report.html import html
-from harmony_conformance.report.markdown import markdown
+from harmony_conformance.report.formats.markdown import markdown
+from harmony_conformance.report.model import make_report
+from harmony_conformance.report.pages.html import html
 
 CLOSED = VersionRange(after="0.11.0", below="0.33.0")
 

@@ -14,11 +14,11 @@ from harmony_conformance.golden import data as golden
 from harmony_conformance.json_value import dumps, loads
 from harmony_conformance.judge.check import Severity, Verdict
 from harmony_conformance.judge.judge import judge
-from harmony_conformance.report import make_report, result_line
-from harmony_conformance.report.html import html
-from harmony_conformance.report.junit import junit
-from harmony_conformance.report.markdown import markdown
-from harmony_conformance.report.terminal import print_report
+from harmony_conformance.report.formats.junit import junit
+from harmony_conformance.report.formats.markdown import markdown
+from harmony_conformance.report.formats.terminal import print_report
+from harmony_conformance.report.model import make_report, result_line
+from harmony_conformance.report.pages.html import html
 from harmony_conformance.transport.messages import Request
 from harmony_ref import encode_with_special_tokens
 

@@ -12,7 +12,7 @@ from harmony_conformance.golden import data as golden
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, Severity, Verdict, check, comparison, variant
 from harmony_conformance.judge.condition import UnmetReason, condition, evidence
 from harmony_conformance.judge.harmony_clauses import CLAUSES
-from harmony_conformance.report.check_list import applies_to, checks_json, checks_markdown
+from harmony_conformance.report.formats.check_list import applies_to, checks_json, checks_markdown
 from harmony_conformance.transport.messages import Request
 
 HERE = Path(__file__).resolve().parents[2]

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.files import RENDERERS
+from harmony_conformance.report.formats.terminal import EscapingConsole, print_report
 from harmony_conformance.report.model import read_report
-from harmony_conformance.report.terminal import EscapingConsole, print_report
 
 MUST = frozenset({Severity.MUST})
 TEMPLATES = [

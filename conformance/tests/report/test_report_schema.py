@@ -8,7 +8,7 @@ from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.evidence.exchange import PromptLevel
 from harmony_conformance.golden import data as golden
 from harmony_conformance.judge.check import Outcome, Severity
-from harmony_conformance.report import make_report, read_report
+from harmony_conformance.report.model import make_report, read_report
 
 SCHEMA = json.loads((golden.root() / "schema" / "report.schema.json").read_text(encoding="utf-8"))
 KINDS = ("header", "result", "latency", "footer")

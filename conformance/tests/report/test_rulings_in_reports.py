@@ -12,10 +12,10 @@ from harmony_conformance.judge.check import Finding, Outcome, Severity
 from harmony_conformance.judge.harmony_clauses import CLAUSES
 from harmony_conformance.judge.judge import Result
 from harmony_conformance.judge.rulings import QUOTED_RESULTS, RULINGS
-from harmony_conformance.report import make_report, result_line
-from harmony_conformance.report.html import html
-from harmony_conformance.report.markdown import markdown
-from harmony_conformance.report.terminal import print_report
+from harmony_conformance.report.formats.markdown import markdown
+from harmony_conformance.report.formats.terminal import print_report
+from harmony_conformance.report.model import make_report, result_line
+from harmony_conformance.report.pages.html import html
 
 NOTE = f"SHOULD, by a ruling of CHECKS.md: {RULINGS[QUOTED_RESULTS].subject}"
 

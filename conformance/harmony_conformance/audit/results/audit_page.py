@@ -10,9 +10,10 @@ from harmony_conformance.audit.rates.rate import GroupRate, percent
 from harmony_conformance.audit.readers.record import delivery_notes
 from harmony_conformance.audit.results.stored_audit import StoredAudit, shown_files
 from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
-from harmony_conformance.report import markup, text_excerpt
-from harmony_conformance.report.html import environment
+from harmony_conformance.report import text_excerpt
 from harmony_conformance.report.intervals import wilson
+from harmony_conformance.report.pages import markup
+from harmony_conformance.report.pages.html import environment
 from harmony_conformance.report.summary import grouped, sides
 from harmony_conformance.runtime.plural import number_of
 

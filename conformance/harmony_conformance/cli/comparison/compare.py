@@ -20,12 +20,12 @@ from harmony_conformance.cli.comparison.compare_measurements import (
 from harmony_conformance.cli.report import read_run, recorded_exchanges
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import dumps
-from harmony_conformance.report.comparison import Change, Comparison, compare
-from harmony_conformance.report.html import comparison_html
-from harmony_conformance.report.latency_comparison import is_any_slower_by
+from harmony_conformance.report.comparison.latency_comparison import is_any_slower_by
+from harmony_conformance.report.comparison.prompt_changes import prompt_changes
+from harmony_conformance.report.comparison.run_comparison import Change, Comparison, compare
+from harmony_conformance.report.formats.terminal import cut_words, visible
 from harmony_conformance.report.model import Report
-from harmony_conformance.report.prompt_changes import prompt_changes
-from harmony_conformance.report.terminal import cut_words, visible
+from harmony_conformance.report.pages.html import comparison_html
 from harmony_conformance.runner.options import FAIL_ON
 from harmony_conformance.runner.shared_run import EXCHANGES
 from harmony_conformance.runtime.plural import number_of

@@ -8,8 +8,13 @@ from pathlib import Path
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import dumps
 from harmony_conformance.load.load_file import LOAD, InvalidLoadError, read_loads
-from harmony_conformance.report.latency_comparison import LatencyChange, compare_latency, is_any_slower_by, load_figures
-from harmony_conformance.report.terminal import visible
+from harmony_conformance.report.comparison.latency_comparison import (
+    LatencyChange,
+    compare_latency,
+    is_any_slower_by,
+    load_figures,
+)
+from harmony_conformance.report.formats.terminal import visible
 from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.sampling.rates_file import RATES, InvalidRatesError, SampledRates, read_rates
 from harmony_conformance.sampling.report import compare_rates, difference_lines

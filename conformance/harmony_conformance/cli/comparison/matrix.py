@@ -9,9 +9,9 @@ from types import MappingProxyType
 from harmony_conformance.cli.comparison.side_by_side import read_endpoint_folder, side_by_side
 from harmony_conformance.errors import Exit
 from harmony_conformance.json_value import dumps
-from harmony_conformance.report.html import matrix_html
-from harmony_conformance.report.markdown import inline, prose, table
-from harmony_conformance.report.matrix import Matrix, MatrixRow
+from harmony_conformance.report.comparison.matrix import Matrix, MatrixRow
+from harmony_conformance.report.formats.markdown import inline, prose, table
+from harmony_conformance.report.pages.html import matrix_html
 
 
 def execute(arguments: Namespace) -> int:

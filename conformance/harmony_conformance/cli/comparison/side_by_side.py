@@ -11,8 +11,8 @@ from harmony_conformance.errors import UsageError
 from harmony_conformance.json_value import JsonObject
 from harmony_conformance.load.load_file import LOAD, InvalidLoadError, read_loads
 from harmony_conformance.load.side_by_side import load_rows
+from harmony_conformance.report.comparison.matrix import Matrix, make_matrix
 from harmony_conformance.report.files import REPORT
-from harmony_conformance.report.matrix import Matrix, make_matrix
 from harmony_conformance.report.model import Report
 from harmony_conformance.report.summary import title
 from harmony_conformance.sampling.rates_file import RATES, InvalidRatesError, SampledRates, read_rates

@@ -29,7 +29,7 @@ from harmony_conformance.load.objectives import (
 )
 from harmony_conformance.load.page import load_html
 from harmony_conformance.load.report import load_json, metric_table
-from harmony_conformance.report.terminal import report_console, visible
+from harmony_conformance.report.formats.terminal import report_console, visible
 from harmony_conformance.runner.arguments import add_options
 from harmony_conformance.runner.options import read_options
 from harmony_conformance.runner.run import Options, connect_client, discover_target, mask_requests

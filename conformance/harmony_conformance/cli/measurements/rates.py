@@ -19,7 +19,7 @@ from harmony_conformance.engines.diagnosis import EndpointUnusableError
 from harmony_conformance.engines.target import InvalidTargetError, Target, parse_target
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import JsonObject, dumps, value_at
-from harmony_conformance.report.terminal import report_console, visible
+from harmony_conformance.report.formats.terminal import report_console, visible
 from harmony_conformance.runner.arguments import add_options
 from harmony_conformance.runner.options import read_options
 from harmony_conformance.runner.run import Options

@@ -15,7 +15,7 @@ from harmony_conformance.engines.target import Target
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import JsonObject
-from harmony_conformance.report.terminal import visible
+from harmony_conformance.report.formats.terminal import visible
 from harmony_conformance.runner.judge_in_background import open_judge
 from harmony_conformance.runner.judge_run import Observations, Plan
 from harmony_conformance.runner.run import Options, Run, needs_server_process, run, serve_target

@@ -15,7 +15,7 @@ from rich.progress import Progress as ProgressBar
 from harmony_conformance.engines.discovery import Capabilities
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.golden.scenario import Scenario, Step, expand
-from harmony_conformance.report.terminal import report_console
+from harmony_conformance.report.formats.terminal import report_console
 from harmony_conformance.runner.judge_run import Plan
 from harmony_conformance.runner.run import Options
 from harmony_conformance.runner.sender import sendable_scenarios

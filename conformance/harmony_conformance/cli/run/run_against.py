@@ -18,11 +18,11 @@ from harmony_conformance.engines.discovery import Capabilities
 from harmony_conformance.engines.target import Target
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.report.comparison import compare
+from harmony_conformance.report.comparison.prompt_changes import prompt_changes
+from harmony_conformance.report.comparison.run_comparison import compare
 from harmony_conformance.report.files import read_report_file
-from harmony_conformance.report.html import comparison_html
-from harmony_conformance.report.prompt_changes import prompt_changes
-from harmony_conformance.report.terminal import visible
+from harmony_conformance.report.formats.terminal import visible
+from harmony_conformance.report.pages.html import comparison_html
 from harmony_conformance.runner.interleaved_run import run_interleaved
 from harmony_conformance.runner.judge_run import Plan, observe
 from harmony_conformance.runner.options import failing_severities, read_options

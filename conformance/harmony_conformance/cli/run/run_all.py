@@ -18,8 +18,8 @@ from harmony_conformance.cli.comparison.side_by_side import EndpointFolder, read
 from harmony_conformance.cli.run.run_all_file import ConfiguredEndpoint, read_endpoints
 from harmony_conformance.cli.run.run_folder import refuse_foreign_file, report_write_errors
 from harmony_conformance.errors import Exit, UsageError
-from harmony_conformance.report.html import matrix_html
-from harmony_conformance.report.terminal import visible
+from harmony_conformance.report.formats.terminal import visible
+from harmony_conformance.report.pages.html import matrix_html
 from harmony_conformance.runtime.private_files import create_private_folder, write_private
 
 MATRIX = "matrix.html"

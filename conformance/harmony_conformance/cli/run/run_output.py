@@ -13,13 +13,12 @@ from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import JsonObject, dumps, items, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.judge.judge import Result, run_outcome
-from harmony_conformance.report.baseline import Expected, InvalidBaselineError, read_baseline
-from harmony_conformance.report.ci_formats import github_annotations
+from harmony_conformance.report.comparison.baseline import Expected, InvalidBaselineError, read_baseline
 from harmony_conformance.report.files import HTML_REPORT
-from harmony_conformance.report.markdown import markdown
-from harmony_conformance.report.model import Report
-from harmony_conformance.report.run_json import run_json
-from harmony_conformance.report.terminal import (
+from harmony_conformance.report.formats.ci_formats import github_annotations
+from harmony_conformance.report.formats.markdown import markdown
+from harmony_conformance.report.formats.run_json import run_json
+from harmony_conformance.report.formats.terminal import (
     NO_EDGE,
     print_report,
     print_summary,
@@ -27,6 +26,7 @@ from harmony_conformance.report.terminal import (
     summary_line,
     visible,
 )
+from harmony_conformance.report.model import Report
 from harmony_conformance.runner.access_loss import INCOMPLETE_RUN_KINDS, early_stop_reason
 from harmony_conformance.runner.options import failing_severities, fails_on_inconclusive
 from harmony_conformance.runner.run import Run

@@ -16,9 +16,8 @@ from harmony_conformance.engines.target import InvalidTargetError, Target, parse
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import JsonObject, members, text, value_at
-from harmony_conformance.report.baseline import Expected, with_baseline, write_baseline
 from harmony_conformance.report.client_verdict import with_client
-from harmony_conformance.report.exchange_view import exchange_views, shown_exchanges
+from harmony_conformance.report.comparison.baseline import Expected, with_baseline, write_baseline
 from harmony_conformance.report.files import write_files
 from harmony_conformance.report.model import (
     Report,
@@ -26,6 +25,7 @@ from harmony_conformance.report.model import (
     mask_report,
     result_line,
 )
+from harmony_conformance.report.pages.exchange_view import exchange_views, shown_exchanges
 from harmony_conformance.runner.access_loss import early_stop_reason
 from harmony_conformance.runner.judge_run import Observations
 from harmony_conformance.runner.options import (

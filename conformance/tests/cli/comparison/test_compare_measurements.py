@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from harmony_conformance.cli.main import main
-from harmony_conformance.report.latency_comparison import (
+from harmony_conformance.report.comparison.latency_comparison import (
     LatencyChange,
     LatencyFigure,
     are_slower_by,

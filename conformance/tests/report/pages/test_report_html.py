@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from jinja2 import UndefinedError
 
 from harmony_conformance.judge.check import Outcome, Severity
-from harmony_conformance.report import make_report
-from harmony_conformance.report.html import _template as template
-from harmony_conformance.report.html import html
+from harmony_conformance.report.model import make_report
+from harmony_conformance.report.pages.html import _template as template
+from harmony_conformance.report.pages.html import html
 
 ELEMENTS = frozenset(
     {
@@ -174,7 +174,7 @@ def test_the_page_loads_nothing_and_runs_only_its_own_script(real_report):
     page = Page(document)
     (policy,) = [held["content"] for held in page.having("meta") if held.get("http-equiv") == "Content-Security-Policy"]
     (script,) = re.findall(r"<script>(.*?)</script>", document, re.DOTALL)
-    assert script == (files("harmony_conformance.report") / "page.js").read_text("utf-8")
+    assert script == (files("harmony_conformance.report.pages") / "page.js").read_text("utf-8")
     digest = b64encode(sha256(script.encode()).digest()).decode()
     assert (
         policy

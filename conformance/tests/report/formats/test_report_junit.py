@@ -4,7 +4,7 @@ from functools import partial
 import pytest
 
 from harmony_conformance.judge.check import Outcome, Severity
-from harmony_conformance.report.junit import junit
+from harmony_conformance.report.formats.junit import junit
 
 MUST, SHOULD = frozenset({Severity.MUST}), frozenset({Severity.MUST, Severity.SHOULD})
 NEVER = frozenset()

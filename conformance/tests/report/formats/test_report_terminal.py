@@ -5,11 +5,17 @@ import pytest
 from rich.console import Console
 
 from harmony_conformance.judge.check import Outcome
-from harmony_conformance.report import make_report
 from harmony_conformance.report.evidence_grade import evidence_grade
-from harmony_conformance.report.run_json import run_json
+from harmony_conformance.report.formats.run_json import run_json
+from harmony_conformance.report.formats.terminal import (
+    NO_EDGE,
+    print_report,
+    print_summary,
+    report_console,
+    summary_line,
+)
+from harmony_conformance.report.model import make_report
 from harmony_conformance.report.summary import DEFAULT_FAILS_ON
-from harmony_conformance.report.terminal import NO_EDGE, print_report, print_summary, report_console, summary_line
 
 
 def printed(report):

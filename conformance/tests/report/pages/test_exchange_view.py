@@ -7,8 +7,8 @@ import pytest
 from harmony_conformance.cli.main import main
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import dumps
-from harmony_conformance.report.exchange_view import EventKind, exchange_views, shown_exchanges
-from harmony_conformance.report.html import html
+from harmony_conformance.report.pages.exchange_view import EventKind, exchange_views, shown_exchanges
+from harmony_conformance.report.pages.html import html
 from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, Request, Response
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi <|start|>"}], "api_key": "sk-secret"}

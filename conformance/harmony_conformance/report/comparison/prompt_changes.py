@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.report.comparison import Change, Comparison
+from harmony_conformance.report.comparison.run_comparison import Change, Comparison
 from harmony_conformance.report.text_excerpt import Pieces, contrast
 from harmony_ref import decode
 

@@ -8,7 +8,7 @@ import pytest
 from harmony_conformance.cli.main import main
 from harmony_conformance.errors import Exit
 from harmony_conformance.judge.check import Outcome, Severity
-from harmony_conformance.report.ci_formats import badge_json, badge_svg, ctrf, github_annotations, sarif
+from harmony_conformance.report.formats.ci_formats import badge_json, badge_svg, ctrf, github_annotations, sarif
 from harmony_conformance.report.model import ResultLine, make_report
 
 HOSTILE = "100 %\r\n::error::injected, <b>bold</b> \u202e"

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from harmony_conformance.json_value import Json, JsonObject, integer, items, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
-from harmony_conformance.report.latency_comparison import LatencyChange, compare_latency, probe_figures
+from harmony_conformance.report.comparison.latency_comparison import LatencyChange, compare_latency, probe_figures
 from harmony_conformance.report.model import Report, ResultLine
 from harmony_conformance.report.summary import failures, title
 

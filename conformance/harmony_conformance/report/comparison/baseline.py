@@ -28,7 +28,7 @@ from typing import cast
 
 from harmony_conformance.json_value import JsonObject, dumps, items, text, value_at
 from harmony_conformance.judge.check import Outcome
-from harmony_conformance.report.baseline_keys import ENTRY, LOG_KEYS, RUN_KEYS, SOURCES
+from harmony_conformance.report.comparison.baseline_keys import ENTRY, LOG_KEYS, RUN_KEYS, SOURCES
 from harmony_conformance.report.model import Report, ResultLine
 from harmony_conformance.runtime.file_keys import names_of
 from harmony_conformance.runtime.terminal_text import escape_invisible

@@ -7,11 +7,11 @@ import pytest
 
 from harmony_conformance.audit.results.audit_page import audit_html
 from harmony_conformance.audit.results.stored_audit import read_audit
-from harmony_conformance.report import make_report
-from harmony_conformance.report.html import html, matrix_html
-from harmony_conformance.report.markdown import markdown
-from harmony_conformance.report.markup import thread_link
-from harmony_conformance.report.matrix import make_matrix
+from harmony_conformance.report.comparison.matrix import make_matrix
+from harmony_conformance.report.formats.markdown import markdown
+from harmony_conformance.report.model import make_report
+from harmony_conformance.report.pages.html import html, matrix_html
+from harmony_conformance.report.pages.markup import thread_link
 
 ISSUE = "https://github.com/vllm-project/vllm/issues/48253"
 HOSTILE = ["javascript:alert(1)", 'https://a.example/"onclick="x', "https://a.example/<b>", "https://a.example/ b"]

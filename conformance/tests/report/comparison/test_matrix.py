@@ -7,7 +7,7 @@ import pytest
 from harmony_conformance.cli.main import main
 from harmony_conformance.errors import Exit
 from harmony_conformance.judge.check import Outcome, Severity
-from harmony_conformance.report.matrix import make_matrix
+from harmony_conformance.report.comparison.matrix import make_matrix
 from harmony_conformance.report.model import ResultLine, make_report
 
 

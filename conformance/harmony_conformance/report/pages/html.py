@@ -17,15 +17,16 @@ from markupsafe import Markup, escape
 
 from harmony_conformance import json_value
 from harmony_conformance.judge.check import Outcome, Severity
-from harmony_conformance.report import latency_table, markup, model, summary, text_excerpt
+from harmony_conformance.report import latency_table, model, summary, text_excerpt
 from harmony_conformance.report.cause_summary import cause_summaries
 from harmony_conformance.report.client_rows import client_rows
-from harmony_conformance.report.comparison import Change, Comparison
-from harmony_conformance.report.exchange_view import ExchangeView
-from harmony_conformance.report.markup import to_markup
-from harmony_conformance.report.matrix import Matrix
+from harmony_conformance.report.comparison.matrix import Matrix
+from harmony_conformance.report.comparison.prompt_changes import PromptChange
+from harmony_conformance.report.comparison.run_comparison import Change, Comparison
 from harmony_conformance.report.model import Report, ResultLine
-from harmony_conformance.report.prompt_changes import PromptChange
+from harmony_conformance.report.pages import markup
+from harmony_conformance.report.pages.exchange_view import ExchangeView
+from harmony_conformance.report.pages.markup import to_markup
 from harmony_conformance.report.summary import DEFAULT_FAILS_ON, Standing, by_check, run_verdict
 
 _STANDING = {
@@ -93,7 +94,7 @@ def _attribute(value: str) -> Markup:
 
 @cache
 def _script() -> str:
-    return (files("harmony_conformance.report") / "page.js").read_text("utf-8")
+    return (files("harmony_conformance.report.pages") / "page.js").read_text("utf-8")
 
 
 def matrix_html(matrix: Matrix, untested: Sequence[str] = ()) -> str:
@@ -121,7 +122,7 @@ def comparison_html(compared: Comparison, prompts: Mapping[str, PromptChange] | 
 def environment() -> Environment:
     """Return the environment of the templates of this room, which escapes each value that it prints."""
     return Environment(
-        loader=PackageLoader("harmony_conformance", "report"),
+        loader=PackageLoader("harmony_conformance", "report/pages"),
         autoescape=True,
         finalize=to_markup,
         keep_trailing_newline=True,

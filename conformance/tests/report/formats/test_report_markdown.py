@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from harmony_conformance.judge.check import Outcome, Severity
-from harmony_conformance.report.markdown import MOST_BYTES, fenced, inline, markdown
+from harmony_conformance.report.formats.markdown import MOST_BYTES, fenced, inline, markdown
 
 OWN_HTML = re.compile(r"<details><summary>[^<>]*</summary>\n*|</details>\n*")
 TEXTS = st.text(st.characters(codec=None), max_size=200)

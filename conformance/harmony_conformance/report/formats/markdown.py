@@ -15,8 +15,8 @@ from harmony_conformance.judge.clause import Clause
 from harmony_conformance.report.cause_summary import CauseSummary, cause_summaries
 from harmony_conformance.report.client_rows import CLIENT, client_rows
 from harmony_conformance.report.latency_table import COLUMNS, notes, rows
-from harmony_conformance.report.markup import is_web_address
 from harmony_conformance.report.model import ORDER, WORDS, Report, ResultLine
+from harmony_conformance.report.pages.markup import is_web_address
 from harmony_conformance.report.summary import (
     DEFAULT_FAILS_ON,
     CheckResults,

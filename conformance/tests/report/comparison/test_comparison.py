@@ -8,7 +8,7 @@ import pytest
 from harmony_conformance.cli.main import main
 from harmony_conformance.errors import Exit
 from harmony_conformance.judge.check import Outcome, Severity
-from harmony_conformance.report.comparison import Change, compare
+from harmony_conformance.report.comparison.run_comparison import Change, compare
 from harmony_conformance.report.model import ResultLine, make_report
 
 FAIL, PASS, OPEN, NOT_APPLICABLE = Outcome.FAIL, Outcome.PASS, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE

@@ -1,0 +1,1 @@
+"""Runs compared with another run, with a baseline, and side by side."""
