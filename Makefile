@@ -111,7 +111,7 @@ $(MITMPROXY)/.ready: requirements/mitmproxy-12.lock pyproject.toml | $(READY)
 	@touch $@
 
 .PHONY: test-guides
-test-guides: $(READY)  ## the commands of every guide print what the guide shows; a minute, CI plays three pages
+test-guides: $(READY) $(MITMPROXY)/.ready  ## the commands of every guide print what the guide shows; a minute, CI plays three pages
 	HARMONY_ALL_GUIDES=1 $(BIN)/python -m pytest -q conformance/tests/test_examples_in_pages.py -k test_output_of_guides
 
 .PHONY: test-browser

@@ -8,6 +8,7 @@ A shell block of a page is played if a comment follows it. Without PAGE, these a
     <!-- output: first 9, last 2 lines -->    it has these lines, and `…` for the others
     <!-- output: none -->                     the block prints nothing, and no text block follows
     <!-- output: figures vary -->             measured figures: the text stays as long as only its numbers differ
+    <!-- environment: FOLDER -->              of the page: the commands of this environment come first, if it exists
 
 All blocks of a page share one shell. Their folder is a checkout without files, but for links to the folders `examples`
 and `reports`. Ports of the page become free ones while its blocks are played. With `--check`, nothing is written: exit code 1 names a page that is not current.
@@ -36,6 +37,7 @@ _BLOCK = re.compile(
     r"<!-- output(?:: (?P<shown>[^>]*))? -->\n(?P<text>```text\n(?:(?!^```).*\n)*```\n)?",
     re.MULTILINE,
 )
+_ENVIRONMENT = re.compile(r"^<!-- environment: (\S+) -->$", re.MULTILINE)
 _PORT = re.compile(r"(?<=127\.0\.0\.1:)\d{5}|(?<=--port )\d{5}")
 _LISTENS = re.compile(
     r"^harmony-conformance (?:serve|proxy) [^\n]*(?:--port |--listen 127\.0\.0\.1:)(\d{5})", re.MULTILINE
@@ -66,7 +68,7 @@ class GuideError(RuntimeError):
 def written(text: str) -> str:
     """Return a page with the current output of its blocks."""
     blocks = [*_BLOCK.finditer(text)]
-    outputs = iter(play([block["commands"] for block in blocks]) if blocks else ())
+    outputs = iter(play([block["commands"] for block in blocks], environment_of(text)) if blocks else ())
 
     def fill(block: re.Match[str]) -> str:
         output, shown = next(outputs), block["shown"] or ""
@@ -82,8 +84,16 @@ def written(text: str) -> str:
     return _BLOCK.sub(fill, text)
 
 
-def play(blocks: Sequence[str]) -> list[str]:
+def environment_of(text: str) -> Path:
+    """Return the folder of the environment whose commands a page calls: by default that of this program."""
+    named = _ENVIRONMENT.search(text)
+    return ROOT / named[1] if named is not None else Path(sys.executable).parents[1]
+
+
+def play(blocks: Sequence[str], environment: Path) -> list[str]:
     """Run the blocks one after the other in one shell, and return what each printed."""
+    if not (environment / "bin" / "python").exists():
+        raise GuideError(f"expected the environment {environment}, got none: `make test-guides` makes it")
     with TemporaryDirectory(prefix="guide-") as folder, NamedTemporaryFile() as printed:
         ports = _free_ports({port for block in blocks for port in _PORT.findall(block)})
         for name in _LINKED:
@@ -96,7 +106,7 @@ def play(blocks: Sequence[str]) -> list[str]:
         with subprocess.Popen(  # noqa: S603 - the commands of the pages of this repository
             [which("bash") or "bash", "-c", "".join(parts)],
             cwd=folder,
-            env={**_environment(folder), "BEGIN": _BEGIN, "PRINTED": printed.name},
+            env={**_environment(folder, environment / "bin"), "BEGIN": _BEGIN, "PRINTED": printed.name},
             stdin=subprocess.DEVNULL,
             stdout=printed,
             stderr=subprocess.STDOUT,
@@ -116,9 +126,8 @@ def play(blocks: Sequence[str]) -> list[str]:
         return [_steady(output, ports) for output in outputs]
 
 
-def _environment(home: str) -> Mapping[str, str]:
-    """Return the environment of the shell: nothing of a CI system, whose runs print annotations too."""
-    commands = str(Path(sys.executable).parent)
+def _environment(home: str, commands: Path) -> Mapping[str, str]:
+    """Return the variables of the shell: nothing of a CI system, whose runs print annotations too."""
     return {
         "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
         "HOME": home,

@@ -53,6 +53,9 @@ def test_output_of_guides(page):
     """The commands of a page print what is below them."""
     if page.stem not in ALWAYS_PLAYED and not os.environ.get("HARMONY_ALL_GUIDES"):
         pytest.skip("HARMONY_ALL_GUIDES is not set: make test-guides")
+    environment = re.search(r"^<!-- environment: (\S+) -->$", page.read_text("utf-8"), re.MULTILINE)
+    if environment is not None and not (ROOT / environment[1] / "bin" / "python").exists():
+        pytest.skip(f"{environment[1]} is missing: `make test-guides` creates it if there is a Python 3.12")
     checked = subprocess.run([*WRITE_OUTPUT, "--check", page], capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
 
@@ -96,6 +99,22 @@ def test_invalid_output_comment(commands, comment, message, tmp_path):
     page.write_text(page_with(commands, comment, "a"), encoding="utf-8")
     ran = subprocess.run([*WRITE_OUTPUT, page], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (1, f"{page}: {message}\n")
+
+
+def test_commands_of_a_page_are_those_of_its_environment(tmp_path):
+    page = tmp_path / "page.md"
+    text = f"<!-- environment: {tmp_path}/other -->\n{page_with('hello', 'output', 'Hello')}"
+    page.write_text(text, encoding="utf-8")
+    command = [*WRITE_OUTPUT, "--check", page]
+    missing = subprocess.run(command, capture_output=True, text=True, check=False)
+    expected = f"{page}: expected the environment {tmp_path}/other, got none: `make test-guides` makes it\n"
+    assert (missing.returncode, missing.stderr) == (1, expected)
+    (tmp_path / "other" / "bin").mkdir(parents=True)
+    for name in ("python", "hello"):
+        (program := tmp_path / "other" / "bin" / name).write_text("#!/bin/sh\necho Hello\n", encoding="utf-8")
+        program.chmod(0o700)
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stderr) == (0, "")
 
 
 @pytest.fixture(scope="module")
