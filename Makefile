@@ -117,12 +117,12 @@ test-guides: $(READY) $(MITMPROXY)/.ready  ## the commands of every guide print 
 .PHONY: test-browser
 test-browser: $(READY)  ## the pages in a real browser, and the archive that it records: playwright from PyPI, and the system's Chromium
 	.venv/bin/uv pip install --quiet --python .venv/bin/python --require-hashes -r requirements/playwright.lock
-	$(BIN)/python -m pytest -v -p no:randomly conformance/tests/report/pages/test_pages_in_browser.py conformance/tests/audit/test_chromium_archive.py proxy/tests/judging/test_live_page.py
+	$(BIN)/python -m pytest -v -p no:randomly conformance/tests/report/pages/test_pages_in_browser.py conformance/tests/audit/readers/test_chromium_archive.py proxy/tests/judging/test_live_page.py
 
 .PHONY: test-ray
 test-ray: .oracles/ray/.ready  ## audits on a local cluster of Ray, whose processes are killed; Arrow batches in Ray Data and Spark (Java 17)
 	$(call install,.oracles/ray,--no-deps --no-build-isolation --editable .)
-	RAY_USAGE_STATS_ENABLED=0 .oracles/ray/bin/python -m pytest -q --noconftest -o addopts= -p no:cacheprovider conformance/tests/audit/test_ray_engine.py conformance/tests/audit/test_arrow_engines.py
+	RAY_USAGE_STATS_ENABLED=0 .oracles/ray/bin/python -m pytest -q --noconftest -o addopts= -p no:cacheprovider conformance/tests/audit/processes/test_ray_engine.py conformance/tests/audit/test_arrow_engines.py
 
 # the collector of OpenTelemetry with its receiver of OTLP and its file exporter, compiled by its own builder
 OTELCOL := .oracles/otelcol/otelcol

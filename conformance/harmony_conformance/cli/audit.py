@@ -14,11 +14,9 @@ from pathlib import Path
 from harmony_conformance.audit.answer_source import hash_user
 from harmony_conformance.audit.batches import ReadOptions, batches
 from harmony_conformance.audit.explain_format import explain_format
-from harmony_conformance.audit.failures_table import prepare_table, write_table
-from harmony_conformance.audit.log_baseline import BaselineCounter
-from harmony_conformance.audit.out_folder import ROW_FILES, open_folder, read_journal_options
-from harmony_conformance.audit.plans.plan import PlanName, choose_plan
-from harmony_conformance.audit.progress import (
+from harmony_conformance.audit.folder.failures_table import prepare_table, write_table
+from harmony_conformance.audit.folder.out_folder import ROW_FILES, open_folder, read_journal_options
+from harmony_conformance.audit.folder.progress import (
     PROGRESS,
     AuditProgress,
     is_progress,
@@ -26,9 +24,13 @@ from harmony_conformance.audit.progress import (
     stamps,
     write_progress,
 )
+from harmony_conformance.audit.plans.plan import PlanName, choose_plan
+from harmony_conformance.audit.processes.workers import AuditEngine, scan_all
 from harmony_conformance.audit.readers.sources import STDIN, empty_files, expand, is_url, mask_urls
 from harmony_conformance.audit.redaction import Excerpts
-from harmony_conformance.audit.report import (
+from harmony_conformance.audit.results.audit_page import audit_html
+from harmony_conformance.audit.results.log_baseline import BaselineCounter
+from harmony_conformance.audit.results.report import (
     Audit,
     AuditLine,
     error_summary,
@@ -38,11 +40,9 @@ from harmony_conformance.audit.report import (
     unreadable_summary,
     with_baseline,
 )
-from harmony_conformance.audit.results.audit_page import audit_html
 from harmony_conformance.audit.results.stored_audit import read_audit
+from harmony_conformance.audit.results.terminal import print_audit
 from harmony_conformance.audit.tallies import Tally
-from harmony_conformance.audit.terminal import print_audit
-from harmony_conformance.audit.workers import AuditEngine, scan_all
 from harmony_conformance.errors import UsageError
 from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text
 from harmony_conformance.judge.check import Outcome

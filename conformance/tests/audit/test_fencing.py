@@ -11,8 +11,8 @@ from rich.console import Console
 from harmony_conformance.audit import batches as module
 from harmony_conformance.audit.batches import Batch, ReadOptions, scan_batch
 from harmony_conformance.audit.redaction import Excerpts
-from harmony_conformance.audit.report import exit_code, make_audit
-from harmony_conformance.audit.terminal import print_audit
+from harmony_conformance.audit.results.report import exit_code, make_audit
+from harmony_conformance.audit.results.terminal import print_audit
 from harmony_conformance.cli import main as cli
 from harmony_conformance.errors import Exit
 from harmony_conformance.evidence.file_lines import Line
@@ -128,8 +128,11 @@ def test_a_failure_that_cannot_be_shown_hides_no_other(monkeypatch):
     def fail(finding):
         raise KeyError(finding.message)
 
-    monkeypatch.setattr("harmony_conformance.audit.terminal._finding", fail)
+    monkeypatch.setattr("harmony_conformance.audit.results.terminal._finding", fail)
     _, audit = audited(batch(line("other", "<|end|>")), Excerpts.REDACTED)
     shown = printed(audit)
-    assert "tool_calls.name_is_declared could not be shown: KeyError in harmony_conformance/audit/terminal.py" in shown
+    assert (
+        "tool_calls.name_is_declared could not be shown: KeyError in harmony_conformance/audit/results/terminal.py"
+        in shown
+    )
     assert shown.endswith(f"{audit.summary()}\n")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harmony_conformance.audit import out_folder
+from harmony_conformance.audit.folder import out_folder
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.cli import audit as command
 from harmony_conformance.cli.options.logs import configure_audit

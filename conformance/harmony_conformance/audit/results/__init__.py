@@ -1,1 +1,1 @@
-"""Results of an audit: read again from `audit.jsonl`, compared, and as a page."""
+"""Results of an audit: its report and causes, compared with a baseline or another audit, on a terminal and as a page."""

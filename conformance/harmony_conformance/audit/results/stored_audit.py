@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from harmony_conformance.audit.folder_marks import AUDIT
+from harmony_conformance.audit.folder.folder_marks import AUDIT
 from harmony_conformance.audit.rates.groups import GroupTally
 from harmony_conformance.audit.rates.rate import GroupRate
 from harmony_conformance.errors import UsageError

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 
-from harmony_conformance.audit.folder_marks import find_audit_file
+from harmony_conformance.audit.folder.folder_marks import find_audit_file
 from harmony_conformance.engines.target import Target
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.folder_lock import FolderInUseError, lock_folder

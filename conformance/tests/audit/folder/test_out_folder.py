@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from harmony_conformance.audit.out_folder import AUDIT, JOURNAL, ROW_FILES
+from harmony_conformance.audit.folder.out_folder import AUDIT, JOURNAL, ROW_FILES
 from harmony_conformance.cli import main as cli
 from harmony_conformance.errors import Exit
 

@@ -11,7 +11,7 @@ from rich.markup import escape
 from harmony_conformance.audit.rates.groups import DIMENSIONS
 from harmony_conformance.audit.rates.rate import rates
 from harmony_conformance.audit.readers.record import delivery_notes
-from harmony_conformance.audit.report import COMPARISON_REASON, Audit, AuditLine, exit_code
+from harmony_conformance.audit.results.report import COMPARISON_REASON, Audit, AuditLine, exit_code
 from harmony_conformance.audit.tallies import LineProblems
 from harmony_conformance.errors import Exit, error_place
 from harmony_conformance.json_value import items, text, value_at

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from harmony_conformance.audit import out_folder
+from harmony_conformance.audit.folder import out_folder
 from harmony_conformance.cli import audit as command
 from harmony_conformance.cli import main as cli
 from harmony_conformance.errors import Exit
@@ -112,7 +112,8 @@ def test_what_was_added_before_a_resume_is_new_to_the_next_nightly_audit(tmp_pat
 
 
 @pytest.mark.parametrize(
-    "place", ["harmony_conformance.audit.out_folder.AuditFolder.finish", "harmony_conformance.cli.audit.write_progress"]
+    "place",
+    ["harmony_conformance.audit.folder.out_folder.AuditFolder.finish", "harmony_conformance.cli.audit.write_progress"],
 )
 def test_a_nightly_audit_that_was_killed_while_it_ended_can_be_resumed(tmp_path, monkeypatch, capsys, place):
     (log := tmp_path / "log.jsonl").write_bytes(b"".join(LINES))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from zlib import crc32
 
-from harmony_conformance.audit.journal import InvalidEntryError, JournalEntry, entry_json, read_entry
+from harmony_conformance.audit.folder.journal import InvalidEntryError, JournalEntry, entry_json, read_entry
 from harmony_conformance.audit.readers.container import InputFile, Records
 from harmony_conformance.audit.readers.sources import is_url
 from harmony_conformance.errors import UsageError

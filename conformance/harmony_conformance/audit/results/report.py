@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from harmony_conformance.audit.log_baseline import BaselineCounter, LogBaseline
-from harmony_conformance.audit.log_causes import SCENARIO, log_causes
 from harmony_conformance.audit.plans.needles import NEEDLE_CHECKS
 from harmony_conformance.audit.plans.plan import AuditPlan
 from harmony_conformance.audit.rates.rate import rates, share_json
 from harmony_conformance.audit.redaction import Excerpts
+from harmony_conformance.audit.results.log_baseline import BaselineCounter, LogBaseline
+from harmony_conformance.audit.results.log_causes import SCENARIO, log_causes
 from harmony_conformance.audit.tallies import CheckTally, FindingExample, LineProblems, Tally
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.errors import Exit

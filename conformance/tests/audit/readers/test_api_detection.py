@@ -74,7 +74,7 @@ def test_every_api_has_an_example():
     assert {parameter.values[0].api for parameter in EXAMPLES} >= APIS.keys() - {"ollama-raw"}
 
 
-REPORTS = sorted((Path(__file__).parents[3] / "reports").glob("*/exchanges.jsonl.gz"))
+REPORTS = sorted((Path(__file__).parents[4] / "reports").glob("*/exchanges.jsonl.gz"))
 
 
 @pytest.mark.parametrize("path", REPORTS, ids=lambda path: path.parent.name)

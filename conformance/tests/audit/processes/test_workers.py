@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from harmony_conformance.audit import batches as batches_module
-from harmony_conformance.audit import line_process, workers
 from harmony_conformance.audit.batches import ReadOptions, batches, scan_batch
+from harmony_conformance.audit.processes import line_process, workers
+from harmony_conformance.audit.processes.workers import scan_all
 from harmony_conformance.audit.readers import shapes, sources
 from harmony_conformance.audit.tallies import Tally
-from harmony_conformance.audit.workers import scan_all
 from harmony_conformance.cli import audit
 from harmony_conformance.cli import main as cli
 from harmony_conformance.cli.options.logs import configure_audit

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from harmony_conformance.audit.batches import Batch, BatchResult, ReadOptions, scan_batch
-from harmony_conformance.audit.line_process import judge_by_line
+from harmony_conformance.audit.processes.line_process import judge_by_line
 from harmony_conformance.audit.readers.sources import require
 from harmony_conformance.errors import UsageError
 from harmony_conformance.runtime.time_limit import exit_after_limit

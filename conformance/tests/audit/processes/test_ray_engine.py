@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harmony_conformance.audit import out_folder
+from harmony_conformance.audit.folder import out_folder
 
 pytest.importorskip("ray", reason="make test-ray has an environment with Ray")
 

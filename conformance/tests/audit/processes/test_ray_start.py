@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-from harmony_conformance.audit import ray_pool
+from harmony_conformance.audit.processes import ray_pool
 from harmony_conformance.cli.main import main
 from harmony_conformance.errors import Exit, UsageError
 

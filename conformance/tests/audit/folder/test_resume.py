@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from harmony_conformance.audit import out_folder
-from harmony_conformance.audit.out_folder import ROW_FILES
+from harmony_conformance.audit.folder import out_folder
+from harmony_conformance.audit.folder.out_folder import ROW_FILES
 from harmony_conformance.cli import audit as command
 from harmony_conformance.cli import main as cli
 from harmony_conformance.errors import Exit

@@ -11,7 +11,7 @@ from itertools import chain, pairwise, repeat
 
 import pytest
 
-from harmony_conformance.audit import out_folder
+from harmony_conformance.audit.folder import out_folder
 from harmony_conformance.audit.readers import mitmproxy_flows, otlp_binary, sources, texts
 from harmony_conformance.audit.readers.files import open_logs
 from harmony_conformance.audit.readers.shapes import parse_record

@@ -11,8 +11,8 @@ from operator import gt
 from pathlib import Path
 
 from harmony_conformance.audit.batches import Batch, BatchResult
-from harmony_conformance.audit.folder_marks import AUDIT, JOURNAL, MARKS, PAGE, is_of_audit
-from harmony_conformance.audit.journal import (
+from harmony_conformance.audit.folder.folder_marks import AUDIT, JOURNAL, MARKS, PAGE, is_of_audit
+from harmony_conformance.audit.folder.journal import (
     InvalidEntryError,
     JournalEntry,
     entry_line,

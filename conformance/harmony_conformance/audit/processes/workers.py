@@ -12,8 +12,8 @@ from itertools import chain, islice
 from multiprocessing import active_children, get_context
 
 from harmony_conformance.audit.batches import Batch, BatchResult, ReadOptions, scan_batch
-from harmony_conformance.audit.line_process import Scan, judge_by_line
-from harmony_conformance.audit.ray_pool import RayPool
+from harmony_conformance.audit.processes.line_process import Scan, judge_by_line
+from harmony_conformance.audit.processes.ray_pool import RayPool
 from harmony_conformance.runtime.processes import block_interrupts, follow_parent, restore_interrupts
 from harmony_conformance.runtime.time_limit import exit_after_limit
 
