@@ -97,6 +97,7 @@ class Scenario:
 
     Attributes:
         exclusive: True if no other request may run at the same time, because the scenario measures time.
+        apis_at_once: True for an exclusive scenario that is sent over all its APIs at the same time.
         violates_grammar: True if a server with grammar-constrained sampling could not emit the scripts.
         over_websocket: True if it is about a WebSocket connection, which its streamed requests share.
     """
@@ -108,6 +109,7 @@ class Scenario:
     needs_script: bool = False
     needs_unscripted_model: bool = False
     exclusive: bool = False
+    apis_at_once: bool = False
     violates_grammar: bool = False
     over_websocket: bool = False
     api: str = CHAT_COMPLETIONS.name
@@ -224,6 +226,7 @@ def read_scenario(value: Json, name: str) -> Scenario:
         needs_script=value_at(value, "needs_script") is True,
         needs_unscripted_model=value_at(value, "needs_own_words") is True,
         exclusive=value_at(value, "alone") is True,
+        apis_at_once=value_at(value, "apis_at_once") is True,
         violates_grammar=value_at(value, "breaks_grammar") is True,
         over_websocket=value_at(value, "websocket") is True,
         api=api,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import groupby
 
 from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS, UnsupportedByApiError
@@ -36,13 +36,13 @@ from harmony_conformance.evidence.recording_file import SeriesKey
 from harmony_conformance.golden.scenario import Scenario, Step, expand, group_parallel_steps, skip_reason
 from harmony_conformance.json_value import Json, value_at
 from harmony_conformance.runner.access_loss import Access, is_doubtful
+from harmony_conformance.runner.rate_limiter import RateLimiter
 from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request
 from harmony_conformance.runner.run_limits import RunLimits, count_output_tokens
 from harmony_conformance.runner.server_loss import ServerLoss, is_connection_lost
 from harmony_conformance.runner.websocket_use import WebSocketUse
-from harmony_conformance.transport.client import Client, SendRequest, SendResult, now
+from harmony_conformance.transport.client import Client, SendResult, now
 from harmony_conformance.transport.messages import Failure, FailureKind, Request
-from harmony_conformance.transport.waits import Notice, ignore_wait
 from harmony_conformance.transport.websocket_client import series_connections
 
 _EVENT = 1  # tokens in an event of a stream
@@ -90,114 +90,12 @@ def _streamed_response(x: Exchange) -> Json:
     )
 
 
-class RateLimiter:
-    """Limits concurrency, rate and number of requests. `crowd` is the concurrency within an exclusive scenario."""
-
-    def __init__(
-        self, concurrency: int, crowd: int, most: int | None, rate: float | None, limits: RunLimits | None = None
-    ) -> None:
-        self._limits = limits
-        self._concurrency, self._burst_concurrency = concurrency, crowd
-        self._slots = asyncio.Semaphore(concurrency)
-        self._burst_slots = asyncio.Semaphore(crowd)
-        self._interval = 1 / rate if rate else 0.0
-        self._left = most
-        self.reached_limit: int | None = None
-        """The limit on requests, once a request exceeded it."""
-        self._next = 0.0
-        self._order = asyncio.Lock()
-        self._most = most
-        self._pauses = 0
-        self._is_free = asyncio.Event()
-        self._is_free.set()
-        self._is_closed = False
-
-    @contextmanager
-    def pause_others(self) -> Generator[None]:
-        """Block all but urgent requests while the context is active."""
-        self._pauses += 1
-        self._is_free.clear()
-        try:
-            yield
-        finally:
-            self._pauses -= 1
-            if not self._pauses:
-                self._is_free.set()
-
-    @property
-    def requests_left(self) -> int | None:
-        """Number of requests left, None if unlimited."""
-        return self._left
-
-    def close(self) -> None:
-        """Send no more requests."""
-        self._is_closed = True
-
-    def group_concurrency(self, scenario: Scenario, group: Sequence[Step]) -> int:
-        """Return the number of concurrent requests of a group."""
-        return min(len(group), self._burst_concurrency if scenario.exclusive else self._concurrency)
-
-    async def send(
-        self, client: Client, request: Request, leave_after: int | None = None, together: int = 1
-    ) -> SendResult | None:
-        """Send a request; None if no more may be sent. `together`: number of concurrent requests of its group."""
-        async with self._burst_slots if together > self._concurrency else self._slots:
-            await self._is_free.wait()
-            is_stopped = self._is_closed or (self._limits is not None and self._limits.stop_reason is not None)
-            return await self._pass(client, request, leave_after) if not is_stopped else None
-
-    async def send_urgently(self, client: Client, request: Request) -> SendResult | None:
-        """Send a request without a slot, for the caller of `pause_others`, whose own request is finished."""
-        return await self._pass(client, request, None)
-
-    async def _pass(self, client: Client, request: Request, leave_after: int | None) -> SendResult | None:
-        if self._limits is None:
-            return await self._send_in_order(client, request, leave_after)
-        return await self._limits.send(lambda: self._send_in_order(client, request, leave_after))
-
-    async def _send_in_order(self, client: Client, request: Request, leave_after: int | None) -> SendResult | None:
-        async with self._order:
-            if self._left is not None:
-                if self._left <= 0:
-                    self.reached_limit = self._most
-                    return None
-                self._left -= 1
-            await self.wait_for_rate()
-        return await client.send(request, leave_after=leave_after)
-
-    async def wait_for_rate(self) -> None:
-        """Wait until the rate allows one more request."""
-        started = now()
-        due, self._next = (
-            self._next,
-            max(self._next, started) + self._interval,
-        )  # before the wait, during which others enter
-        if due > started:
-            await asyncio.sleep(due - started)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Progress:
     """Progress of a run that may be continued: series recorded earlier, and the callback for each series whose last request was sent."""
 
     recorded: Mapping[SeriesKey, Series] = field(default_factory=dict[SeriesKey, Series])
     on_finished: SeriesCallback = ignore_series
-
-
-def rate_limited_send(
-    client: Client, rate: float | None, limits: RunLimits, waiting: Callable[[Notice], None] = ignore_wait
-) -> SendRequest:
-    """Return a function that sends a request within --max-rps and the limits of the run. `waiting`: callback for each wait that the endpoint requests."""
-    limiter = RateLimiter(1, 1, None, rate)
-
-    async def send(request: Request) -> SendResult:
-        async def send_at_rate() -> SendResult:
-            await limiter.wait_for_rate()
-            return await client.send(request, waiting)
-
-        return await limits.send(send_at_rate)
-
-    return send
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,14 +119,17 @@ class Sender:
     async def send_all(self, scenarios: Sequence[Scenario], tries: int) -> tuple[Series, ...]:
         """Send every sendable scenario `tries` times and return the series.
 
-        Exclusive scenarios follow the concurrent ones. Invalid requests come last, one scenario at a time, because they may end the server.
+        Exclusive scenarios follow the concurrent ones, one at a time or over all their APIs at once.
+        Invalid requests come last, one scenario at a time, because they may end the server.
         A response format without a schema does so to vLLM 0.11.0.
         """
         concurrent, sequential = _split(sendable_scenarios(scenarios, self.capabilities.script_methods))
         pending = [self.send_series(scenario, attempt) for attempt in range(tries) for scenario in concurrent]
         done = list(await asyncio.gather(*pending))
-        for scenario in sequential:
-            done += [await self.send_series(scenario, attempt) for attempt in range(tries)]
+        for _, group in groupby(sequential, lambda scenario: scenario.name if scenario.apis_at_once else scenario.key):
+            over_apis = tuple(group)
+            for attempt in range(tries):
+                done += await asyncio.gather(*(self.send_series(scenario, attempt) for scenario in over_apis))
         return tuple(done)
 
     async def send_series(self, scenario: Scenario, attempt: int) -> Series:
