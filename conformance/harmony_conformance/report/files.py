@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,7 +23,6 @@ RENDERERS: Mapping[str, Renderer] = MappingProxyType({"html": html, "md": markdo
 HTML_REPORT = "report.html"
 """File name of the report for a browser."""
 _NAMES = {"html": HTML_REPORT, "md": "report.md", "junit": "junit.xml"}
-_IN_SECOND_PROCESS = ("junit", "md")
 _MIN_FOR_SECOND_PROCESS = 5_000
 """Minimum number of results for a second process. Rendering the files of 45,000 results takes two seconds."""
 
@@ -55,46 +54,42 @@ def read_report_file(path: Path) -> Report:
 def write_files(
     report: Report, out: Path, fails_on: frozenset[Severity], exchanges: Mapping[str, ExchangeView] | None = None
 ) -> None:
-    """Write all files to `out`. For a long report, a second process renders two of them meanwhile.
+    """Write all files to `out`. For a long report, a second process renders them while this one writes `report.jsonl`.
 
     `exchanges`: those that the page shows, by id.
 
     A file that cannot be rendered or written hides no other: the error is raised after the others are written.
     """
     is_long = len(report.results) >= _MIN_FOR_SECOND_PROCESS and cores() > 1
-    process = forked(_render_in_second_process, report, out, fails_on) if is_long and may_fork() else None
+    process = forked(_render_in_second_process, report, out, fails_on, exchanges) if is_long and may_fork() else None
     lines = "".join(line + "\n" for line in report.lines())
     write_private(out / REPORT, lines.encode("utf-8", "backslashreplace"))
-    errors = _render(report, out, fails_on, [form for form in RENDERERS if form not in _IN_SECOND_PROCESS], exchanges)
     if process is not None:
         process.join()
+    errors: list[Exception] = []
     if process is None or process.exitcode != 0:  # after a failure, try again here, where the error is reported
-        errors += _render(report, out, fails_on, _IN_SECOND_PROCESS)
+        errors = _render(report, out, fails_on, exchanges)
     if errors:
         raise errors[0]
 
 
 def _render(
-    report: Report,
-    out: Path,
-    fails_on: frozenset[Severity],
-    forms: Iterable[str],
-    exchanges: Mapping[str, ExchangeView] | None = None,
+    report: Report, out: Path, fails_on: frozenset[Severity], exchanges: Mapping[str, ExchangeView] | None
 ) -> list[Exception]:
     """Write each form, and return the errors of those that could not be written."""
     errors: list[Exception] = []
-    for form in forms:
+    for form, render in RENDERERS.items():
         try:
-            page = (
-                html(report, fails_on, exchanges) if form == "html" and exchanges else RENDERERS[form](report, fails_on)
-            )
+            page = html(report, fails_on, exchanges) if form == "html" and exchanges else render(report, fails_on)
             write_private(out / _NAMES[form], page.encode("utf-8", "backslashreplace"))
         except Exception as error:  # noqa: BLE001 - raised by the caller, after the other forms
             errors.append(error)
     return errors
 
 
-def _render_in_second_process(report: Report, out: Path, fails_on: frozenset[Severity]) -> None:
+def _render_in_second_process(
+    report: Report, out: Path, fails_on: frozenset[Severity], exchanges: Mapping[str, ExchangeView] | None
+) -> None:
     gc.disable()  # a collection would touch, and so copy, all memory shared with the parent
-    if _render(report, out, fails_on, _IN_SECOND_PROCESS):
+    if _render(report, out, fails_on, exchanges):
         sys.exit(1)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import groupby, product
 
 from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS, UnsupportedByApiError
@@ -36,7 +36,7 @@ from harmony_conformance.evidence.recording_file import SeriesKey
 from harmony_conformance.golden.scenario import Scenario, Step, expand, group_parallel_steps, skip_reason
 from harmony_conformance.json_value import Json, value_at
 from harmony_conformance.runner.access_loss import Access, is_doubtful
-from harmony_conformance.runner.rate_limiter import RateLimiter
+from harmony_conformance.runner.rate_limiter import RateLimiter, slot_rank
 from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request
 from harmony_conformance.runner.run_limits import RunLimits, count_output_tokens
 from harmony_conformance.runner.server_loss import ServerLoss, is_connection_lost
@@ -71,6 +71,11 @@ def _split(scenarios: Iterable[Scenario]) -> tuple[list[Scenario], list[Scenario
         (invalid if is_invalid else exclusive if scenario.exclusive else concurrent).append(scenario)
     # requests for a grammar, which are not exclusive, come after all others
     return concurrent, exclusive + sorted(invalid, key=lambda scenario: not scenario.exclusive)
+
+
+def _steps_in_a_row(scenario: Scenario) -> int:
+    """Return the number of steps of a scenario that wait for each other."""
+    return sum(1 for _ in group_parallel_steps(tuple(expand(scenario))))
 
 
 def ignore_series(series: Series) -> None:
@@ -119,13 +124,20 @@ class Sender:
     async def send_all(self, scenarios: Sequence[Scenario], tries: int) -> tuple[Series, ...]:
         """Send every sendable scenario `tries` times and return the series.
 
+        The scenarios with the most steps in a row go first, so that none of them remains at the end and leaves slots unused.
         Exclusive scenarios follow the concurrent ones, one at a time or over all their APIs at once.
         Invalid requests come last, one scenario at a time, because they may end the server.
         A response format without a schema does so to vLLM 0.11.0.
         """
         concurrent, sequential = _split(sendable_scenarios(scenarios, self.capabilities.script_methods))
-        pending = [self.send_series(scenario, attempt) for attempt in range(tries) for scenario in concurrent]
-        done = list(await asyncio.gather(*pending))
+
+        async def send_in_turn(rank: int, scenario: Scenario, attempt: int) -> Series:
+            slot_rank.set(rank)
+            return await self.send_series(scenario, attempt)
+
+        longest_first = sorted(concurrent, key=_steps_in_a_row, reverse=True)
+        each = product(longest_first, range(tries))
+        done = list(await asyncio.gather(*(send_in_turn(rank, *one) for rank, one in enumerate(each))))
         for _, group in groupby(sequential, lambda scenario: scenario.name if scenario.apis_at_once else scenario.key):
             over_apis = tuple(group)
             for attempt in range(tries):
