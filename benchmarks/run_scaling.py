@@ -108,7 +108,8 @@ def concurrent_scenarios() -> list[str]:
     return [
         scenario.name
         for scenario in load_scenarios()
-        if not (scenario.exclusive or scenario.over_websocket) and not any(step.validity in REFUSABLE_VALIDITIES for step in scenario.steps)
+        if not (scenario.exclusive or scenario.over_websocket)
+        and not any(step.validity in REFUSABLE_VALIDITIES for step in scenario.steps)
     ]
 
 
