@@ -21,7 +21,7 @@ PACED = "paced"
 @series_only
 @evidence
 def has_slow_streams(series: Series) -> bool:
-    """four streams of at least 20 deltas and half a second each, of which few were sent at once"""
+    """four streams of at least 20 deltas and half a second each, with few concurrent requests"""
     all_times = _delta_times_by_stream(series)
     return sum(len(times) >= _MIN_EVENTS and times[-1] > _SLOW for times in all_times) >= _MIN_STREAMS
 
