@@ -93,8 +93,9 @@ def add_options(parser: ArgumentParser) -> None:
     add = parser.add_argument_group("checks and scenarios").add_argument
     add(
         "--api",
+        action="append",
         choices=[*API_WORDS, _ALL_APIS],
-        help="API of the scenarios; all: every API that the endpoint offers (default: chat; for a recording, its APIs)",
+        help="API of the scenarios; may be repeated; all: every API that the endpoint offers (default: chat; for a recording, its APIs)",
     )
     add(
         "--client",

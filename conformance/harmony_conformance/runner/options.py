@@ -68,8 +68,8 @@ def read_options(arguments: Namespace) -> tuple[Target, Options]:
         )
     network = _network(arguments, target)
     profile = read_client(arguments)
-    api = arguments.api or CHAT_COMPLETIONS.name
-    names = [one.name for one in APIS.values() if api in (one.option_name, ALL_APIS)]
+    chosen = arguments.api or [CHAT_COMPLETIONS.name]
+    names = [one.name for one in APIS.values() if one.option_name in chosen or ALL_APIS in chosen]
     options = Options(
         model=arguments.model,
         tries=arguments.tries,
@@ -168,8 +168,9 @@ def reproduction_arguments(options: Options) -> tuple[str, ...]:
     if options.model is not None:
         words += ("--model", options.model)
     if options.apis != (CHAT_COMPLETIONS.name,):
-        chosen = {APIS[name].option_name for name in options.apis}
-        words += ("--api", chosen.pop() if len(chosen) == 1 else ALL_APIS)
+        chosen = dict.fromkeys(APIS[name].option_name for name in options.apis)
+        is_all = chosen.keys() == {api.option_name for api in APIS.values()}
+        words += [word for api in ([ALL_APIS] if is_all else chosen) for word in ("--api", api)]
     if options.script != "auto":
         words += ("--script", options.script)
     if options.seed is not None:

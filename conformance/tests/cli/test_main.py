@@ -238,6 +238,15 @@ def test_a_recorded_run_is_judged_again_over_the_api_that_it_went_over(capsys, t
     assert results(tmp_path / "again") == results(tmp_path / "first")
 
 
+def test_the_option_api_adds_up(capsys, tmp_path):
+    both = ("--api", "messages", "--api", "chat")
+    assert run(capsys, "reference:defect=calls-dropped", *both, "--select", "tool_call", "--out", str(tmp_path))[0] == 1
+    found = [json.loads(line) for line in (tmp_path / "report.jsonl").read_text().splitlines()]
+    assert {line["api"] for line in found if line["kind"] == "result"} == {"chat", "messages", "all"}
+    (example,) = (line["example"]["reproduce"] for line in found if line["kind"] == "cause")
+    assert "--api chat --api messages" in example
+
+
 def test_a_recorded_run_is_judged_again_with_what_its_report_knows_of_the_endpoint(reference, capsys, tmp_path):
     recorded = tmp_path / "kept"
     recorded.mkdir()
