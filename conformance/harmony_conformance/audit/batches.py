@@ -170,7 +170,11 @@ def scan_batch(batch: Batch, reading: ReadOptions) -> BatchResult:
             records: list[Record] = []
             try:
                 with limit:
-                    records = [line] if isinstance(line, UnreadableLine) else _read_record(line, place, reading)
+                    records = (
+                        [line]
+                        if isinstance(line, UnreadableLine)
+                        else read_line(line, reading.form, name=str(place), columns=reading.columns)
+                    )
             except (KeyboardInterrupt, SystemExit):
                 raise
             except BaseException as error:  # noqa: BLE001 - an internal error, or a panic of a library, must not end the audit
@@ -199,10 +203,6 @@ def scan_batch(batch: Batch, reading: ReadOptions) -> BatchResult:
         unreadable=_encode_rows(unreadable),
         digest=digest,
     )
-
-
-def _read_record(line: Line, place: LinePosition, reading: ReadOptions) -> list[Record]:
-    return read_line(line, reading.form, name=str(place), columns=reading.columns)
 
 
 def _count_error(counting: TallyBuilder, place: LinePosition, error: BaseException) -> str:

@@ -14,7 +14,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import TypeVar
 
-from harmony_conformance.audit.rates.groups import GroupCounter, Groups, GroupTally, add_groups
+from harmony_conformance.audit.rates.groups import GroupCounter, Groups, GroupTally, add_each, add_groups
 from harmony_conformance.evidence.file_lines import LinePosition, UnreadableLine
 from harmony_conformance.judge.check import Finding, Outcome
 from harmony_conformance.judge.judge import Result
@@ -60,8 +60,8 @@ class CheckTally:
     def __add__(self, other: CheckTally) -> CheckTally:
         """Return the sum."""
         return CheckTally(
-            counts=_sum(self.counts, other.counts),
-            reasons=_sum(self.reasons, other.reasons),
+            counts=add_each(self.counts, other.counts),
+            reasons=add_each(self.reasons, other.reasons),
             evidence=self.evidence | other.evidence,
             examples=_first_examples((*self.examples, *other.examples)),
         )
@@ -105,16 +105,12 @@ class Tally:
 
     def __add__(self, other: Tally) -> Tally:
         """Return the sum."""
-        no_check = CheckTally()
         return Tally(
             exchanges=self.exchanges + other.exchanges,
             discovery_exchanges=self.discovery_exchanges + other.discovery_exchanges,
-            checks={
-                name: self.checks.get(name, no_check) + other.checks.get(name, no_check)
-                for name in {*self.checks, *other.checks}
-            },
-            unreadable_by_kind=_add_problems(self.unreadable_by_kind, other.unreadable_by_kind),
-            errors_by_kind=_add_problems(self.errors_by_kind, other.errors_by_kind),
+            checks=add_each(self.checks, other.checks),
+            unreadable_by_kind=add_each(self.unreadable_by_kind, other.unreadable_by_kind),
+            errors_by_kind=add_each(self.errors_by_kind, other.errors_by_kind),
             groups=add_groups(self.groups, other.groups),
             passed_over=self.passed_over + other.passed_over,
         )
@@ -142,16 +138,6 @@ class JudgedExchange:
     results: Sequence[Result]
     shared_results: tuple[tuple[Result, ...], ...] = ()
     source: Mapping[str, str] = field(default_factory=dict[str, str])
-
-
-def tally(judged: Iterable[JudgedExchange], problems: Iterable[tuple[LinePosition, UnreadableLine]] = ()) -> Tally:
-    """Tally judged exchanges and unreadable lines."""
-    counting = TallyBuilder()
-    for one in judged:
-        counting.add(one)
-    for place, problem in problems:
-        counting.add_problem(place, problem)
-    return counting.tally()
 
 
 class TallyBuilder:
@@ -280,11 +266,3 @@ def _first_examples(examples: Iterable[FindingExample]) -> tuple[FindingExample,
 def _count(problems: dict[str, LineProblems], kind: str, place: LinePosition, detail: str) -> None:
     one = LineProblems(count=1, examples=((place, detail),))
     problems[kind] = problems[kind] + one if kind in problems else one
-
-
-def _add_problems(one: Mapping[str, LineProblems], other: Mapping[str, LineProblems]) -> Mapping[str, LineProblems]:
-    return {**one, **other, **{kind: one[kind] + other[kind] for kind in one.keys() & other.keys()}}
-
-
-def _sum(one: Mapping[Key, int], other: Mapping[Key, int]) -> Mapping[Key, int]:
-    return {key: one.get(key, 0) + other.get(key, 0) for key in {**one, **other}}

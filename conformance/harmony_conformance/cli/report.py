@@ -16,7 +16,7 @@ from harmony_conformance.report.files import RENDERERS, Renderer, read_report_fi
 from harmony_conformance.report.formats.ci_formats import badge_json, badge_svg, ctrf, github_annotations, sarif
 from harmony_conformance.report.formats.junit import junit
 from harmony_conformance.report.model import InvalidReportError, Report
-from harmony_conformance.report.pages.exchange_view import ExchangeView, exchange_views, shown_exchanges
+from harmony_conformance.report.pages.exchange_view import exchange_views, shown_exchanges
 from harmony_conformance.report.pages.html import html
 from harmony_conformance.runner.options import FAIL_ON
 from harmony_conformance.runner.shared_run import EXCHANGES
@@ -39,7 +39,8 @@ def execute(arguments: Namespace) -> int:
     """Print the rendered report."""
     report = read_run(arguments.run_dir)
     if arguments.format == "html":
-        document = html(report, FAIL_ON["must"], _views(report, arguments.run_dir))
+        views = exchange_views(shown_exchanges(report), recorded_exchanges(arguments.run_dir), str)
+        document = html(report, FAIL_ON["must"], views)
     else:
         document = _FORMATS[arguments.format](report, FAIL_ON["must"])
     if arguments.format == "github":
@@ -47,11 +48,6 @@ def execute(arguments: Namespace) -> int:
     else:
         print(document)
     return Exit.CONFORMS
-
-
-def _views(report: Report, path: Path) -> Mapping[str, ExchangeView]:
-    """Return the exchanges that the page shows, if their recording is in the folder of the report."""
-    return exchange_views(shown_exchanges(report), recorded_exchanges(path), str)
 
 
 def recorded_exchanges(path: Path) -> Iterator[Exchange]:

@@ -46,7 +46,7 @@ def official_tools_text(tools: Sequence[Json]) -> str:
     return _official_spelling(tools) if "Infinity" in key else _cached_spelling(key)
 
 
-@bounded_cache(max_entries=256, max_length=4096)
+@bounded_cache(max_length=4096)
 def _cached_spelling(key: str) -> str:
     return _official_spelling(items(loads(key)))
 
@@ -67,7 +67,7 @@ def _official_spelling(tools: Sequence[Json]) -> str:
         return ""
 
 
-@bounded_cache(max_entries=256, max_length=4096)
+@bounded_cache(max_length=4096)
 def parse_declarations(content: str) -> Mapping[str, Declaration]:
     """Return the functions that a text declares, by name."""
     _, _, declared = content.partition(_NAMESPACE)

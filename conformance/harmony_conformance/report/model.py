@@ -120,6 +120,15 @@ class Report:
         """The names of the failures that the baseline of the run expects."""
         return frozenset(map(text, items(value_at(self.header, "baseline", "expected"))))
 
+    @cached_property
+    def causes_of(self) -> Mapping[str, tuple[str, ...]]:
+        """The ids of the causes of each failed result, by its name."""
+        causes: dict[str, tuple[str, ...]] = {}
+        for cause in self.causes:
+            for name in map(text, items(value_at(cause, "failed"))):
+                causes[name] = (*causes.get(name, ()), text(value_at(cause, "id")))
+        return causes
+
     def lines(self) -> Iterator[str]:
         """Yield the lines of `report.jsonl`."""
         yield dumps({"kind": "header", **self.header})

@@ -53,21 +53,23 @@ def share_view(view: Callable[[Value], object], source: Value, target: Value) ->
     vars(target)[f"{view.__module__}.{view.__qualname__}"] = view(source)
 
 
+_SHORT_ENTRIES = 256
+
+
 def bounded_cache(
-    *, max_entries: int, max_length: int, max_long_entries: int = 0
+    *, max_length: int, max_long_entries: int = 0
 ) -> Callable[[Callable[[Short], View]], Callable[[Short], View]]:
     """Decorate a pure function of a text or of token ids with a cache of bounded memory.
 
     Use it for values that many exchanges share: schemas, system messages, prompts and answers of one conversation over several APIs.
 
     Args:
-        max_entries: The number of cached results for values up to `max_length`.
-        max_length: The largest length of a short value, in characters or tokens.
+        max_length: The largest length of a short value, in characters or tokens. Results for 256 of them are cached.
         max_long_entries: The number of cached results for longer values.
     """
 
     def decorate(function: Callable[[Short], View]) -> Callable[[Short], View]:
-        short: Callable[[Short], View] = lru_cache(maxsize=max_entries)(function)
+        short: Callable[[Short], View] = lru_cache(maxsize=_SHORT_ENTRIES)(function)
         long: Callable[[Short], View] = lru_cache(maxsize=max_long_entries)(function) if max_long_entries else function
 
         @wraps(function)

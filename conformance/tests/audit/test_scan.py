@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harmony_conformance.audit.tallies import MAX_EXAMPLES, JudgedExchange, Tally, tally
+from harmony_conformance.audit.tallies import MAX_EXAMPLES, JudgedExchange, Tally, TallyBuilder
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.file_lines import LinePosition, UnreadableLine
@@ -17,6 +17,15 @@ from harmony_conformance.transport.messages import Request
 
 CLAUSE = next(iter(CLAUSES.values()))
 NOTHING = Exchange(id="x", request=Request(path="/v1/chat/completions", body=b"{}"))
+
+
+def tally(judged, problems=()):
+    counting = TallyBuilder()
+    for one in judged:
+        counting.add(one)
+    for place, problem in problems:
+        counting.add_problem(place, problem)
+    return counting.tally()
 
 
 def result(check, outcome):

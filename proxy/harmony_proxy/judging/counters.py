@@ -50,7 +50,6 @@ BUCKETS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0
 """Upper bounds of the buckets of every histogram, in seconds; the last bucket, +Inf, is implied."""
 
 TTFT, ANSWER_TTFT, GAP, ADDED_LATENCY = "ttft", "answer_ttft", "gap", "added"
-HISTOGRAMS = (TTFT, ANSWER_TTFT, GAP, ADDED_LATENCY)
 _MICROSECONDS = 1_000_000
 SERVER_FAULTS = frozenset({End.NO_CONNECTION, End.TIMEOUT, End.RESET, End.CUT})
 """Ends for which the server, or the way to it, is responsible."""

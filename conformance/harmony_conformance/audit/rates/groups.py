@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
+from typing import Protocol, Self, TypeVar
 
 from harmony_conformance.json_value import Json, JsonObject, integer, members, value_at
 
@@ -29,9 +30,7 @@ class GroupTally:
         return GroupTally(
             exchanges=self.exchanges + other.exchanges,
             failed=self.failed + other.failed,
-            checks={
-                name: self.checks.get(name, 0) + other.checks.get(name, 0) for name in {**self.checks, **other.checks}
-            },
+            checks=add_each(self.checks, other.checks),
         )
 
 
@@ -43,12 +42,20 @@ def add_groups(one: Groups, other: Groups) -> Groups:
     """Return the sum of the groups of two parts of a log."""
     if not one or not other:
         return one or other
-    return {dimension: _first(_add(one.get(dimension, {}), other.get(dimension, {}))) for dimension in DIMENSIONS}
+    return {dimension: _first(add_each(one.get(dimension, {}), other.get(dimension, {}))) for dimension in DIMENSIONS}
 
 
-def _add(one: Mapping[str, GroupTally], other: Mapping[str, GroupTally]) -> Mapping[str, GroupTally]:
-    both = {name: one[name] + other[name] for name in one.keys() & other.keys()}
-    return {**one, **other, **both}
+class _Addable(Protocol):
+    def __add__(self, other: Self, /) -> Self: ...
+
+
+Key = TypeVar("Key")
+Part = TypeVar("Part", bound=_Addable)
+
+
+def add_each(one: Mapping[Key, Part], other: Mapping[Key, Part]) -> Mapping[Key, Part]:
+    """Return the values of both; the sum of two with one key."""
+    return {**one, **other, **{key: one[key] + other[key] for key in one.keys() & other.keys()}}
 
 
 def _first(names: Mapping[str, GroupTally]) -> Mapping[str, GroupTally]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from importlib.metadata import version
 from itertools import product
 
+from harmony_conformance.cli.measurements.rates import read_measured
 from harmony_conformance.cli.run.run_folder import open_run_folder, report_write_errors
 from harmony_conformance.cli.run.run_recording import RunRecording
 from harmony_conformance.engines.diagnosis import EndpointUnusableError
@@ -30,8 +30,6 @@ from harmony_conformance.load.objectives import (
 from harmony_conformance.load.page import load_html
 from harmony_conformance.load.report import load_json, metric_table
 from harmony_conformance.report.formats.terminal import report_console, visible
-from harmony_conformance.runner.arguments import add_options
-from harmony_conformance.runner.options import read_options
 from harmony_conformance.runner.run import Options, connect_client, discover_target, mask_requests
 from harmony_conformance.runner.run_limits import RunLimits, count_output_tokens
 from harmony_conformance.runtime.plural import number_of
@@ -49,7 +47,7 @@ def execute(arguments: Namespace) -> int:
     for name, own in (("concurrency", "--clients"), ("max_requests", "--requests"), ("max_rps", "--rate")):
         if getattr(arguments, name) is not None:
             raise UsageError(f"invalid --{name.replace('_', '-')}: expected {own}, which `load` has in its place")
-    target, options = _read(arguments)
+    target, options = read_measured(arguments)
     if arguments.dry_run:
         return _dry_run(loads, arguments.warm_up)
     objectives = _objectives(arguments.slo) if arguments.slo else ()
@@ -203,16 +201,6 @@ def _exit_code(measured: Sequence[Sequence[LoadedRequest]], objectives: Sequence
     if not has_answers:
         print("no request had a complete answer: nothing was measured", file=sys.stderr)
     return Exit.CONFORMS if has_answers else Exit.USAGE
-
-
-def _read(arguments: Namespace) -> tuple[Target, Options]:
-    defaults = ArgumentParser()
-    add_options(defaults)
-    every = {**vars(defaults.parse_args([arguments.target])), **vars(arguments)}
-    target, options = read_options(Namespace(**every))
-    if target.replay is not None:
-        raise UsageError(f"invalid target: expected an endpoint, got {arguments.target}")
-    return target, replace(options, script="none")
 
 
 def _objectives(words: str) -> tuple[Objective, ...]:

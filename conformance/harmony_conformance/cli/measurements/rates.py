@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from harmony_conformance.cli.run.dry_run import Cost, print_assumptions, request_cost
+from harmony_conformance.cli.run.run_against import second_endpoint
 from harmony_conformance.cli.run.run_folder import open_run_folder, report_write_errors
 from harmony_conformance.cli.run.run_recording import RunRecording
 from harmony_conformance.engines.diagnosis import EndpointUnusableError
@@ -58,7 +59,7 @@ def execute(arguments: Namespace) -> int:
     endpoints = 1 + (arguments.against is not None)
     if arguments.dry_run:
         return _dry_run(arguments, tasks, endpoints)
-    target, options = _read(arguments, arguments.target, arguments.model, arguments.api_key_env)
+    target, options = read_measured(arguments)
     with ExitStack() as stack:
         out = stack.enter_context(open_run_folder(arguments.out, target))
         recording = RunRecording(
@@ -67,8 +68,7 @@ def execute(arguments: Namespace) -> int:
         stack.callback(recording.close)
         lanes = [_endpoint(arguments, target, options, recording)]
         if arguments.against is not None:
-            other = _read(arguments, arguments.against, arguments.against_model, arguments.against_key_env)
-            lanes.append(_endpoint(arguments, *other, recording))
+            lanes.append(_endpoint(arguments, *read_measured(second_endpoint(arguments)), recording))
         try:
             sampled = run_async(sample_endpoints(lanes, tasks, arguments.tries, minima))
         except EndpointUnusableError as problem:
@@ -182,15 +182,19 @@ def _limit(task: Task) -> int:
     return next((limit for limit in limits if isinstance(limit, int)), DEFAULT_LIMIT)
 
 
-def _read(arguments: Namespace, target: str, model: str | None, key_env: str | None) -> tuple[Target, Options]:
-    """Return an endpoint's target and options."""
+def read_measured(arguments: Namespace) -> tuple[Target, Options]:
+    """Return target and options of an endpoint that is measured. Options that the command lacks have their defaults.
+
+    Raises:
+        UsageError: An option is invalid, or the target is a recording.
+    """
     defaults = ArgumentParser()
     add_options(defaults)
-    every = {**vars(defaults.parse_args([target])), **vars(arguments)}
-    read, options = read_options(Namespace(**{**every, "target": target, "model": model, "api_key_env": key_env}))
-    if read.replay is not None:
-        raise UsageError(f"invalid target: expected an endpoint, got {target}")
-    return read, replace(options, script="none")
+    every = {**vars(defaults.parse_args([arguments.target])), **vars(arguments)}
+    target, options = read_options(Namespace(**every))
+    if target.replay is not None:
+        raise UsageError(f"invalid target: expected an endpoint, got {arguments.target}")
+    return target, replace(options, script="none")
 
 
 def _endpoint(arguments: Namespace, target: Target, options: Options, recording: RunRecording) -> Endpoint:

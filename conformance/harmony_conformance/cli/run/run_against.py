@@ -36,10 +36,15 @@ FOLDERS = ("endpoint", "against")
 """Folders of the two runs below that of the command."""
 
 
+def second_endpoint(arguments: Namespace) -> Namespace:
+    """Return the arguments of the endpoint of `--against`."""
+    named = {"target": arguments.against, "model": arguments.against_model, "api_key_env": arguments.against_key_env}
+    return Namespace(**{**vars(arguments), **named})
+
+
 def run_against(arguments: Namespace, target: Target, options: Options, plan: Plan) -> int:
     """Run both endpoints, write their files and print what differs. Exit code 1: the first has failures that the second lacks."""
-    named = {"target": arguments.against, "model": arguments.against_model, "api_key_env": arguments.against_key_env}
-    second = Namespace(**{**vars(arguments), **named})
+    second = second_endpoint(arguments)
     other, other_options = read_options(second)
     for name, value in (("--resume", arguments.resume), ("--baseline", arguments.baseline)):
         if value:

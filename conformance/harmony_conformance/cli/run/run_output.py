@@ -49,11 +49,6 @@ def read_baseline_option(arguments: Namespace) -> tuple[Expected, ...] | None:
         raise UsageError(f"--baseline {problem}") from None
 
 
-def missing_features(required: tuple[str, ...], counts: JsonObject) -> tuple[str, ...]:
-    """Return the required features that no answer has."""
-    return tuple(name for name in required if not counts[name])
-
-
 def print_run(arguments: Namespace, report: Report, finished: Run, out: Path) -> int:
     """Print a finished run and return the exit code."""
     fails_on = failing_severities(arguments.fail_on)

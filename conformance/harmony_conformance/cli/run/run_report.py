@@ -11,7 +11,7 @@ from harmony_conformance.causes.attribution import find_causes
 from harmony_conformance.causes.known import causes_of_version
 from harmony_conformance.cli.run.live_run import endpoint_facts
 from harmony_conformance.cli.run.run_folder import report_write_errors
-from harmony_conformance.cli.run.run_output import missing_features, print_run
+from harmony_conformance.cli.run.run_output import print_run
 from harmony_conformance.engines.target import InvalidTargetError, Target, parse_target
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange
@@ -72,14 +72,14 @@ def _report(target: Target, options: Options, finished: Run, observed: Observati
     by_id = {x.id: x for series in finished.series for x in series.exchanges.values()}
     cut = early_stop_reason(finished.series)
     incomplete = finished.missing_part or (cut.detail if cut is not None else finished.unsent_part)
-    missing = missing_features(arguments.require, observed.features)
+    missing = [name for name in arguments.require if not observed.features[name]]
     header: JsonObject = {
         "version": version("harmony-conformance"),
         **endpoint_facts(target, finished.capabilities),
         **({"incomplete": incomplete} if incomplete else {}),
         "renderer": observed.renderer.to_json() if observed.renderer is not None else None,
         "features": observed.features,
-        **({"missing_features": [*missing]} if missing else {}),
+        **({"missing_features": missing} if missing else {}),
         "tries": options.tries,
         "seed": options.seed,
         "started": finished.start_time or datetime.now(UTC).isoformat(timespec="seconds"),

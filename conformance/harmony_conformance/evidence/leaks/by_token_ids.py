@@ -80,7 +80,7 @@ class LeakedText:
     text: str
 
 
-@bounded_cache(max_entries=256, max_length=1024, max_long_entries=16)
+@bounded_cache(max_length=1024, max_long_entries=16)
 def parse_completion(ids: tuple[int, ...]) -> EmittedCompletion:
     """Return the parsed completion of these ids. The result is cached: several checks and APIs need it."""
     return EmittedCompletion(ids)

@@ -36,7 +36,6 @@ _TYPES: Final[Mapping[str, tuple[type, str]]] = MappingProxyType(
         "typescript": (str, "a string"),
     }
 )
-_TEXT_PART: Final = ("type", "text")
 
 
 class InvalidAnswerError(ValueError):

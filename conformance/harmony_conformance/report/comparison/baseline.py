@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -69,7 +69,7 @@ class Expected:
         """Return the pattern of one of `SOURCES`."""
         return str(getattr(self, name))
 
-    def covers(self, result: ResultLine, causes: frozenset[str]) -> bool:
+    def covers(self, result: ResultLine, causes: Sequence[str]) -> bool:
         """Return True if the entry expects a failure with these causes."""
         return (
             (not self.cause or any(fnmatchcase(cause, self.cause) for cause in causes))
@@ -134,9 +134,8 @@ def _read_entry(entry: object, place: str, members: Sequence[str]) -> Expected:
 
 def apply_baseline(report: Report, baseline: tuple[Expected, ...]) -> BaselineResult:
     """Divide the failures of a run into expected and unexpected ones, and find stale entries."""
-    causes = _causes_by_result(report)
     failed = [result for result in report.results if result.outcome is Outcome.FAIL]
-    owners = [[entry for entry in baseline if entry.covers(one, causes.get(one.name, frozenset()))] for one in failed]
+    owners = [[entry for entry in baseline if entry.covers(one, report.causes_of.get(one.name, ()))] for one in failed]
     used = {entry for entries in owners for entry in entries}
     return BaselineResult(
         expected=tuple(result for result, entries in zip(failed, owners, strict=True) if entries),
@@ -155,14 +154,6 @@ def with_baseline(report: Report, baseline: tuple[Expected, ...]) -> Report:
     ]
     causes.sort(key=lambda cause: cause["expected"] is True)
     return replace(report, header={**report.header, "baseline": compared}, causes=tuple(causes))
-
-
-def _causes_by_result(report: Report) -> Mapping[str, frozenset[str]]:
-    causes: dict[str, frozenset[str]] = {}
-    for cause in report.causes:
-        for name in map(text, items(value_at(cause, "failed"))):
-            causes[name] = causes.get(name, frozenset()) | {text(value_at(cause, "id"))}
-    return causes
 
 
 def _is_judged(entry: Expected, report: Report) -> bool:

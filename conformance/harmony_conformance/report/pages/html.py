@@ -65,16 +65,11 @@ def html(
     exchanges: Mapping[str, ExchangeView] | None = None,
 ) -> str:
     """Return the page. Failures of the severities in `fails_on` decide the verdict. `exchanges`: those that the page shows, by id."""
-    causes_of: dict[str, list[str]] = {}
-    for cause in report.causes:
-        for name in json_value.items(json_value.value_at(cause, "failed")):
-            causes_of.setdefault(json_value.text(name), []).append(json_value.text(json_value.value_at(cause, "id")))
     views = exchanges or {}
     return _template().render(
         report=report,
         verdict=run_verdict(report, fails_on),
         checks=by_check(report),
-        causes_of=causes_of,
         exchanges=views,
         client_rows=[*client_rows(report)],
         number_of={name: number for number, name in enumerate(views, start=1)},
