@@ -40,6 +40,20 @@ def test_the_picture_shows_every_room_and_root_module(package):
     assert frozenset().union(*picture(package)) == modules | rooms
 
 
+def listed_rooms(package):
+    """The rooms within a room that the page lists."""
+    section = PAGE.partition("## Rooms within a room\n")[2].partition("\n## ")[0]
+    block = re.search(rf"^{package}\n((?:  .*\n)+)", section, re.MULTILINE)
+    return [line.split()[0] for line in block.group(1).splitlines()] if block else []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_page_lists_every_room_within_a_room(package):
+    folder = PACKAGES[package]
+    rooms = (path.parent.relative_to(folder).as_posix() for path in folder.rglob("__init__.py"))
+    assert listed_rooms(package) == sorted(room for room in rooms if "/" in room)
+
+
 def test_at_most_six_modules_beside_the_rooms():
     modules = {path.name for path in PACKAGES["harmony_conformance"].glob("*.py")} - {"__init__.py", "__main__.py"}
     assert len(modules) <= 6, sorted(modules)

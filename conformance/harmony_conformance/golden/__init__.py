@@ -1,1 +1,1 @@
-"""Golden data: scenarios, expected rows, vectors."""
+"""Golden data: scenarios, expected rows, clients, and assertions for the tests of others."""

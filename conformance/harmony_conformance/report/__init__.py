@@ -1,1 +1,1 @@
-"""Reports: the model, and its renderings for terminal, HTML, Markdown and JUnit."""
+"""Reports: the model, what all renderings share, and the files of a run."""

@@ -1,1 +1,1 @@
-"""Caches of derived values, and worker processes."""
+"""Parts without a domain, for every room: caches, processes, private files, limits, terminal text."""

@@ -1,1 +1,1 @@
-"""Rates of failures by source and day, their comparison, and their page."""
+"""Rates of failures by source and day."""
