@@ -104,7 +104,7 @@ def delayed_server(delay: float):
 
 def concurrent_scenarios() -> list[str]:
     """Return the names of the scenarios that a run sends at the same time. The others wait for each other by design."""
-    from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES
+    from harmony_conformance.evidence.levels import REFUSABLE_VALIDITIES
     from harmony_conformance.runner.selection import load_scenarios
 
     return [

@@ -7,7 +7,8 @@ from math import isfinite
 
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS, OLLAMA, OLLAMA_GENERATE, RESPONSES
 from harmony_conformance.checks.helpers.value_diff import text_difference
-from harmony_conformance.evidence.exchange import AnsweredBy, Exchange, Series
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.levels import AnsweredBy
 from harmony_conformance.json_value import Json, canonical_json, dumps, integer, items, members, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, mismatch, variant

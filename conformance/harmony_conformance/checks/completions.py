@@ -13,7 +13,8 @@ from typing import LiteralString
 from harmony_conformance.apis.completions import KIND
 from harmony_conformance.apis.registry import COMPLETIONS, TGI_GENERATE
 from harmony_conformance.checks.helpers.value_diff import text_difference
-from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, Exchange, Series
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.levels import REFUSABLE_VALIDITIES
 from harmony_conformance.evidence.series_pairs import prompt_count
 from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, text, value_at
 from harmony_conformance.judge import conditions as on

@@ -10,7 +10,8 @@ from typing import LiteralString
 from harmony_conformance.apis.registry import RESPONSES
 from harmony_conformance.checks.helpers.added_end import with_added_end
 from harmony_conformance.checks.helpers.before_after import before_and_after, behaviour_changes
-from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, AnsweredBy, Exchange, Series, Validity
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.levels import REFUSABLE_VALIDITIES, AnsweredBy, Validity
 from harmony_conformance.json_value import InvalidJsonError, Json, dumps, items, members, pointer, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, cited, comparison, mismatch, ruled, variant

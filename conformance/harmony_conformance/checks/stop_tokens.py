@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from harmony_conformance.apis.registry import COMPLETIONS, MESSAGES, RESPONSES, TGI, TGI_GENERATE
 from harmony_conformance.checks.helpers.api_words import words_of
-from harmony_conformance.evidence.exchange import AnsweredBy, Exchange
-from harmony_conformance.evidence.expected_output import cut_at_stop, parse_output
+from harmony_conformance.evidence.emitted_ids import cut_at_stop
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.expected_output import parse_output
+from harmony_conformance.evidence.levels import AnsweredBy
 from harmony_conformance.json_value import integer, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, mismatch, ruled, variant

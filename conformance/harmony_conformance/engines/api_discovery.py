@@ -12,7 +12,8 @@ from harmony_conformance.engines.profiles import RENDER_ENDPOINT, Engine, Prompt
 from harmony_conformance.engines.prompt_endpoint import build_prompt_request, read_prompt_count, read_rendered_prompt
 from harmony_conformance.engines.render_derender import with_response
 from harmony_conformance.engines.scripting import Scripting, with_script
-from harmony_conformance.evidence.exchange import Exchange, Validity
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.levels import Validity
 from harmony_conformance.json_value import JsonObject, dumps
 from harmony_conformance.transport.client import SendRequest
 from harmony_conformance.transport.messages import Request

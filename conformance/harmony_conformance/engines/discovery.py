@@ -32,8 +32,9 @@ from harmony_conformance.engines.prompt_endpoint import read_echoed_prompt
 from harmony_conformance.engines.render_derender import render_and_derender, with_response
 from harmony_conformance.engines.scripting import Scripting, with_script
 from harmony_conformance.engines.teleprompter_calibration import CalibrationTarget, calibrate
-from harmony_conformance.evidence.exchange import Exchange, PromptLevel, Validity
+from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.exchange_json import DISCOVERY
+from harmony_conformance.evidence.levels import PromptLevel, Validity
 from harmony_conformance.json_value import Json, JsonObject, dumps, members, text, value_at
 from harmony_conformance.transport.client import SendRequest, SendResult
 from harmony_conformance.transport.messages import Request

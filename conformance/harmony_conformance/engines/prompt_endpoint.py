@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from harmony_conformance.engines.profiles import PromptEcho, PromptEndpoint
-from harmony_conformance.evidence.exchange import Exchange, PromptTokenCount, RenderedPrompt
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.levels import PromptTokenCount, RenderedPrompt
 from harmony_conformance.json_value import InvalidJsonError, Json, dumps, integer, items, loads, members, text, value_at
 from harmony_conformance.prompts.token_injection import SPECIAL_TOKEN
 from harmony_conformance.transport.messages import Request

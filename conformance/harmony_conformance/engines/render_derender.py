@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 from harmony_conformance.engines.profiles import DERENDER_PATH, render_endpoint
 from harmony_conformance.engines.prompt_endpoint import read_rendered_prompt
-from harmony_conformance.evidence.exchange import AnsweredBy, Exchange
-from harmony_conformance.evidence.expected_output import GENERATION_END_TOKENS
+from harmony_conformance.evidence.emitted_ids import GENERATION_END_TOKENS
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.levels import AnsweredBy
 from harmony_conformance.json_value import Json, JsonObject, dumps, integer, loads, members, text, value_at
 from harmony_conformance.transport.client import SendResult
 from harmony_conformance.transport.messages import Chunk, Request, Response

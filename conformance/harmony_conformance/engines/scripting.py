@@ -22,8 +22,8 @@ from harmony_conformance.engines.teleprompter.script import (
     read_back,
     write_script,
 )
+from harmony_conformance.evidence.emitted_ids import cut_at_stop, ends_a_turn
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.evidence.expected_output import cut_at_stop, ends_a_turn
 from harmony_conformance.evidence.levels import SPLIT_IN_DOUBT
 from harmony_conformance.evidence.series_pairs import STREAM_SUFFIX, prompt_count, stream_step_pairs
 from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, text, value_at

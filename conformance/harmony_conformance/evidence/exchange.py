@@ -14,19 +14,15 @@ from harmony_conformance.apis.chat_completion import Turn, find_error, read_comp
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, Api, find_api
 from harmony_conformance.apis.stream_choices import ChunkChoice, extract_choices, read_chunk_choices
 from harmony_conformance.apis.text_fields import AnswerTexts, read_answers, read_streamed_answers
-from harmony_conformance.evidence.expected_output import (
+from harmony_conformance.evidence.emitted_ids import (
     GENERATION_END_TOKENS,
-    Expectation,
-    ExpectedOutput,
-    FunctionCall,
     added_end,
     end_early,
-    parse_output,
     reconcile,
     strip_endoftext,
 )
+from harmony_conformance.evidence.expected_output import Expectation, ExpectedOutput, FunctionCall, parse_output
 from harmony_conformance.evidence.levels import (
-    REFUSABLE_VALIDITIES,
     AnsweredBy,
     OutputEvidence,
     OutputLevel,
@@ -63,22 +59,6 @@ from harmony_conformance.runtime.caching import cached_property
 from harmony_conformance.transport.messages import Failure, Request, Response
 from harmony_conformance.transport.sse import EventStream, read_events, read_lines, replace_values
 from harmony_ref import decode, tokens
-
-__all__ = [
-    "ALL_APIS",
-    "API_SEPARATOR",
-    "REFUSABLE_VALIDITIES",
-    "AnsweredBy",
-    "Exchange",
-    "OutputEvidence",
-    "OutputLevel",
-    "PromptEvidence",
-    "PromptLevel",
-    "PromptTokenCount",
-    "RenderedPrompt",
-    "Series",
-    "Validity",
-]
 
 ALL_APIS = "all"
 """The API name of a series that used several APIs."""

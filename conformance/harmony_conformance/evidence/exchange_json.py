@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harmony_conformance.evidence.exchange import AnsweredBy, Exchange, PromptTokenCount, RenderedPrompt, Validity
+from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import read_expectation, write_expectation
+from harmony_conformance.evidence.levels import AnsweredBy, PromptTokenCount, RenderedPrompt, Validity
 from harmony_conformance.json_value import (
     InvalidJsonError,
     Json,

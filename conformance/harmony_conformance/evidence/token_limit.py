@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from harmony_conformance.apis.chat_completion import Turn
-from harmony_conformance.evidence.expected_output import cut_at_stop, parse_output
+from harmony_conformance.evidence.emitted_ids import cut_at_stop
+from harmony_conformance.evidence.expected_output import parse_output
 
 
 def applied_limit(turn: Turn | None, script: tuple[int, ...], limit: int | None) -> int | None:

@@ -19,9 +19,9 @@ from enum import StrEnum
 from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, MESSAGES, Api
 from harmony_conformance.engines.profiles import ScriptMethod
-from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, Validity
 from harmony_conformance.evidence.exchange_json import read_script
 from harmony_conformance.evidence.expected_output import Expectation, read_expectation
+from harmony_conformance.evidence.levels import REFUSABLE_VALIDITIES, Validity
 from harmony_conformance.evidence.series_pairs import STREAM_SUFFIX
 from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
 from harmony_conformance.transport.messages import NO_HEADERS

@@ -11,10 +11,10 @@ from harmony_conformance.apis.registry import (
     TGI,
 )
 from harmony_conformance.evidence.answerless_requests import has_no_answer
-from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, AnsweredBy, Exchange, Series, Validity
+from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.leaks import about_harmony
 from harmony_conformance.evidence.levels import METRICS_API as METRICS
-from harmony_conformance.evidence.levels import SPLIT_IN_DOUBT
+from harmony_conformance.evidence.levels import REFUSABLE_VALIDITIES, SPLIT_IN_DOUBT, AnsweredBy, Validity
 from harmony_conformance.evidence.series_pairs import (
     STREAM_SUFFIX,
     find_pair,
@@ -214,12 +214,6 @@ def has_full_stream(x: Exchange) -> bool:
 def is_accepted_stream_request(x: Exchange) -> bool:
     """requests for a stream that were accepted"""
     return x.wants_stream and x.response is not None and x.response.is_success and x.answered_by is AnsweredBy.API
-
-
-@condition
-def streamed_a_call(x: Exchange) -> bool:
-    """streamed answers with a tool call"""
-    return has_full_stream.holds(x) and x.turn is not None and bool(x.turn.tool_calls)
 
 
 @condition

@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from harmony_conformance.judge.api_clauses import OTHER_APIS
 from harmony_conformance.judge.clause import Clause
+from harmony_conformance.judge.responses_clauses import RESPONSES_CLAUSES
 
 _GUIDE = "OpenAI cookbook, OpenAI harmony response format: "
 _RAW_COT = "OpenAI cookbook, How to handle the raw chain of thought in gpt-oss: "
@@ -275,5 +276,5 @@ _TABLE: dict[str, Clause] = {
 }
 
 CLAUSES: Mapping[str, Clause] = MappingProxyType(
-    {name: replace(clause, id=name) for name, clause in (_TABLE | OTHER_APIS).items()}
+    {name: replace(clause, id=name) for name, clause in (_TABLE | RESPONSES_CLAUSES | OTHER_APIS).items()}
 )

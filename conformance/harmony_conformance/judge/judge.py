@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS
-from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, AnsweredBy, Exchange, Series
+from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.levels import METRICS_API as METRICS
-from harmony_conformance.evidence.levels import SPLIT_IN_DOUBT
+from harmony_conformance.evidence.levels import REFUSABLE_VALIDITIES, SPLIT_IN_DOUBT, AnsweredBy
 from harmony_conformance.judge import applicability
 from harmony_conformance.judge.check import Check, Comparison, Finding, Outcome, Severity, Verdict, with_clauses
 from harmony_conformance.judge.clause import Clause

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from harmony_conformance.apis.api import CHAT_PATH
-from harmony_conformance.evidence.exchange import Exchange, Validity
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.levels import Validity
 from harmony_conformance.json_value import JsonObject, dumps
 from harmony_conformance.load.arrivals import Arrivals, arrival_times, make_prompt
 from harmony_conformance.runner.latency import Timing, UnmeasuredResponse, measure

@@ -22,7 +22,8 @@ from types import MappingProxyType
 
 from harmony_conformance.engines.profiles import Engine, ScriptMethod
 from harmony_conformance.engines.render_derender import with_response
-from harmony_conformance.evidence.exchange import Exchange, Validity
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.levels import Validity
 from harmony_conformance.golden.scenario import SendMode, Step
 from harmony_conformance.json_value import Json, JsonObject, integer, items, text, value_at
 from harmony_conformance.prompts.request_members import REASONING_FIELDS, content_text

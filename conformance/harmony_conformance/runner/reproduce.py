@@ -19,7 +19,8 @@ from harmony_conformance.checks.helpers.counted_requests import REPEATED_BASE_ST
 from harmony_conformance.engines.profiles import DERENDER_PATH
 from harmony_conformance.engines.render_derender import render_request, split_event_requests, whole_request
 from harmony_conformance.engines.target import Target
-from harmony_conformance.evidence.exchange import AnsweredBy, Exchange, Series
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.levels import AnsweredBy
 from harmony_conformance.evidence.series_pairs import STREAM_SUFFIX
 from harmony_conformance.json_value import InvalidJsonError, dumps, loads
 from harmony_conformance.judge.check import Outcome, Verdict

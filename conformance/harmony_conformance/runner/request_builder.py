@@ -11,7 +11,7 @@ from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS, Api
 from harmony_conformance.engines.profiles import LoadMetric, PromptEcho, ScriptMethod
 from harmony_conformance.engines.scripting import Scripting, with_default_script, with_forced_prefix, with_script
-from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, Validity
+from harmony_conformance.evidence.levels import REFUSABLE_VALIDITIES, Validity
 from harmony_conformance.golden.scenario import UNSCRIPTED_LIMIT, Step
 from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, resolve, text, value_at
 from harmony_conformance.transport.messages import Request

@@ -30,8 +30,8 @@ from harmony_conformance.engines.scripting import (
     drop_unproven_stream_scripts,
     is_unproven,
 )
-from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, Exchange, Series
-from harmony_conformance.evidence.levels import METRICS_API
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.levels import METRICS_API, REFUSABLE_VALIDITIES
 from harmony_conformance.evidence.recording_file import SeriesKey
 from harmony_conformance.golden.scenario import Scenario, Step, expand, group_parallel_steps, skip_reason
 from harmony_conformance.json_value import Json, value_at

@@ -13,7 +13,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from harmony_conformance.engines.diagnosis import MODELS_PATH
-from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, Exchange
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.levels import REFUSABLE_VALIDITIES
 from harmony_conformance.runner.access_loss import LimitedSend
 from harmony_conformance.runner.run_limits import RunLimits
 from harmony_conformance.transport.messages import Failure, FailureKind, Request

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.apis.chat_completion import Turn
-from harmony_conformance.evidence.exchange import Exchange, Validity
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.levels import Validity
 from harmony_conformance.json_value import InvalidJsonError, Json, JsonObject, dumps, items, loads, value_at
 from harmony_conformance.sampling.graders import Grade, grade
 from harmony_conformance.sampling.task import Task, TaskAnswer

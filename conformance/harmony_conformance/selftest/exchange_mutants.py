@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
-from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, Exchange
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.levels import REFUSABLE_VALIDITIES
 from harmony_conformance.json_value import Json, JsonObject, dumps, items, members, value_at
 from harmony_conformance.prompts.expected_parts import format_ids
 from harmony_conformance.transport.messages import Chunk

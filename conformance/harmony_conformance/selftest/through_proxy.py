@@ -24,7 +24,8 @@ from starlette.types import ASGIApp
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.engines.target import parse_target
-from harmony_conformance.evidence.exchange import AnsweredBy, Exchange, Series, Validity
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.levels import AnsweredBy, Validity
 from harmony_conformance.golden.scenario import has_only_rows, one_of_each_row
 from harmony_conformance.json_value import JsonObject
 from harmony_conformance.judge.check import Check, Comparison, Outcome

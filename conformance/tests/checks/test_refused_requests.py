@@ -5,7 +5,8 @@ import json
 import pytest
 
 from harmony_conformance.checks import CHECKS
-from harmony_conformance.evidence.exchange import Exchange, Series, Validity
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.levels import Validity
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import judge
 from harmony_conformance.transport.messages import Chunk, Request, Response

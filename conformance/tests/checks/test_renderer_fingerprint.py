@@ -8,7 +8,8 @@ import pytest
 
 from harmony_conformance.checks.helpers.counted_requests import BASE_STEP, REPEATED_BASE_STEP
 from harmony_conformance.checks.rendering.renderer_fingerprint import fingerprint
-from harmony_conformance.evidence.exchange import Exchange, PromptLevel, Series
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.levels import PromptLevel
 from harmony_conformance.golden import data as golden
 from harmony_conformance.prompts.conversation import conversation_of
 from harmony_conformance.prompts.token_accounting import FORMS

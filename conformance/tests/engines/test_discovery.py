@@ -10,7 +10,7 @@ from harmony_conformance.engines.discovery import ProbeOptions, discover
 from harmony_conformance.engines.profiles import ENGINES, ScriptMethod
 from harmony_conformance.engines.prompt_endpoint import build_prompt_request, read_rendered_prompt
 from harmony_conformance.engines.target import parse_target
-from harmony_conformance.evidence.exchange import PromptLevel
+from harmony_conformance.evidence.levels import PromptLevel
 from harmony_conformance.golden.scenario import SendMode, expand
 from harmony_conformance.reference_server import MODEL, running
 from harmony_conformance.runner.request_builder import RequestProfile, build_request

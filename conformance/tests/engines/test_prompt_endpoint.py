@@ -10,8 +10,9 @@ from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.engines.profiles import ENGINES
 from harmony_conformance.engines.prompt_endpoint import build_prompt_request, read_echoed_prompt, read_prompt_count
 from harmony_conformance.engines.target import parse_target
-from harmony_conformance.evidence.exchange import Exchange, OutputLevel, PromptLevel, PromptTokenCount
+from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.exchange_json import read_exchange, write_exchange
+from harmony_conformance.evidence.levels import OutputLevel, PromptLevel, PromptTokenCount
 from harmony_conformance.golden.scenario import expand
 from harmony_conformance.runner.request_builder import RequestProfile, build_request
 from harmony_conformance.runner.run import Options, make_plan, run

@@ -14,8 +14,9 @@ from harmony_conformance.engines.discovery import ProbeOptions, discover
 from harmony_conformance.engines.profiles import DERENDER_PATH, ENGINES, RENDER_PATH, ScriptMethod
 from harmony_conformance.engines.render_derender import as_event_stream, events, render_and_derender, whole_request
 from harmony_conformance.engines.target import parse_target
-from harmony_conformance.evidence.exchange import AnsweredBy, Exchange, OutputLevel, PromptLevel
+from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.exchange_json import read_exchange, write_exchange
+from harmony_conformance.evidence.levels import AnsweredBy, OutputLevel, PromptLevel
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.reference_server import MODEL, running
 from harmony_conformance.runner.reproduce import reproduce

@@ -19,7 +19,8 @@ from harmony_conformance.engines.scripting import (
 )
 from harmony_conformance.engines.teleprompter.script import simulate_output, write_script
 from harmony_conformance.engines.teleprompter_calibration import CalibrationTarget, calibrate
-from harmony_conformance.evidence.exchange import Exchange, RenderedPrompt, Series
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.levels import RenderedPrompt
 from harmony_conformance.transport.client import SendResult
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_ref import encode, encode_with_special_tokens

@@ -2,19 +2,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harmony_conformance.evidence.emitted_ids import cut_at_stop, end_early, strip_endoftext
 from harmony_conformance.evidence.expected_output import (
     Expectation,
     ExpectedOutput,
     FunctionCall,
     OutputTokenCounts,
     count_output_tokens,
-    cut_at_stop,
-    end_early,
     has_texts_in_order,
     is_malformed,
     parse_output,
     read_expectation,
-    strip_endoftext,
     write_expectation,
 )
 from harmony_ref import encode, encode_with_special_tokens

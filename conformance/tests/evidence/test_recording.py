@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harmony_conformance.evidence.exchange import Exchange, RenderedPrompt, Validity
+from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.exchange_json import (
     InvalidRecordError,
     NotAnExchangeError,
@@ -14,6 +14,7 @@ from harmony_conformance.evidence.exchange_json import (
     write_exchange,
 )
 from harmony_conformance.evidence.expected_output import Expectation, ExpectedOutput, FunctionCall
+from harmony_conformance.evidence.levels import RenderedPrompt, Validity
 from harmony_conformance.json_value import value_at
 from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, Request, Response
 

@@ -13,7 +13,7 @@ import pytest
 from harmony_conformance.apis.api import CHAT_PATH, UnsupportedByApiError
 from harmony_conformance.apis.registry import APIS
 from harmony_conformance.checks import CHECKS
-from harmony_conformance.evidence.exchange import Validity
+from harmony_conformance.evidence.levels import Validity
 from harmony_conformance.golden import data as golden
 from harmony_conformance.golden.scenario import expand, for_api
 from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request

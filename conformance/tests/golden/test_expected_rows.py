@@ -10,7 +10,7 @@ from referencing import Registry, Resource
 
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.engines.profiles import ScriptMethod
-from harmony_conformance.evidence.expected_output import cut_at_stop
+from harmony_conformance.evidence.emitted_ids import cut_at_stop
 from harmony_conformance.golden import data as golden
 from harmony_conformance.golden.expected_rows import read_row_scenarios
 from harmony_conformance.golden.scenario import (

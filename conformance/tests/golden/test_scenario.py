@@ -2,7 +2,7 @@ import pytest
 
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.engines.profiles import LoadMetric, ScriptMethod
-from harmony_conformance.evidence.exchange import Validity
+from harmony_conformance.evidence.levels import Validity
 from harmony_conformance.golden.scenario import (
     CHAT_PATH,
     InvalidScenarioError,

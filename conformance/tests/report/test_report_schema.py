@@ -5,7 +5,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from harmony_conformance.engines.profiles import ScriptMethod
-from harmony_conformance.evidence.exchange import PromptLevel
+from harmony_conformance.evidence.levels import PromptLevel
 from harmony_conformance.golden import data as golden
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.model import make_report, read_report

@@ -10,8 +10,8 @@ import pytest
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.engines.target import parse_target
-from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES
 from harmony_conformance.evidence.exchange_json import exchange_line
+from harmony_conformance.evidence.levels import REFUSABLE_VALIDITIES
 from harmony_conformance.evidence.recording_file import read_recorded
 from harmony_conformance.golden.scenario import skip_reason
 from harmony_conformance.judge.check import Outcome, Severity

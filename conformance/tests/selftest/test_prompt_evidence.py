@@ -12,7 +12,7 @@ from harmony_conformance.checks import CHECKS
 from harmony_conformance.cli import checks as command
 from harmony_conformance.cli.options.information import configure_checks
 from harmony_conformance.engines.target import parse_target
-from harmony_conformance.evidence.exchange import PromptLevel
+from harmony_conformance.evidence.levels import PromptLevel
 from harmony_conformance.golden import data as golden
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.reference_server.defects import DEFECTS, responses

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from harmony_conformance.evidence.emitted_ids import GENERATION_END_TOKENS, added_end
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.expected_output import GENERATION_END_TOKENS, added_end
 from harmony_conformance.json_value import members
 from harmony_conformance.redactable_text import RedactableText, ReportText
 from harmony_ref import decode

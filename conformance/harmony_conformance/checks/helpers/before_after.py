@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from harmony_conformance.evidence.exchange import Exchange, Series, Validity
+from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.expected_output import parse_output
+from harmony_conformance.evidence.levels import Validity
 from harmony_conformance.json_value import dumps, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import Finding, mismatch

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import LiteralString
 
 from harmony_conformance.checks.messages import views
+from harmony_conformance.evidence.emitted_ids import strip_endoftext
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.expected_output import strip_endoftext
 from harmony_conformance.json_value import (
     Json,
     JsonObject,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance.checks.messages import views
+from harmony_conformance.evidence.emitted_ids import strip_endoftext
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.expected_output import parse_output, strip_endoftext
+from harmony_conformance.evidence.expected_output import parse_output
 from harmony_conformance.json_value import dumps, integer, members, text, value_at
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, mismatch
 from harmony_conformance.judge.condition import condition

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance.apis.registry import OLLAMA, OLLAMA_GENERATE, OLLAMA_RAW
-from harmony_conformance.evidence.exchange import REFUSABLE_VALIDITIES, Exchange
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.levels import REFUSABLE_VALIDITIES
 from harmony_conformance.json_value import InvalidJsonError, Json, dumps, integer, items, members, pointer, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, cited, mismatch, variant

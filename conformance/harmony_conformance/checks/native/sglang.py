@@ -6,13 +6,9 @@ from collections.abc import Iterator
 
 from harmony_conformance.apis.chat_completion import ABORTED
 from harmony_conformance.apis.registry import SGLANG_GENERATE
+from harmony_conformance.evidence.emitted_ids import GENERATION_END_TOKENS
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.evidence.expected_output import (
-    GENERATION_END_TOKENS,
-    ExpectedOutput,
-    has_texts_in_order,
-    parse_output,
-)
+from harmony_conformance.evidence.expected_output import ExpectedOutput, has_texts_in_order, parse_output
 from harmony_conformance.evidence.series_pairs import prompt_count
 from harmony_conformance.json_value import Json, dumps, equal_json, integer, items, text, value_at
 from harmony_conformance.judge import conditions as on

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance.apis.registry import TGI, TGI_GENERATE
+from harmony_conformance.evidence.emitted_ids import GENERATION_END_TOKENS
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.evidence.expected_output import GENERATION_END_TOKENS
 from harmony_conformance.evidence.series_pairs import prompt_count
 from harmony_conformance.json_value import Json, dumps, integer, items, text, value_at
 from harmony_conformance.judge import conditions as on

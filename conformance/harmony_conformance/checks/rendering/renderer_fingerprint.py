@@ -14,7 +14,8 @@ from itertools import chain, groupby, islice
 
 from harmony_conformance.apis.registry import CONVERSATION_APIS
 from harmony_conformance.checks.helpers.counted_requests import counted_requests, has_comparable_counts
-from harmony_conformance.evidence.exchange import Exchange, PromptLevel, Series
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.levels import PromptLevel
 from harmony_conformance.json_value import JsonObject, items, text, value_at
 from harmony_conformance.prompts.conversation import conversation_of
 from harmony_conformance.prompts.known_mistakes import is_call

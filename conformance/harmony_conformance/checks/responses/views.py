@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import LiteralString
 
 from harmony_conformance.apis.registry import RESPONSES
+from harmony_conformance.evidence.emitted_ids import strip_endoftext
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.expected_output import strip_endoftext
 from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.condition import condition, only_on

@@ -11,10 +11,17 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, integer, items, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, mismatch, variant
+from harmony_conformance.judge.condition import condition
 from harmony_conformance.redactable_text import ReportText, quote, shorten
 
 
-@check(MUST, spec="chat#tool-call", when=(on.is_chat, on.streamed_a_call))
+@condition
+def streamed_a_call(x: Exchange) -> bool:
+    """streamed answers with a tool call"""
+    return on.has_full_stream.holds(x) and on.called_a_tool.holds(x)
+
+
+@check(MUST, spec="chat#tool-call", when=(on.is_chat, streamed_a_call))
 def call_deltas_can_be_joined(x: Exchange) -> Iterator[Finding]:
     """Each delta of a call has its index; only the first one has id and name; indexes count up from 0; arguments are strings.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance.checks.streaming.views import is_content_filter_event, is_error
-from harmony_conformance.evidence.exchange import AnsweredBy, Exchange
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.levels import AnsweredBy
 from harmony_conformance.json_value import InvalidJsonError, members, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, mismatch, variant

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from harmony_conformance.checks.streaming.views import deltas
+from harmony_conformance.evidence.emitted_ids import strip_endoftext
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.expected_output import parse_output, strip_endoftext
+from harmony_conformance.evidence.expected_output import parse_output
 from harmony_conformance.json_value import members
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, mismatch
