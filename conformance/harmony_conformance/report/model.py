@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 
 from harmony_conformance.json_value import (
     InvalidJsonError,
@@ -150,7 +151,7 @@ def make_report(
     causes: Iterable[JsonObject] = (),
 ) -> Report:
     """Return the report of results in any order."""
-    ordered = tuple(sorted(results, key=lambda result: (result.check, result.scenario, result.api)))
+    ordered = tuple(sorted(results, key=attrgetter("check", "scenario", "api")))
     counts = Counter(result.outcome for result in ordered)
     return Report(header=header, results=ordered, latency=tuple(latency), counts=counts, causes=tuple(causes))
 

@@ -27,6 +27,8 @@ def log_causes(tally: Tally) -> tuple[Cause, ...]:
     """
     places: list[str] = []
     results = [result for rule in CHECKS for result in _results(rule, tally.checks.get(rule.id, CheckTally()), places)]
+    if not places:  # reading the signatures takes a third of a second
+        return ()
     found = find_causes(results, signatures=_signatures(), known=list(_known(tally.groups.get("engine", {}))))
     return tuple(
         replace(cause, example=replace(cause.example, exchange=places[int(cause.example.exchange)])) for cause in found
