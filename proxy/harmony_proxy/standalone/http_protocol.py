@@ -23,15 +23,17 @@ HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 30.0
 LINGER_SECONDS = 30.0
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
-_MALFORMED = "400 Bad Request", b"Invalid HTTP request received."
-_TOO_SLOW = "408 Request Timeout", b""
-_TOO_LARGE = "431 Request Header Fields Too Large", b""
+_MALFORMED = "400 Bad Request", b"Invalid HTTP request received.", b""
+_TOO_SLOW = "408 Request Timeout", b"", b""
+_TOO_LARGE = "431 Request Header Fields Too Large", b"", b""
+_NO_WEBSOCKETS = "invalid request: expected HTTP, got a WebSocket, which the proxy does not examine"
+_USE_HTTP = "426 Upgrade Required", _NO_WEBSOCKETS.encode(), b"upgrade: HTTP/1.1\r\n"
 _LARGE = f"the request head is larger than {HEAD_BYTES} bytes"
 
 Refusing = Callable[[int, End, str], None]
 """Callback for a request that is refused before it reaches the application: status, end, and a reason without quotes."""
 
-_Answer = tuple[str, bytes]  # status line and body
+_Answer = tuple[str, bytes, bytes]  # status line, body, further headers
 
 
 class _CloseDelimitedCycle(RequestResponseCycle):
@@ -51,11 +53,12 @@ class _CloseDelimitedCycle(RequestResponseCycle):
 class _Connection(HttpToolsProtocol):
     """HTTP/1.1 with limits on the head of a request, and without trailers.
 
-    A request for a protocol upgrade is treated as an ordinary one: curl and Java send it for HTTP/2.
+    A WebSocket is refused: its messages could not be examined. The status is that after which Codex continues over HTTP at once.
+    Any other request for a protocol upgrade is treated as an ordinary one: curl and Java send it for HTTP/2.
     The parser, httptools, takes bytes after its head for the other protocol, so a new parser continues after the head.
     """
 
-    _is_upgrading = _is_replaying = False
+    _is_upgrading = _is_replaying = _is_websocket = False
     _is_in_head = True
     _received = _size = 0
     _timer: asyncio.TimerHandle | None = None
@@ -104,6 +107,9 @@ class _Connection(HttpToolsProtocol):
         if self._size > HEAD_BYTES:
             self._refuse(_TOO_LARGE, End.REFUSED, _LARGE)
             return
+        if self._is_websocket:
+            self._refuse(_USE_HTTP, End.REFUSED, _NO_WEBSOCKETS)
+            return
         is_callback = isinstance(problem, httptools.HttpParserCallbackError)
         why = "invalid request target" if is_callback else str(problem)
         cycle = cast("RequestResponseCycle | None", self.cycle)
@@ -151,7 +157,8 @@ class _Connection(HttpToolsProtocol):
             return
         self._is_in_head = False
         self._stop_waiting()
-        if self._size > HEAD_BYTES:
+        self._is_websocket = self._asks_for_websocket()
+        if self._size > HEAD_BYTES or self._is_websocket:
             raise ValueError  # the parser wraps it: see `_refuse_unparsable`
         cast("dict[str, object]", self.scope)[CONNECTION_KEY] = self
         super().on_headers_complete()
@@ -160,6 +167,12 @@ class _Connection(HttpToolsProtocol):
             self.cycle.__class__ = _CloseDelimitedCycle
         if self.pipeline and self._look is None:
             self._watch_client()
+
+    def _asks_for_websocket(self) -> bool:
+        if self.parser.get_method() != b"GET" or not self.parser.should_upgrade():
+            return False
+        protocols = b",".join(value for name, value in self.headers if name == b"upgrade")
+        return b"websocket" in (one.strip().lower() for one in protocols.split(b","))
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._active_cycle = cycle
@@ -236,10 +249,10 @@ class _Connection(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if answer is not None:
-            status, text = answer
+            status, text, further = answer
             kind = b"content-type: text/plain; charset=utf-8\r\n" if text else b""
-            head = f"HTTP/1.1 {status}\r\ncontent-length: {len(text)}\r\nconnection: close\r\n".encode()
-            self.transport.write(head + kind + b"\r\n" + text)
+            head = f"HTTP/1.1 {status}\r\ncontent-length: {len(text)}\r\nconnection: {'upgrade, ' if further else ''}close\r\n".encode()
+            self.transport.write(head + further + kind + b"\r\n" + text)
         self.transport.close()
 
 

@@ -80,6 +80,32 @@ def lines(path, count):
     return [json.loads(line) for line in found]
 
 
+@pytest.mark.parametrize("options", [(), ("--block", "*", "--fail", "closed")], ids=["observing", "closed"])
+def test_a_real_websocket_client_is_refused_logged_and_counted(tmp_path, options):
+    """`serve` itself speaks WebSockets: without the proxy the same client gets an answer."""
+    pytest.importorskip("prometheus_client")
+    client = pytest.importorskip("websockets.sync.client")
+    invalid = pytest.importorskip("websockets.exceptions").InvalidStatus
+    with create_listening_socket("127.0.0.1", 0) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    log = tmp_path / "outcomes.jsonl"
+    with running() as upstream, proxied(upstream, "--metrics", address, "--log", log, *options) as (_, base):
+        own, through = (f"{url.replace('http', 'ws')}/v1/responses" for url in (upstream, base))
+        with client.connect(own, open_timeout=WAIT, proxy=None) as connection:
+            connection.send(json.dumps({"type": "response.create", "model": ASKED["model"], "input": "Hi"}))
+            assert json.loads(connection.recv(WAIT))["type"] == "response.created"
+        with pytest.raises(invalid) as refused:
+            client.connect(through, open_timeout=WAIT, proxy=None)
+        assert ask(base).status_code == 200
+        lines(log, 2)
+        counted = httpx.get(f"http://{address}/metrics").text
+    assert refused.value.response.status_code == 426
+    assert b"expected HTTP, got a WebSocket" in refused.value.response.body
+    assert 'harmony_guard_exchanges_total{api="",end="refused"} 1.0' in counted
+    (line,) = [one for one in lines(log, 2) if one["end"] == "refused"]
+    assert (line["status"], "got a WebSocket" in json.dumps(line)) == (426, True)
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_before_and_after_of_a_block_are_in_the_log(tmp_path, stream):
     log = tmp_path / "outcomes.jsonl"

@@ -512,13 +512,43 @@ def test_answers_without_a_body_have_none(proxy, upstream, method, answer):
     assert status == int(answer.split()[1])
 
 
-def test_a_protocol_is_never_switched(proxy, upstream):
-    wanted = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: x", "Sec-WebSocket-Version: 13"]
+WEBSOCKET = [
+    "Connection: keep-alive, Upgrade",
+    "Upgrade: WebSocket",
+    "Sec-WebSocket-Key: x",
+    "Sec-WebSocket-Version: 13",
+]
+NO_WEBSOCKETS = "invalid request: expected HTTP, got a WebSocket, which the proxy does not examine"
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/realtime", "/healthz"])
+def test_a_websocket_is_refused_in_one_line_and_counted(proxy, upstream, path):
     connection = connected(proxy.port)
-    connection.sendall(request("/v1/realtime", method="GET", body=b"", headers=wanted, close=False))
-    assert parts(connection.recv(65536))[0] == 200
-    connection.close()
+    connection.sendall(request(path, method="GET", body=b"", headers=WEBSOCKET, close=False) + b"\x81\x02hi")
+    status, headers, body = parts(rest(connection))
+    assert (status, body.decode()) == (426, NO_WEBSOCKETS)
+    assert {**dict(headers), "upgrade": "HTTP/1.1", "connection": "upgrade, close"} == dict(headers)
+    assert upstream.heard == []
+    told = proxy.next()
+    assert (told.end, told.record.status) == (End.REFUSED, 426)
+    assert told.unjudged_reason.endswith(f": {NO_WEBSOCKETS}")
+
+
+def test_a_websocket_after_a_request_is_refused_after_its_answer(proxy, upstream):
+    upgrade = request("/v1/responses", method="GET", body=b"", headers=WEBSOCKET, close=False)
+    first, _, second = sent(proxy, request(close=False) + upgrade).partition(b"HTTP/1.1 426 ")
+    assert parts(first)[0] == 200
+    assert second.endswith(NO_WEBSOCKETS.encode())
+    assert len(upstream.heard) == 1
+
+
+@pytest.mark.parametrize("headers", [WEBSOCKET[1:], [*WEBSOCKET[:1], "Upgrade: websockets"]])
+def test_what_is_no_websocket_is_forwarded_without_upgrade(proxy, upstream, headers):
+    assert parts(sent(proxy, request("/v1/models", method="GET", body=b"", headers=headers)))[0] == 200
     assert "upgrade" not in heard(upstream)[1]
+
+
+def test_an_upstream_never_switches_the_protocol(proxy, upstream):
     upstream.does(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n", waits=True)
     assert parts(sent(proxy, request()))[0] == 502
 
