@@ -14,6 +14,7 @@ from harmony_conformance.golden.data import Example, examples
 from harmony_conformance.json_value import InvalidJsonError, loads
 from harmony_conformance.judge.check import Finding, Outcome
 from harmony_conformance.judge.judge import judge
+from harmony_conformance.runtime.plural import number_of
 
 _ANSWERS_SHOWN = 2
 _MUCH = 4000
@@ -88,7 +89,7 @@ def _cut(body: str, path: str) -> str:
     lines = [_shorten(line) for line in body.splitlines()]
     if len(lines) <= _LINES:
         return "\n".join(lines)
-    return "\n".join((*lines[:_LINES], f"… ({len(lines) - _LINES} more lines in {path})"))
+    return "\n".join((*lines[:_LINES], f"… ({number_of(len(lines) - _LINES, 'more line')} in {path})"))
 
 
 def _shorten(line: str) -> str:

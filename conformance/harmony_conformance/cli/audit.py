@@ -225,7 +225,10 @@ def _scan_into(
         if arguments.parquet:
             write_table(out, out / ROW_FILES[0])
         if unlisted := folder.unlisted:
-            print(f"{unlisted} more unreadable lines are counted, but not listed in {ROW_FILES[1]}", file=sys.stderr)
+            print(
+                f"{number_of(unlisted, 'more unreadable line')} {'is' if unlisted == 1 else 'are'} counted, but not listed in {ROW_FILES[1]}",
+                file=sys.stderr,
+            )
         lines, judged = list(audit.jsonl()), folder.entry()
         folder.finish(lines, audit_html(read_audit(lines, str(out))))
         if arguments.incremental:  # last: a killed audit is then repeated from the progress of the one before

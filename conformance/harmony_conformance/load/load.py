@@ -12,6 +12,7 @@ from harmony_conformance.evidence.levels import Validity
 from harmony_conformance.json_value import JsonObject, dumps
 from harmony_conformance.load.arrivals import Arrivals, arrival_times, make_prompt
 from harmony_conformance.runner.latency import Timing, UnmeasuredResponse, measure
+from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.transport.client import SendResult, now
 from harmony_conformance.transport.messages import FailureKind, Request
 
@@ -34,8 +35,10 @@ class OfferedLoad:
     @property
     def name(self) -> str:
         """The load in words."""
-        pace = f"{self.rate:g} requests/s" if self.rate is not None else f"{self.clients} clients"
-        return f"{pace}, {self.input_tokens} to {self.output_tokens} tokens"
+        pace = number_of(self.clients or 0, "client")
+        if self.rate is not None:
+            pace = f"{self.rate:g} {'request' if self.rate == 1 else 'requests'}/s"
+        return f"{pace}, {self.input_tokens} to {number_of(self.output_tokens, 'token')}"
 
 
 @dataclass(frozen=True, kw_only=True)

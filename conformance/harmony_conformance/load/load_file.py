@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from harmony_conformance.json_value import InvalidJsonError, JsonObject, items, loads, members, value_at
+from harmony_conformance.json_value import InvalidJsonError, JsonObject, items, loads, members, text, value_at
+
+_ONE = re.compile(r"(?<![\d.])(1 (?:client|request|token))s\b")
 
 LOAD = "load.json"
 """File name of the figures in the folder of a run."""
@@ -31,4 +34,9 @@ def read_loads(path: Path) -> tuple[JsonObject, ...]:
     found = tuple(members(load) for load in items(value_at(document, "loads")))
     if not found or not all(isinstance(value_at(load, "metrics"), dict) for load in found):
         raise InvalidLoadError(f"{path}: expected loads with metrics, got none")
-    return found
+    return tuple({**load, "load": _current_name(text(value_at(load, "load")))} for load in found)
+
+
+def _current_name(name: str) -> str:
+    """Return the name of a load as this version writes it. Version 0.1.0 wrote `1 clients`."""
+    return _ONE.sub(r"\1", name)

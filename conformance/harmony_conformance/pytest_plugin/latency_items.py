@@ -16,6 +16,7 @@ import pytest
 
 from harmony_conformance.pytest_plugin.items import MODULE
 from harmony_conformance.runner.latency import TIMES, MeasuredLoad
+from harmony_conformance.runtime.plural import number_of
 
 PLUGIN = "benchmark"
 """Name of pytest-benchmark among the plugins of a session."""
@@ -92,7 +93,10 @@ class LatencyItem(pytest.Item):
         measured = self.measured
         if failed := sum(measured.failures.values()):
             reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(measured.failures.items()))
-            pytest.fail(f"{failed} of {measured.requests} requests have no complete answer ({reasons})", pytrace=False)
+            pytest.fail(
+                f"{failed} of {number_of(measured.requests, 'request')} had no complete answer ({reasons})",
+                pytrace=False,
+            )
         values = measured.values.get(self.metric, ())
         if not values:
             pytest.skip(f"no value of {self.metric} is known")

@@ -272,9 +272,11 @@ def _renderer(renderer: Json) -> str:
         return ""
     names = " or ".join(forms[:_FORMS_SHOWN]) + (" …" if len(forms) > _FORMS_SHOWN else "")
     fitting, total = integer(value_at(renderer, "fitting")) or 0, integer(value_at(renderer, "prompts")) or 0
-    unit = "counts" if text(value_at(renderer, "evidence")) == "accounting" else "prompts"
+    unit = "count" if text(value_at(renderer, "evidence")) == "accounting" else "prompt"
     preamble = integer(value_at(renderer, "preamble"))
-    return f"{names} ({fitting} of {total} {unit})" + (f", and {preamble:+} tokens in each" if preamble else "")
+    return f"{names} ({fitting} of {number_of(total, unit)})" + (
+        f", and {preamble:+} {'token' if abs(preamble) == 1 else 'tokens'} in each" if preamble else ""
+    )
 
 
 def _output(capabilities: Json) -> str:

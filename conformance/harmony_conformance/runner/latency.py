@@ -353,13 +353,13 @@ def _notes(exchanges: Sequence[Exchange], timings: Sequence[Timing]) -> Iterator
     yield _length_note(exchanges[0].chat_request)
     yield "equal requests: a prefix cache makes the first token faster than for a new prompt"
     if waits := sum(len(x.retry_waits) for x in exchanges):
-        yield f"{waits} retries after 429 or 503; times count from the accepted request"
+        yield f"{number_of(waits, 'retry', 'retries')} after 429 or 503; times count from the accepted request"
     if not timings:
         return
     if silent := sum(timing.first_answer is None for timing in timings):
         yield f"{silent} of {_requests(len(timings))} reached the limit before the answer began"
     if bundled := sum(timing.bundled for timing in timings):
-        yield f"{bundled} of {sum(len(timing.gaps) for timing in timings)} events arrived together with the one before"
+        yield f"{bundled} of {number_of(sum(len(timing.gaps) for timing in timings), 'event')} arrived together with the one before"
     if any(timing.time_per_output_token is None for timing in timings):
         yield "no TPOT for streams whose usage lacks completion_tokens or reports fewer than two"
     if any(timing.token_gaps is None for timing in timings):

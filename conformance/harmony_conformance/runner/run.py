@@ -28,6 +28,7 @@ from harmony_conformance.runner.selection import select_plan
 from harmony_conformance.runner.sender import ExchangeCallback, Progress, Sender
 from harmony_conformance.runner.server_loss import ServerLoss
 from harmony_conformance.runner.websocket_use import WebSocketUse
+from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.transport.client import Client, ConnectionSettings, SendRequest, SendResult
 from harmony_conformance.transport.http_transport import Network
 from harmony_conformance.transport.messages import Request
@@ -374,7 +375,8 @@ def _why_unmeasured(target: Target, options: Options, found: Capabilities, sende
         "": requests < 1,
         "the endpoint generates no output": not found.generates,
         "the run was stopped": sender.access.access_loss is not None,
-        f"it takes up to {most} requests, but --max-requests leaves {left}": left is not None and left < most,
+        f"it takes up to {number_of(most, 'request')}, but --max-requests leaves {left}": left is not None
+        and left < most,
         f"it takes up to {tokens} output tokens, but --max-tokens leaves {tokens_left}": tokens_left is not None
         and tokens_left < tokens,
     }

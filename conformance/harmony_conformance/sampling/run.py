@@ -14,6 +14,7 @@ from harmony_conformance.json_value import JsonObject
 from harmony_conformance.runner.rate_limiter import RateLimiter
 from harmony_conformance.runner.run import Options, connect_client, discover_target, mask_requests
 from harmony_conformance.runner.run_limits import RunLimits, count_output_tokens
+from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.sampling.rates import all_rates
 from harmony_conformance.sampling.sampler import Sampler, TaskTry
 from harmony_conformance.sampling.task import Task
@@ -76,7 +77,7 @@ class _Lane:
         """Return what was sampled."""
         stopped = self.limits.stop_reason.detail if self.limits.stop_reason is not None else ""
         if self.limiter.reached_limit is not None:
-            stopped = f"the limit of {self.limiter.reached_limit} requests was reached"
+            stopped = f"the limit of {number_of(self.limiter.reached_limit, 'request')} was reached"
         return Sampled(capabilities=self.capabilities, samples=self.samples, stopped=stopped)
 
 

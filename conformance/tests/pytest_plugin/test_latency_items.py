@@ -95,7 +95,7 @@ def test_failed_requests_fail_the_item(pytester):
     )
     done = run(pytester, "reference", *LATENCY, "-k", "latency.ttft", "--benchmark-json=times.json", str(pytester.path))
     assert done.ret == pytest.ExitCode.TESTS_FAILED
-    done.stdout.fnmatch_lines(["*2 of 3 requests have no complete answer (HTTP 500: 2)*"])
+    done.stdout.fnmatch_lines(["*2 of 3 requests had no complete answer (HTTP 500: 2)*"])
     done.stdout.no_fnmatch_line("*Traceback*")
 
 

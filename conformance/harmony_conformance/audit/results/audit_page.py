@@ -94,7 +94,10 @@ def _baseline(compared: Json) -> list[tuple[str, Json]]:
         return []
     others = sum(integer(count) or 0 for count in members(compared.get("unexpected")).values())
     stale = len(items(compared.get("stale")))
-    return [("Baseline", f"{compared.get('expected')} failures expected, {others} not expected, {stale} stale entries")]
+    expected = number_of(integer(compared.get("expected")) or 0, "failure")
+    return [
+        ("Baseline", f"{expected} expected, {others} not expected, {number_of(stale, 'stale entry', 'stale entries')}")
+    ]
 
 
 def _largest(audit: StoredAudit, dimension: str) -> list[GroupRate]:
@@ -129,7 +132,7 @@ def _failed_checks(audit: StoredAudit) -> Iterator[FailedCheck]:
         yield FailedCheck(
             check=text(one.get("check")),
             severity=text(one.get("severity")).upper(),
-            extent=f"{count} of {applied} exchanges ({percent(count / applied)}, {percent(low)} to {percent(high)})",
+            extent=f"{count} of {number_of(applied, 'exchange')} ({percent(count / applied)}, {percent(low)} to {percent(high)})",
             quotation=text(one.get("quotation")),
             examples=[(found, places[:_EXAMPLES]) for found, places in grouped(findings)[:_EXAMPLES]],
         )

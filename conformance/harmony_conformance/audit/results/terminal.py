@@ -116,7 +116,7 @@ def _failure(audit: Audit, line: AuditLine) -> Iterator[str]:
     is_expected = outcome is Outcome.FAIL and _is_expected(audit, line)
     mark = "[dim]EXPECTED[/]" if is_expected else f"[{STYLE[outcome]}]{WORDS[outcome].upper()}[/]"
     yield ""
-    yield f"{mark} {word} [bold]{escape(result.check)}[/]: {line.counts[outcome]} of {result.applied} exchanges"
+    yield f"{mark} {word} [bold]{escape(result.check)}[/]: {line.counts[outcome]} of {number_of(result.applied, 'exchange')}"
     if result.reason:
         yield f"  {escape(visible(result.reason))}"
     shown = [example for example in line.examples if example.outcome is outcome]
@@ -218,7 +218,7 @@ def _unread(audit: Audit) -> Iterator[str]:
     if len(audit.empty_files) > _EMPTY_SHOWN:
         yield f"  … and {len(audit.empty_files) - _EMPTY_SHOWN} more"
     if audit.tally.discovery_exchanges:
-        yield f"{audit.tally.discovery_exchanges} discovery exchanges not judged"
+        yield f"{number_of(audit.tally.discovery_exchanges, 'discovery exchange')} not judged"
 
 
 def _problems(title: str, problems: Mapping[str, LineProblems]) -> Iterator[str]:

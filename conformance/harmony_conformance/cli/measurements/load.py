@@ -96,7 +96,7 @@ def _dry_run(loads: Sequence[OfferedLoad], warm_up: int) -> int:
         read, written = count * load.input_tokens, count * load.output_tokens
         time = f", at least {load.requests / load.rate:.0f} s" if load.rate is not None else ""
         print(
-            f"{load.name}: {count} requests, about {read:.0f} input tokens, at most {written:.0f} output tokens{time}"
+            f"{load.name}: {number_of(count, 'request')}, about {number_of(read, 'input token')}, at most {number_of(written, 'output token')}{time}"
         )
     print("nothing was sent: the URL, the key and the model were not tested")
     return Exit.CONFORMS
@@ -179,7 +179,7 @@ def _print(
     if objectives:
         good = good_requests(requests, objectives)
         console.print(
-            f"  goodput {_number(figure, 'goodput')} requests/s: {good} of {len(requests)} requests kept every limit"
+            f"  goodput {_number(figure, 'goodput')} requests/s: {good} of {number_of(len(requests), 'request')} kept every limit"
         )
     console.print()
 

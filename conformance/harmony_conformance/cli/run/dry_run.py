@@ -56,8 +56,8 @@ class Cost:
 
     def __str__(self) -> str:
         return (
-            f"{number_of(self.requests, 'request')}, about {self.input_tokens} input tokens,"
-            f" at most {self.output_tokens} output tokens"
+            f"{number_of(self.requests, 'request')}, about {number_of(self.input_tokens, 'input token')},"
+            f" at most {number_of(self.output_tokens, 'output token')}"
         )
 
 

@@ -24,7 +24,7 @@ from harmony_conformance.runtime.private_files import create_private_folder, wri
 
 MATRIX = "matrix.html"
 """File name of the page with all endpoints."""
-MATRIX_MARKS = (b"runs side by side (harmony-conformance)</title>",)
+MATRIX_MARKS = (b"runs side by side (harmony-conformance)</title>", b"<title>1 run (harmony-conformance)</title>")
 _MEANINGS = {"rates": {0: "done", 1: "below a minimum"}, "load": {0: "done", 1: "an objective is missed"}}
 _ANNOTATION = "::"
 """Begin of a command for GitHub. Below the name of an endpoint it would be none."""

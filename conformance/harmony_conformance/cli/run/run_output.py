@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harmony_conformance.errors import Exit, UsageError
-from harmony_conformance.json_value import JsonObject, dumps, items, text, value_at
+from harmony_conformance.json_value import JsonObject, dumps, integer, items, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.judge.judge import Result, run_outcome
 from harmony_conformance.report.comparison.baseline import Expected, InvalidBaselineError, read_baseline
@@ -122,8 +122,8 @@ def _notes(arguments: Namespace, report: Report, finished: Run, code: int) -> It
         missing = f"no MUST check was applicable ({details})" if details else "no MUST check was selected"
         yield f"nothing could be checked: {missing}"
     for name in items(value_at(report.header, "missing_features")):
-        answers = value_at(report.header, "features", "answers")
-        yield f"--require {text(name)}: in none of {answers} answers"
+        answers = integer(value_at(report.header, "features", "answers"))
+        yield f"--require {text(name)}: in none of {number_of(answers or 0, 'answer')}"
     yield from _baseline_notes(arguments, report)
     if finished.missing_part:
         yield f"recording incomplete: {finished.missing_part}; only what it contains is judged"

@@ -86,9 +86,9 @@ def markdown(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -
     )
     parts = (
         *head,
-        *_bounded(_causes(report), _FOR_CAUSES, "causes"),
-        *_bounded(_failures(checks), _FOR_FAILURES, "failed checks"),
-        *_bounded(_rest(report, checks), _FOR_THE_REST, "sections"),
+        *_bounded(_causes(report), _FOR_CAUSES, "cause"),
+        *_bounded(_failures(checks), _FOR_FAILURES, "failed check"),
+        *_bounded(_rest(report, checks), _FOR_THE_REST, "section"),
     )
     return escape_line_commands("\n\n".join(parts) + "\n")
 
@@ -127,7 +127,7 @@ def _bounded(parts: Iterable[str], most: int, what: str) -> Iterator[str]:
         else:
             yield part
     if dropped:
-        yield f"*{dropped} more {what} do not fit here; all stand in report.jsonl and report.html.*"
+        yield f"*{number_of(dropped, f'more {what}')} {'does' if dropped == 1 else 'do'} not fit here; all stand in report.jsonl and report.html.*"
 
 
 def _causes(report: Report) -> Iterator[str]:
@@ -176,7 +176,7 @@ def _failed_parts(check: CheckResults, outcome: Outcome, words: str) -> Iterator
     """A check that failed: what it demands and why, the first scenarios with their evidence, the others by name."""
     results = check.with_outcome(outcome)
     name = f"{check.severity.upper()} {inline(check.check)}"
-    yield f"### {_MARK[outcome]} {name}: {words} in {len(results)} of {check.applied} scenarios"
+    yield f"### {_MARK[outcome]} {name}: {words} in {len(results)} of {number_of(check.applied, 'scenario')}"
     if check.requirement:
         yield prose(check.requirement)
     yield f"> {prose(check.clause.quotation)}\n>\n> — {inline(check.clause.source)}"

@@ -147,7 +147,7 @@ def _verdict(report: Report, fails_on: frozenset[Severity], width: int) -> Itera
         yield f"[{STYLE[Outcome.INCONCLUSIVE]}]incomplete[/]: {escape(visible(stopped))}"
     if never := items(value_at(report.header, "features", "never")):
         answers = integer(value_at(report.header, "features", "answers"))
-        yield f"[{STYLE[Outcome.INCONCLUSIVE]}]in none of {answers} answers[/]: {', '.join(map(text, never))}"
+        yield f"[{STYLE[Outcome.INCONCLUSIVE]}]in none of {number_of(answers or 0, 'answer')}[/]: {', '.join(map(text, never))}"
 
 
 def _client(report: Report) -> Iterator[str]:
@@ -212,7 +212,7 @@ def _open_questions(report: Report) -> Iterator[str]:
     """Yield the number of checks that could judge the server, and what the others need."""
     grade = evidence_grade(report)
     yield ""
-    yield f"{grade.judged} of {grade.checks} checks could judge this server"
+    yield f"{grade.judged} of {number_of(grade.checks, 'check')} could judge this server"
     for need, count in grade.missing:
         yield f"  {count} more {need}"
     if grade.missing or report.counts[Outcome.INCONCLUSIVE]:
@@ -269,7 +269,7 @@ def _latency(report: Report, width: int) -> Table:
     for line in report.latency:
         failed = value_at(line, "failed")
         if failed:
-            table.caption = f"{failed} of {value_at(line, 'requests')} requests failed ({text(value_at(line, 'load'))})"
+            table.caption = f"{failed} of {number_of(integer(value_at(line, 'requests')) or 0, 'request')} failed ({text(value_at(line, 'load'))})"
     return table
 
 

@@ -28,6 +28,7 @@ from harmony_conformance.report.pages import markup
 from harmony_conformance.report.pages.exchange_view import ExchangeView
 from harmony_conformance.report.pages.markup import to_markup
 from harmony_conformance.report.summary import DEFAULT_FAILS_ON, Standing, by_check, run_verdict
+from harmony_conformance.runtime.plural import number_of
 
 _STANDING = {
     Standing.CONFORMS: "pass",
@@ -116,7 +117,7 @@ def comparison_html(compared: Comparison, prompts: Mapping[str, PromptChange] | 
 @cache
 def environment() -> Environment:
     """Return the environment of the templates of this room, which escapes each value that it prints."""
-    return Environment(
+    made = Environment(
         loader=PackageLoader("harmony_conformance", "report/pages"),
         autoescape=True,
         finalize=to_markup,
@@ -124,6 +125,8 @@ def environment() -> Environment:
         trim_blocks=True,
         undefined=StrictUndefined,
     )
+    made.globals["counted"] = number_of
+    return made
 
 
 @cache

@@ -96,7 +96,7 @@ def test_a_summary_names_verdict_causes_evidence_report_and_counts_in_this_order
         "causes: 1, for 1 failed result",
         "  MUST lost-call: 3 results in 1 scenario",
         "    a call is lost",
-        "1 of 1 checks could judge this server",
+        "1 of 1 check could judge this server",
         "report: runs/1/report.html",
         "0 passed, 1 failed",
     )
