@@ -25,8 +25,8 @@ from tempfile import TemporaryDirectory
 from harmony_conformance.evidence.exchange_json import read_exchange
 from harmony_conformance.json_value import loads, value_at
 from harmony_conformance.load.arrivals import make_prompt
-from harmony_conformance.runner.latency import Timing, measure
-from harmony_conformance.runner.statistics import percentile
+from harmony_conformance.runner.latency.latency_probe import Timing, measure
+from harmony_conformance.runner.latency.statistics import percentile
 
 COMMAND = [sys.executable, "-m", "harmony_conformance"]
 TPOT = 20  # ms

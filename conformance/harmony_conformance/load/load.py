@@ -11,7 +11,7 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.levels import Validity
 from harmony_conformance.json_value import JsonObject, dumps
 from harmony_conformance.load.arrivals import Arrivals, arrival_times, make_prompt
-from harmony_conformance.runner.latency import Timing, UnmeasuredResponse, measure
+from harmony_conformance.runner.latency.latency_probe import Timing, UnmeasuredResponse, measure
 from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.transport.client import SendResult, now
 from harmony_conformance.transport.messages import FailureKind, Request

@@ -10,8 +10,8 @@ from math import sqrt
 from types import MappingProxyType
 
 from harmony_conformance.load.load import LoadedRequest, timings
-from harmony_conformance.runner.latency import Timing, UnmeasuredResponse
-from harmony_conformance.runner.statistics import Percentile, grouped_interval
+from harmony_conformance.runner.latency.latency_probe import Timing, UnmeasuredResponse
+from harmony_conformance.runner.latency.statistics import Percentile, grouped_interval
 
 _OBJECTIVE = re.compile(r"([a-z0-9]+)_p(\d{1,2})=(\d+(?:\.\d+)?)(ms|s)")
 _SECONDS = {"ms": 0.001, "s": 1.0}

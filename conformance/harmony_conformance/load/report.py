@@ -18,8 +18,8 @@ from harmony_conformance.load.objectives import (
     good_requests,
     judge_objectives,
 )
-from harmony_conformance.runner.latency import UnmeasuredResponse
-from harmony_conformance.runner.statistics import ENOUGH_FOR_P95, ENOUGH_FOR_P99, grouped_interval, percentile
+from harmony_conformance.runner.latency.latency_probe import UnmeasuredResponse
+from harmony_conformance.runner.latency.statistics import ENOUGH_FOR_P95, ENOUGH_FOR_P99, grouped_interval, percentile
 
 _PERCENTS = (50, 95, 99)
 _ENOUGH = {50: 1, 95: ENOUGH_FOR_P95, 99: ENOUGH_FOR_P99}

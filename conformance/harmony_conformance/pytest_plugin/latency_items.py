@@ -15,7 +15,7 @@ from typing import Protocol
 import pytest
 
 from harmony_conformance.pytest_plugin.items import MODULE
-from harmony_conformance.runner.latency import TIMES, MeasuredLoad
+from harmony_conformance.runner.latency.latency_probe import TIMES, MeasuredLoad
 from harmony_conformance.runtime.plural import number_of
 
 PLUGIN = "benchmark"

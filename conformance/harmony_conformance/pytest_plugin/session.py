@@ -22,10 +22,10 @@ from harmony_conformance.judge.scenario_series import ScenarioSeries
 from harmony_conformance.pytest_plugin import outcomes
 from harmony_conformance.pytest_plugin.items import MODULE, ConformanceItem, ConformanceModule, ItemResult
 from harmony_conformance.pytest_plugin.latency_items import PLUGIN, LatencyItem, latency_items, measures
-from harmony_conformance.runner.access_loss import INCOMPLETE_RUN_KINDS, early_stop_reason
 from harmony_conformance.runner.arguments import add_options, whole_number
 from harmony_conformance.runner.judge_run import Plan, explain_incomplete_probes, join_apis, judge_pair
-from harmony_conformance.runner.latency import concurrency_levels, load_name, measured_load
+from harmony_conformance.runner.latency.latency_probe import concurrency_levels, load_name, measured_load
+from harmony_conformance.runner.limits.access_loss import INCOMPLETE_RUN_KINDS, early_stop_reason
 from harmony_conformance.runner.options import (
     FLAGS,
     failing_severities,

@@ -8,7 +8,7 @@ from harmony_conformance.engines.target import Target
 from harmony_conformance.evidence.exchange import Series
 from harmony_conformance.evidence.recording_file import Recording, SeriesKey, series_key
 from harmony_conformance.json_value import JsonObject, dumps, loads, members, value_at
-from harmony_conformance.runner.access_loss import INCOMPLETE_RUN_KINDS
+from harmony_conformance.runner.limits.access_loss import INCOMPLETE_RUN_KINDS
 from harmony_conformance.runner.run import Options
 from harmony_conformance.transport.messages import FailureKind
 from harmony_conformance.transport.redaction import Mask

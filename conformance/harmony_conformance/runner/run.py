@@ -18,15 +18,15 @@ from harmony_conformance.golden.scenario import Scenario
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.judge.judge import Result
 from harmony_conformance.reference_server.server.serving import running, running_in_process
-from harmony_conformance.runner.access_loss import Access
 from harmony_conformance.runner.judge_run import Plan, RunJudge, explain_incomplete_probes
-from harmony_conformance.runner.latency import max_probe_requests, max_probe_tokens, probe, summarise
-from harmony_conformance.runner.rate_limiter import RateLimiter, rate_limited_send
+from harmony_conformance.runner.latency.latency_probe import max_probe_requests, max_probe_tokens, probe, summarise
+from harmony_conformance.runner.limits.access_loss import Access
+from harmony_conformance.runner.limits.rate_limiter import RateLimiter, rate_limited_send
+from harmony_conformance.runner.limits.run_limits import RunLimits
+from harmony_conformance.runner.limits.server_loss import ServerLoss
 from harmony_conformance.runner.request_builder import RequestProfile
-from harmony_conformance.runner.run_limits import RunLimits
 from harmony_conformance.runner.selection import select_plan
 from harmony_conformance.runner.sender import ExchangeCallback, Progress, Sender
-from harmony_conformance.runner.server_loss import ServerLoss
 from harmony_conformance.runner.websocket_use import WebSocketUse
 from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.transport.client import Client, ConnectionSettings, SendRequest, SendResult

@@ -35,11 +35,11 @@ from harmony_conformance.evidence.levels import METRICS_API, REFUSABLE_VALIDITIE
 from harmony_conformance.evidence.recording_file import SeriesKey
 from harmony_conformance.golden.scenario import Scenario, Step, expand, group_parallel_steps, skip_reason
 from harmony_conformance.json_value import Json, value_at
-from harmony_conformance.runner.access_loss import Access, is_doubtful
-from harmony_conformance.runner.rate_limiter import RateLimiter, slot_rank
+from harmony_conformance.runner.limits.access_loss import Access, is_doubtful
+from harmony_conformance.runner.limits.rate_limiter import RateLimiter, slot_rank
+from harmony_conformance.runner.limits.run_limits import RunLimits, count_output_tokens
+from harmony_conformance.runner.limits.server_loss import ServerLoss, is_connection_lost
 from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request
-from harmony_conformance.runner.run_limits import RunLimits, count_output_tokens
-from harmony_conformance.runner.server_loss import ServerLoss, is_connection_lost
 from harmony_conformance.runner.websocket_use import WebSocketUse
 from harmony_conformance.transport.client import Client, SendResult, now
 from harmony_conformance.transport.messages import Failure, FailureKind, Request

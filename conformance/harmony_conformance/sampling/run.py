@@ -11,9 +11,9 @@ from harmony_conformance.engines.discovery import Capabilities
 from harmony_conformance.engines.target import Target
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import JsonObject
-from harmony_conformance.runner.rate_limiter import RateLimiter
+from harmony_conformance.runner.limits.rate_limiter import RateLimiter
+from harmony_conformance.runner.limits.run_limits import RunLimits, count_output_tokens
 from harmony_conformance.runner.run import Options, connect_client, discover_target, mask_requests
-from harmony_conformance.runner.run_limits import RunLimits, count_output_tokens
 from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.sampling.rates import all_rates
 from harmony_conformance.sampling.sampler import Sampler, TaskTry

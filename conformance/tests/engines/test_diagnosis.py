@@ -12,7 +12,7 @@ from harmony_conformance.cli.main import main
 from harmony_conformance.engines.target import parse_target
 from harmony_conformance.golden import data as golden
 from harmony_conformance.judge.check import Outcome
-from harmony_conformance.runner.rate_limiter import RateLimiter
+from harmony_conformance.runner.limits.rate_limiter import RateLimiter
 from harmony_conformance.runner.run import Options, discover_target, make_plan, run
 
 COMPLETION = {

@@ -22,8 +22,8 @@ from harmony_conformance.load.objectives import (
     read_objectives,
     values_of,
 )
-from harmony_conformance.runner.latency import Timing, UnmeasuredResponse
-from harmony_conformance.runner.statistics import grouped_interval, percentile_interval
+from harmony_conformance.runner.latency.latency_probe import Timing, UnmeasuredResponse
+from harmony_conformance.runner.latency.statistics import grouped_interval, percentile_interval
 from harmony_conformance.transport.client import SendResult
 from harmony_conformance.transport.messages import Chunk, Response
 from harmony_ref import encode

@@ -63,7 +63,7 @@ def test_a_slow_down_is_gated_by_the_options_of_pytest_benchmark(saved, pytester
 def test_the_saved_times_are_those_of_the_recorded_exchanges(pytester):
     """Rounds are requests; for gaps, they are gaps. Each time is one of the recording."""
     from harmony_conformance.evidence.recording_file import read_recorded
-    from harmony_conformance.runner.latency import measured_load
+    from harmony_conformance.runner.latency.latency_probe import measured_load
 
     words = ("--harmony", "out=kept", "--benchmark-json=times.json")
     done = run(pytester, "reference", *LATENCY, *words)
@@ -85,7 +85,7 @@ def test_failed_requests_fail_the_item(pytester):
     pytester.makeconftest(
         """
         from harmony_conformance.pytest_plugin import session
-        from harmony_conformance.runner.latency import MeasuredLoad
+        from harmony_conformance.runner.latency.latency_probe import MeasuredLoad
 
         def measured(exchanges, load):
             return MeasuredLoad(requests=3, failures={"HTTP 500": 2}, values={"ttft": [0.1]})

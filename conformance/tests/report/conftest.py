@@ -7,7 +7,7 @@ from harmony_conformance.engines.profiles import ENGINES, ScriptMethod
 from harmony_conformance.engines.target import parse_target
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.model import ResultLine, make_report, result_line
-from harmony_conformance.runner.latency import probe, summarise
+from harmony_conformance.runner.latency.latency_probe import probe, summarise
 from harmony_conformance.runner.request_builder import RequestProfile
 from harmony_conformance.runner.run import Options, connect_client, make_plan, run
 

@@ -12,10 +12,10 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.exchange_json import InvalidRecordError, exchange_line, read_exchange
 from harmony_conformance.golden.scenario import Step
 from harmony_conformance.json_value import loads
-from harmony_conformance.runner import run_limits
-from harmony_conformance.runner.latency import Timing, measure
+from harmony_conformance.runner.latency.latency_probe import Timing, measure
+from harmony_conformance.runner.limits import run_limits
+from harmony_conformance.runner.limits.run_limits import RunLimits, count_output_tokens
 from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request
-from harmony_conformance.runner.run_limits import RunLimits, count_output_tokens
 from harmony_conformance.transport.client import SendResult
 from harmony_conformance.transport.messages import Chunk, Request, Response
 

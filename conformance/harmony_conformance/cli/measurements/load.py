@@ -30,8 +30,8 @@ from harmony_conformance.load.objectives import (
 from harmony_conformance.load.page import load_html
 from harmony_conformance.load.report import load_json, metric_table
 from harmony_conformance.report.formats.terminal import report_console, visible
+from harmony_conformance.runner.limits.run_limits import RunLimits, count_output_tokens
 from harmony_conformance.runner.run import Options, connect_client, discover_target, mask_requests
-from harmony_conformance.runner.run_limits import RunLimits, count_output_tokens
 from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.runtime.private_files import write_private
 from harmony_conformance.transport.client import SendResult, run_async

@@ -11,7 +11,7 @@ from harmony_conformance.engines.target import Target
 from harmony_conformance.golden.scenario import Scenario, Step, expand, skip_reason
 from harmony_conformance.json_value import dumps, integer
 from harmony_conformance.runner.judge_run import Plan
-from harmony_conformance.runner.latency import max_probe_requests, max_probe_tokens
+from harmony_conformance.runner.latency.latency_probe import max_probe_requests, max_probe_tokens
 from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request, default_limit
 from harmony_conformance.runner.run import Options
 from harmony_conformance.runtime.plural import number_of

@@ -27,7 +27,7 @@ from harmony_conformance.report.formats.terminal import (
     visible,
 )
 from harmony_conformance.report.model import Report
-from harmony_conformance.runner.access_loss import INCOMPLETE_RUN_KINDS, early_stop_reason
+from harmony_conformance.runner.limits.access_loss import INCOMPLETE_RUN_KINDS, early_stop_reason
 from harmony_conformance.runner.options import failing_severities, fails_on_inconclusive
 from harmony_conformance.runner.run import Run
 from harmony_conformance.runtime.plural import number_of

@@ -26,8 +26,8 @@ from harmony_conformance.report.model import (
     result_line,
 )
 from harmony_conformance.report.pages.exchange_view import exchange_views, shown_exchanges
-from harmony_conformance.runner.access_loss import early_stop_reason
 from harmony_conformance.runner.judge_run import Observations
+from harmony_conformance.runner.limits.access_loss import early_stop_reason
 from harmony_conformance.runner.options import (
     failing_severities,
     read_client,

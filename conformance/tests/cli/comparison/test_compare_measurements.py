@@ -14,7 +14,7 @@ from harmony_conformance.report.comparison.latency_comparison import (
     compare_latency,
     p_value,
 )
-from harmony_conformance.runner.statistics import percentile_interval
+from harmony_conformance.runner.latency.statistics import percentile_interval
 
 
 def rates_folder(folder, **counts):

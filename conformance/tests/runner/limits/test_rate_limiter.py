@@ -2,7 +2,7 @@
 
 import asyncio
 
-from harmony_conformance.runner.rate_limiter import RateLimiter, slot_rank
+from harmony_conformance.runner.limits.rate_limiter import RateLimiter, slot_rank
 from harmony_conformance.runner.selection import load_scenarios
 from harmony_conformance.transport.messages import Request
 

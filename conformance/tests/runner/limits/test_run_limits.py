@@ -11,9 +11,9 @@ from harmony_conformance.cli.main import main
 from harmony_conformance.engines.diagnosis import EndpointUnusableError
 from harmony_conformance.engines.target import parse_target
 from harmony_conformance.judge.check import Outcome
-from harmony_conformance.runner.access_loss import early_stop_reason
+from harmony_conformance.runner.limits.access_loss import early_stop_reason
+from harmony_conformance.runner.limits.run_limits import MAX_TIMEOUTS, RunLimits
 from harmony_conformance.runner.run import Options, make_plan, run
-from harmony_conformance.runner.run_limits import MAX_TIMEOUTS, RunLimits
 from harmony_conformance.transport.client import SendResult
 from harmony_conformance.transport.messages import Failure, FailureKind, Response
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harmony_conformance.runner.statistics import Sample, percentile
+from harmony_conformance.runner.latency.statistics import Sample, percentile
 
 SECONDS = st.floats(min_value=0, max_value=1e6, allow_nan=False)
 SAMPLES = st.lists(SECONDS, max_size=400)

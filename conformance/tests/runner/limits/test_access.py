@@ -11,7 +11,7 @@ import harmony_conformance.transport.client
 from harmony_conformance.cli.main import main
 from harmony_conformance.engines.target import parse_target
 from harmony_conformance.judge.check import Outcome
-from harmony_conformance.runner.access_loss import early_stop_reason
+from harmony_conformance.runner.limits.access_loss import early_stop_reason
 from harmony_conformance.runner.run import Options, make_plan, run
 from harmony_conformance.transport.messages import FailureKind
 

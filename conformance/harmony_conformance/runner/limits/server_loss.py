@@ -15,8 +15,8 @@ from dataclasses import replace
 from harmony_conformance.engines.diagnosis import MODELS_PATH
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.levels import REFUSABLE_VALIDITIES
-from harmony_conformance.runner.access_loss import LimitedSend
-from harmony_conformance.runner.run_limits import RunLimits
+from harmony_conformance.runner.limits.access_loss import LimitedSend
+from harmony_conformance.runner.limits.run_limits import RunLimits
 from harmony_conformance.transport.messages import Failure, FailureKind, Request
 
 _LOST = frozenset({FailureKind.NO_CONNECTION, FailureKind.RESET, FailureKind.CUT})

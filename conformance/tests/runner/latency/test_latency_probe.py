@@ -9,7 +9,7 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.exchange_json import read_exchange, write_exchange
 from harmony_conformance.json_value import dumps, loads, value_at
 from harmony_conformance.reference_server.server.serving import running
-from harmony_conformance.runner.latency import Timing, UnmeasuredResponse, measure, probe, summarise
+from harmony_conformance.runner.latency.latency_probe import Timing, UnmeasuredResponse, measure, probe, summarise
 from harmony_conformance.runner.request_builder import RequestProfile
 from harmony_conformance.transport.client import Client, ConnectionSettings, SendResult
 from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, Request, Response

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.runner.run_limits import RunLimits
+from harmony_conformance.runner.limits.run_limits import RunLimits
 from harmony_conformance.transport.client import SendResult
 from harmony_conformance.transport.messages import Failure, FailureKind, Request, Response
 from harmony_conformance.transport.waits import has_excessive_retry_after, has_reached_wait_limit

@@ -27,8 +27,8 @@ from harmony_conformance.evidence.levels import Validity
 from harmony_conformance.golden.scenario import SendMode, Step
 from harmony_conformance.json_value import Json, JsonObject, integer, items, text, value_at
 from harmony_conformance.prompts.request_members import REASONING_FIELDS, content_text
+from harmony_conformance.runner.latency.statistics import Sample, grouped_interval
 from harmony_conformance.runner.request_builder import RequestProfile, build_request
-from harmony_conformance.runner.statistics import Sample, grouped_interval
 from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.transport.client import SendRequest
 from harmony_conformance.transport.messages import Request

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from itertools import count
 
 from harmony_conformance.golden.scenario import Scenario, Step
-from harmony_conformance.runner.run_limits import RunLimits
+from harmony_conformance.runner.limits.run_limits import RunLimits
 from harmony_conformance.transport.client import Client, SendRequest, SendResult, now
 from harmony_conformance.transport.messages import Request
 from harmony_conformance.transport.waits import Notice, ignore_wait

@@ -1,0 +1,1 @@
+"""Latency: its probe, and the percentiles with their intervals."""
