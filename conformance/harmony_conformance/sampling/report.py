@@ -65,9 +65,11 @@ def below_minimum(rates: Sequence[Rate], minima: Mapping[str, float]) -> tuple[s
 def rate_table(rates: Sequence[Rate], minima: Mapping[str, float]) -> Table:
     """Return the rates as a table for a terminal."""
     table = Table(box=None, pad_edge=False)
-    for name, side in (("rate", "left"), ("share", "right"), ("95 %", "right"), ("count", "right"), ("apart", "right")):
-        table.add_column(name, justify="left" if side == "left" else "right", no_wrap=True)
-    table.add_column("of", overflow="ellipsis", no_wrap=True)
+    table.add_column("rate", no_wrap=True, min_width=max((len(rate.name) for rate in rates), default=0))
+    counts = max((len(f"{rate.count}/{rate.of}") for rate in rates), default=0)
+    for name, width in (("share", 5), ("95 %", 12), ("count", max(counts, 5)), ("apart", 5)):
+        table.add_column(name, justify="right", no_wrap=True, min_width=width)
+    table.add_column("of", overflow="fold")  # a narrow terminal gets more lines, and every figure whole
     below = below_minimum(rates, minima)
     for rate in rates:
         low, high = rate.interval

@@ -439,3 +439,16 @@ def test_without_any_answer_nothing_was_measured(tmp_path, capsys):
     assert code == 2
     assert by_name(document)["answered"]["count"] == 0
     assert "no request was answered" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("columns", ["70", "100"])
+def test_figures_and_endpoints_of_a_comparison_are_whole_in_a_narrow_terminal(columns, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", columns)
+    path = "/deployments/of-a-very-long-name/in-some-region-of-the-world/behind-the-gateway/of-team"
+    with serving(right) as (one, _), serving(wrong) as (other, _):
+        urls = [base.replace("/v1", f"{path}-{name}/v1") for base, name in ((one, "a"), (other, "b"))]
+        rates(tmp_path, urls[0], "--against", urls[1], "--set", "tools", "--tries", "1")
+    printed = capsys.readouterr().out
+    assert "…" not in printed.partition("tools no call")[0]
+    assert re.findall(r"^(\S+): gpt-oss-20b on ", printed, re.MULTILINE) == [url.removesuffix("/v1") for url in urls]
+    assert len(re.findall(r"^tools +[01]\.\d{3}  [01]\.\d\d to [01]\.\d\d +\d+/\d+ ", printed, re.MULTILINE)) == 2

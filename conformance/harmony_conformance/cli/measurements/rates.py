@@ -87,7 +87,7 @@ def execute(arguments: Namespace) -> int:
             document["differences"] = [one.to_json() for one in differences]
         with report_write_errors(out, has_scenarios=False):
             write_private(out / RATES, f"{dumps(document)}\n".encode())
-        print(dumps(document)) if arguments.format == "json" else _print(sampled, minima, out)
+        print(dumps(document)) if arguments.format == "json" else _print(sampled, lanes, minima, out)
         return _exit_code(sampled, minima)
 
 
@@ -110,11 +110,12 @@ def _dry_run(arguments: Namespace, tasks: Sequence[Task], endpoints: int) -> int
     return Exit.CONFORMS
 
 
-def _print(sampled: Sequence[Sampled], minima: dict[str, float], out: Path) -> None:
+def _print(sampled: Sequence[Sampled], lanes: Sequence[Endpoint], minima: dict[str, float], out: Path) -> None:
     console = report_console()
-    for one, right in _with_right(sampled):
+    for (one, right), lane in zip(_with_right(sampled), lanes, strict=True):
         found = one.capabilities
-        tested = f"{found.model} on {found.engine.name} {found.engine_version or ''}: {number_of(len(one.samples), 'try', 'tries')}"
+        place = f"{lane.target}: " if len(lanes) > 1 else ""
+        tested = f"{place}{found.model} on {found.engine.name} {found.engine_version or ''}: {number_of(len(one.samples), 'try', 'tries')}"
         console.print(visible(tested), markup=False, soft_wrap=True)
         console.print(rate_table(all_rates(one.samples), minima))
         for its_set, rows in pass_rates(one.samples).items():
