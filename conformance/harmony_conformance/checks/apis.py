@@ -9,7 +9,7 @@ from typing import LiteralString
 from harmony_conformance.apis.chat_completion import Turn, has_same_calls, has_same_objects
 from harmony_conformance.apis.registry import APIS, RESPONSES
 from harmony_conformance.checks.helpers.api_words import end_of, words_of
-from harmony_conformance.checks.helpers.call_alignment import is_completed
+from harmony_conformance.checks.helpers.call_alignment import differ_by_completion
 from harmony_conformance.checks.helpers.fitting_clauses import ARGUMENTS
 from harmony_conformance.checks.helpers.value_diff import json_differences, text_difference
 from harmony_conformance.evidence.exchange import API_SEPARATOR, Exchange, Series
@@ -17,6 +17,7 @@ from harmony_conformance.json_value import Json, canonical_json, equal_json, par
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, cited, comparison, mismatch, ruled, variant
 from harmony_conformance.judge.condition import condition, evidence, series_only
+from harmony_conformance.judge.harmony_clauses import CLAUSES
 from harmony_conformance.judge.history_conditions import has_allowed_order
 from harmony_conformance.judge.rulings import EMPTY_ARGUMENTS
 from harmony_conformance.prompts.conversation import ConversationOptions, conversation_of
@@ -121,9 +122,18 @@ def same_content(series: Series) -> Iterator[Finding]:
 def same_reasoning(series: Series) -> Iterator[Finding]:
     """The same tokens give the same reasoning over every API, whatever the field is called there (defect V39)."""
     for one, other in _same_output(series):
-        thoughts = ("".join((one.turn.reasoning or "").split()), "".join((other.turn.reasoning or "").split()))
-        for finding in _differences({"reasoning": thoughts[0]}, {"reasoning": thoughts[1]}, one, other):
-            yield cited(finding, f"{other.x.api}#reasoning")
+        thoughts = (one.turn.reasoning or "", other.turn.reasoning or "")
+        lengths = [len("".join(thought.split())) for thought in thoughts]
+        if "".join(thoughts[0].split()) != "".join(thoughts[1].split()):
+            lacking = one if lengths[0] < lengths[1] else other
+            for finding in _differences({"reasoning": thoughts[0]}, {"reasoning": thoughts[1]}, one, other):
+                yield cited(finding, _clause_of_reasoning(lacking.x))
+
+
+def _clause_of_reasoning(x: Exchange) -> str:
+    """Return the clause on the reasoning of an answer from the reference of its API."""
+    own = f"{x.api}#reasoning"
+    return own if own in CLAUSES else "raw-cot#chat-output"
 
 
 @comparison(MUST, spec="harmony#receiving-calls", when=SAME_OUTPUT)
@@ -140,7 +150,7 @@ def _differ_by_completion(one: Turn, other: Turn) -> bool:
     """Return True if the arguments of calls are empty in one turn and an empty object in the other, and nothing else differs."""
     pairs = list(zip(one.tool_calls, other.tool_calls, strict=False))
     arguments = [(a.arguments, b.arguments) for a, b in pairs]
-    are_alike = (equal_json(a, b) or is_completed(a, b) or is_completed(b, a) for a, b in arguments)
+    are_alike = (equal_json(a, b) or differ_by_completion(a, b) for a, b in arguments)
     return len(one.tool_calls) == len(other.tool_calls) and all(a.name == b.name for a, b in pairs) and all(are_alike)
 
 

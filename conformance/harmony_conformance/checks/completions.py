@@ -21,7 +21,7 @@ from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, mismatch, variant
 from harmony_conformance.judge.condition import condition, evidence, only_on, series_only
 from harmony_conformance.prompts.expected_parts import format_ids
-from harmony_conformance.redactable_text import RedactableText, quote, shorten
+from harmony_conformance.redactable_text import RedactableText, shorten
 from harmony_ref import decode, encode, encode_with_special_tokens, tokens
 
 
@@ -296,7 +296,9 @@ def ids_and_text_are_one_prompt(series: Series) -> Iterator[Finding]:
         counts = [prompt_count(written), prompt_count(sent)]
         if texts[0] != texts[1]:
             message = "the prompt of ids has another answer than its text"
-            yield mismatch(message, "/text", shorten(texts[0] or ""), shorten(texts[1] or ""), exchange=sent.id)
+            both = RedactableText("text: {}, ids: {}", shorten(texts[0] or ""), shorten(texts[1] or ""))
+            yield mismatch(message, "/text", "the same for both", both, exchange=sent.id)
         if None not in counts and counts[0] != counts[1]:
             message = "the prompt of ids costs another number of tokens than its text"
-            yield mismatch(message, "/usage/prompt_tokens", quote(counts[0]), quote(counts[1]), exchange=sent.id)
+            both = RedactableText("text: {}, ids: {}", *counts)
+            yield mismatch(message, "/usage/prompt_tokens", "the same for both", both, exchange=sent.id)

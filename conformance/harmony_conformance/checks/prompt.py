@@ -382,8 +382,8 @@ def text_costs_its_tokens(series: Series) -> Iterator[Finding]:
             if pair.prompt_growth == pair.escaped_growth:
                 yield variant("the arguments are the same JSON, with escaped characters", where="/usage/prompt_tokens")
                 continue
-            expected, actual = token_difference(pair.expected_growth), token_difference(pair.prompt_growth)
+            actual = token_difference(pair.prompt_growth)
             message = RedactableText(template, pair.longer.step, actual, pair.shorter.step)
-            finding = mismatch(message, "/usage/prompt_tokens", expected, actual, exchange=pair.longer.id)
+            finding = mismatch(message, "/usage/prompt_tokens", pair.expected_in_words, actual, exchange=pair.longer.id)
             finding = cited(finding, clause_of_counted_text(pair))
             yield ruled(finding, QUOTED_RESULTS) if pair.prompt_growth == pair.quoted_growth else finding

@@ -10,7 +10,13 @@ from harmony_conformance.apis.registry import RESPONSES
 from harmony_conformance.checks.headers import INVENTED_CALL, WRITTEN_CALL
 from harmony_conformance.checks.helpers.api_words import end_of, words_of
 from harmony_conformance.checks.helpers.call_alignment import align_calls, is_completed, is_same_call
-from harmony_conformance.checks.helpers.fitting_clauses import ARGUMENTS, clause_of_forbidden_call
+from harmony_conformance.checks.helpers.fitting_clauses import (
+    ARGUMENTS,
+    CALL_ID,
+    CALL_NAME,
+    CALL_TYPE,
+    clause_of_forbidden_call,
+)
 from harmony_conformance.checks.helpers.json_schema import first_violation
 from harmony_conformance.checks.helpers.malformed_output import lenient_on_malformed_output
 from harmony_conformance.checks.helpers.value_diff import text_difference
@@ -104,21 +110,26 @@ def call_is_complete(x: Exchange) -> Iterator[Finding]:
     if x.turn is None:
         return
     for index, call in enumerate(x.turn.tool_calls):
-        for member, value in (("id", call.id), ("type", call.kind == "function"), ("function/name", call.name)):
+        wanted = (
+            ("id", call.id, CALL_ID),
+            ("type", call.kind == "function", CALL_TYPE),
+            ("function/name", call.name, CALL_NAME),
+        )
+        for member, value, clause in wanted:
             if not value:
                 problem = RedactableText("call {} has no valid {}", index + 1, Location(member))
                 expected = "function" if member == "type" else "a text that is not empty"
                 actual = "something else, or nothing" if member == "type" else "an empty text, or nothing"
-                yield mismatch(problem, f"/tool_calls/{index}/{member}", expected, actual)
+                yield cited(mismatch(problem, f"/tool_calls/{index}/{member}", expected, actual), clause)
     for sent in items(value_at(x.chat_completion, "choices", 0, "message", "tool_calls")):
         arguments = value_at(sent, "function", "arguments")
         if not isinstance(arguments, str):
             message, kind = "the arguments are not a string", quote(type(arguments).__name__)
-            yield mismatch(message, "/tool_calls", "a string of JSON", kind)
+            yield cited(mismatch(message, "/tool_calls", "a string of JSON", kind), ARGUMENTS)
     twice = [name for name, count in Counter(call.id for call in x.turn.tool_calls if call.id).items() if count > 1]
     if twice:
         message, shared = "two calls of one answer have the same id", RedactableText("{} shared", len(twice))
-        yield mismatch(message, "/tool_calls", "an id for each call", shared)
+        yield cited(mismatch(message, "/tool_calls", "an id for each call", shared), CALL_ID)
 
 
 @check(

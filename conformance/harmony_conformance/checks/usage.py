@@ -137,4 +137,7 @@ def prompt_count_is_steady(series: Series) -> Iterator[Finding]:
         counts = prompt_count(first), prompt_count(second)
         if None not in counts and counts[0] != counts[1]:
             message = RedactableText("the same request has another prompt count ({})", second.step)
-            yield mismatch(message, "/usage/prompt_tokens", quote(counts[0]), quote(counts[1]), exchange=second.id)
+            is_mixed = second.wants_stream and not first.wants_stream
+            template = "whole: {}, streamed: {}" if is_mixed else "first: {}, again: {}"
+            both = RedactableText(template, *counts)
+            yield mismatch(message, "/usage/prompt_tokens", "the same in both", both, exchange=second.id)

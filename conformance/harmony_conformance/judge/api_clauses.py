@@ -8,6 +8,8 @@ _COMPLETIONS = "OpenAI API reference, Completions: "
 _MESSAGES = "Anthropic API reference, Messages: "
 _STREAMING = "Claude documentation, Streaming messages: "
 _OLLAMA = "Ollama, docs/api.md, "
+_OLLAMA_CALL = "Ollama, docs/openapi.yaml, ToolCall, function, "
+_TOOL_USE = "Claude documentation, Handle tool calls: "
 _TGI = "Text Generation Inference, API reference, GenerateParameters: "
 
 OTHER_APIS: dict[str, Clause] = {
@@ -87,6 +89,19 @@ OTHER_APIS: dict[str, Clause] = {
         _MESSAGES + "tools",
         "If you include `tools` in your API request, the model may return `tool_use` content blocks that represent the model's use of those tools.",
     ),
+    "messages#call-id": Clause(
+        _TOOL_USE + "client tools",
+        "id: A unique identifier for this particular tool use block. This will be used to match up the tool results later.",
+    ),
+    "messages#call-type": Clause(
+        _TOOL_USE + "client tools",
+        "The response will have a `stop_reason` of `tool_use` and one or more `tool_use` content blocks",
+    ),
+    "messages#call-name": Clause(_TOOL_USE + "client tools", "name: The name of the tool being used."),
+    "messages#call-input": Clause(
+        _TOOL_USE + "client tools",
+        "input: An object containing the input being passed to the tool, conforming to the tool's `input_schema`.",
+    ),
     "messages#arguments": Clause(
         _MESSAGES + "tools, input_schema",
         "JSON schema for the tool `input` shape that the model will produce in `tool_use` output content blocks.",
@@ -144,9 +159,11 @@ OTHER_APIS: dict[str, Clause] = {
         _OLLAMA + "Generate a chat completion, Parameters",
         "`tool_calls` (optional): a list of tools in JSON that the model wants to use",
     ),
+    "ollama#call-name": Clause(
+        _OLLAMA_CALL + "name", "required: name […] type: string, description: Name of the function to call"
+    ),
     "ollama#arguments": Clause(
-        _OLLAMA + "Generate a chat completion, Parameters",
-        "`tool_calls` (optional): a list of tools in JSON that the model wants to use",
+        _OLLAMA_CALL + "arguments", "type: object, description: JSON object of arguments to pass to the function"
     ),
     "ollama#tool-choice": Clause(
         _OLLAMA + "Generate a chat completion, Parameters",

@@ -142,7 +142,7 @@ RULINGS: Mapping[str, Ruling] = MappingProxyType(
             subject="the empty arguments of a call are `{}` over the Responses API",
             source="Its reference defines the arguments as a JSON string. `{}` is such a string, an empty text is not.",
             severity=SHOULD,
-            checks=("tool_calls.calls_arrive", "apis.same_calls_are_returned"),
+            checks=("tool_calls.calls_arrive", "apis.same_calls_are_returned", "streaming.calls_equal_whole"),
         ),
         NUMBERS_IN_OBJECTS: Ruling(
             subject="a number of the arguments has other digits and the same double, over an API that has arguments as an object",

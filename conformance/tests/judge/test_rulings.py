@@ -119,6 +119,8 @@ RULED = {
     "channels.no_marker_leak/fail-in-an-error": SHOULD,
     "apis.same_calls_are_returned/fail-empty-arguments-completed": SHOULD,
     "apis.same_calls_are_returned/fail-other-arguments": MUST,
+    "streaming.calls_equal_whole/fail-empty-arguments-completed": SHOULD,
+    "streaming.calls_equal_whole/fail-arguments-emptied": MUST,
     "tool_calls.calls_arrive/fail-number-rounded-over-messages": SHOULD,
     "tool_calls.calls_arrive/fail-value-changed": MUST,
     "prompt.calls_are_rendered/fail-number-rounded-over-messages": SHOULD,
@@ -164,6 +166,19 @@ CLAUSES_OF_FAILURES = {
     "prompt.is_an_accepted_rendering/fail-result-quoted": "harmony#message-format",
     "native.last_line_is_done/fail-negative-duration": "ollama#statistics",
     "native.last_line_is_done/fail-never-done": "ollama#last-line",
+    "native.arguments_are_objects/fail-null": "ollama#arguments",
+    "native.arguments_are_objects/fail-no-name": "ollama#call-name",
+    "tool_calls.call_is_complete/fail-no-id": "chat#call-id",
+    "tool_calls.call_is_complete/fail-one-id-for-two": "chat#call-id",
+    "tool_calls.call_is_complete/fail-no-type": "chat#call-type",
+    "tool_calls.call_is_complete/fail-no-name": "chat#call-name",
+    "tool_calls.call_is_complete/fail-over-messages": "messages#call-name",
+    "tool_calls.call_is_complete/fail-arguments-as-object": "chat#arguments",
+    "streaming.call_deltas_can_be_joined/fail-no-name": "chat#call-name",
+    "messages.blocks_have_their_members/fail-input-as-text": "messages#call-input",
+    "messages.blocks_have_their_members/fail-two-equal-ids": "messages#call-id",
+    "responses.items_have_their_members/fail-arguments-as-object": "responses#arguments",
+    "apis.same_reasoning/fail-lost-over-chat": "raw-cot#chat-output",
 }
 
 
@@ -172,6 +187,25 @@ def test_a_failure_cites_the_clause_that_demands_it(name):
     example = EXAMPLES[name]
     (result,) = judge([example.series], [RULES[example.check]])
     assert result.clause.id == CLAUSES_OF_FAILURES[name]
+
+
+VALUES_OF_FAILURES = {
+    "apis.same_reasoning/fail-lost-over-chat": ("the same over both", "Chat Completions: , Responses: Simple things"),
+    "prompt.text_costs_its_tokens/fail-second-instruction-dropped": (
+        "4 more tokens and those of the message's header",
+        "0 more tokens",
+    ),
+    "usage.prompt_count_is_steady/fail-stream": ("the same in both", "whole: 68, streamed: 80"),
+}
+"""The expected and the actual value of failures. A comparison names both values if it does not know which of them is right."""
+
+
+@pytest.mark.parametrize("name", VALUES_OF_FAILURES)
+def test_a_failure_shows_the_values_that_the_check_compared(name):
+    example = EXAMPLES[name]
+    (result,) = judge([example.series], [RULES[example.check]])
+    (finding,) = result.findings
+    assert (finding.expected, finding.actual) == VALUES_OF_FAILURES[name]
 
 
 def test_an_older_recording_of_a_request_that_may_be_refused():

@@ -70,3 +70,8 @@ def _score(one: NamedCall, other: NamedCall) -> int:
 def is_completed(arguments: str, other: str) -> bool:
     """Return True if arguments are an empty text, and the other ones an empty object."""
     return not arguments.strip() and other.strip() != "" and parse_object(other) == {}
+
+
+def differ_by_completion(arguments: str, other: str) -> bool:
+    """Return True if one of two arguments is an empty text, and the other one an empty object."""
+    return is_completed(arguments, other) or is_completed(other, arguments)

@@ -40,10 +40,24 @@ class CountedPair:
     escaped_growth: int
 
     @property
+    def additional_messages(self) -> int:
+        """The number of messages that the longer request has more."""
+        return len(self.longer.expected_parts) - len(self.shorter.expected_parts)
+
+    @property
     def is_explained_by_headers(self) -> bool:
         """True if the headers and separators of additional messages explain the offset; their form is up to the server."""
-        messages = len(self.longer.expected_parts) - len(self.shorter.expected_parts)
-        return messages > 0 and 0 <= self.prompt_growth - self.expected_growth <= _HEADER_AND_SEPARATORS * messages
+        most = _HEADER_AND_SEPARATORS * self.additional_messages
+        return self.additional_messages > 0 and 0 <= self.prompt_growth - self.expected_growth <= most
+
+    @property
+    def expected_in_words(self) -> RedactableText:
+        """The expected difference of the prompts, with the headers of additional messages, whose number of tokens is up to the server."""
+        texts = token_difference(self.expected_growth)
+        if self.additional_messages < 1:
+            return texts
+        whose = "the message's header" if self.additional_messages == 1 else "the messages' headers"
+        return RedactableText("{} and those of {}", texts, RedactableText(whose))
 
 
 def counted_pairs(series: Series) -> Iterator[CountedPair]:

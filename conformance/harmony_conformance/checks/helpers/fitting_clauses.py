@@ -18,6 +18,7 @@ from harmony_ref.explanation import Part
 ANALYSIS, FINAL, PREAMBLES = "harmony#analysis", "harmony#final", "harmony#preambles"
 CALLS, FORM = "harmony#receiving-calls", "harmony#message-format"
 ARGUMENTS, TOOL_CALL, REASONING = "chat#arguments", "chat#tool-call", "raw-cot#output"
+CALL_ID, CALL_TYPE, CALL_NAME = "chat#call-id", "chat#call-type", "chat#call-name"
 _PEOPLE = ("user", "assistant")
 _RECIPIENT = re.compile(r"to= ?([^\s<]+)")
 _CHANNEL = re.compile(r"<\|channel\|>([^\s<]*)")
@@ -29,7 +30,7 @@ OF_FIELDS: Mapping[FieldKind, str] = MappingProxyType(
     {
         FieldKind.CONTENT: FINAL,
         FieldKind.REASONING: REASONING,
-        FieldKind.NAME: TOOL_CALL,
+        FieldKind.NAME: CALL_NAME,
         FieldKind.ARGUMENTS: ARGUMENTS,
         FieldKind.INPUT: ARGUMENTS,
         FieldKind.OTHER: FORM,

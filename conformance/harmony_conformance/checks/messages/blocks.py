@@ -21,7 +21,7 @@ from harmony_conformance.json_value import (
     value_at,
 )
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check, mismatch, ruled, variant
+from harmony_conformance.judge.check import MUST, Finding, check, cited, mismatch, ruled, variant
 from harmony_conformance.judge.condition import condition, evidence
 from harmony_conformance.judge.rulings import EMPTY_TEXT_BLOCKS
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
@@ -65,6 +65,8 @@ _BLOCKS: dict[str, dict[LiteralString, _Rule]] = {
     },
 }
 """The members of a block by its type. Other types belong to tools of Anthropic's servers."""
+_CLAUSES = {"id": "messages#call-id", "name": "messages#call-name", "input": "messages#call-input"}
+"""The clauses on the members of a `tool_use` block."""
 
 
 def _faults(value: JsonObject, rules: dict[LiteralString, _Rule], *where: str | int) -> Iterator[Finding]:
@@ -104,11 +106,12 @@ def blocks_have_their_members(x: Exchange) -> Iterator[Finding]:
             yield variant("a stream passes on arguments that are no object", where=pointer("content", place, "input"))
             block = {**block, "input": {}}
         for fault in _faults(block, _BLOCKS.get(text(block.get("type")), {"type": _FILLED}), "content", place):
+            fault = replace(fault, clause=_CLAUSES.get(fault.location.rpartition("/")[2], ""))  # noqa: PLW2901 - the same fault
             yield ruled(fault, EMPTY_TEXT_BLOCKS) if block.get("text") == "" else fault
         identity = text(block.get("id"))
         if identity in seen:
             expected, where = "another id for each block", pointer("content", place, "id")
-            yield mismatch("two blocks have the same id", where, expected, quote(identity))
+            yield cited(mismatch("two blocks have the same id", where, expected, quote(identity)), _CLAUSES["id"])
         elif block.get("type") == "tool_use" and identity and not identity.startswith("toolu_"):
             yield variant("the id of a call does not begin with toolu_", where=pointer("content", place, "id"))
         seen |= {identity} if identity else set()

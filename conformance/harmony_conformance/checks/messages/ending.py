@@ -62,7 +62,7 @@ def stop_sequence_is_named(x: Exchange) -> Iterator[Finding]:
         problem = "a stop sequence is named, and it is not the stop_reason"
         yield mismatch(problem, "/stop_sequence", "null", shorten(dumps(named)))
     elif reason == "end_turn" and (sequence := _cut_at(x)) is not None:
-        problem = RedactableText("the stop sequence {} ended the answer", quote(sequence))
+        problem = RedactableText("the stop sequence '{}' ended the answer", quote(sequence))
         yield mismatch(problem, "/stop_reason", _STOP_SEQUENCE, quote(reason))
 
 
@@ -106,4 +106,5 @@ def input_count_is_steady(x: Exchange) -> Iterator[Finding]:
     if len(set(counts.values())) > 1:
         first, *_, last = counts.values()
         message = "message_start and message_delta have another number of input tokens"
-        yield mismatch(message, "/usage/input_tokens", quote(last), quote(first))
+        both = RedactableText("message_start: {}, message_delta: {}", first, last)
+        yield mismatch(message, "/usage/input_tokens", "the same in both", both)

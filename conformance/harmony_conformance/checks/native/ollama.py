@@ -15,6 +15,7 @@ from harmony_conformance.redactable_text import RedactableText, shorten
 
 _NATIVE = frozenset({OLLAMA.name, OLLAMA_GENERATE.name, OLLAMA_RAW.name})
 _OUTPUT_MEMBERS = ("message", "response")
+_CLAUSES = {"arguments": "ollama#arguments", "name": "ollama#call-name"}
 _STATS = ("total_duration", "load_duration", "prompt_eval_count", "prompt_eval_duration", "eval_count", "eval_duration")
 _ENDINGS = ("stop", "length", "load", "unload")
 
@@ -114,7 +115,8 @@ def arguments_are_objects(x: Exchange) -> Iterator[Finding]:
             continue
         where = pointer("tool_calls", index, "function", wrong)
         expected = "an object" if wrong == "arguments" else "a string that is not empty"
-        yield mismatch(f"a call has no valid {wrong}", where, expected, shorten(dumps(value_at(function, wrong))))
+        actual = shorten(dumps(value_at(function, wrong)))
+        yield cited(mismatch(f"a call has no valid {wrong}", where, expected, actual), _CLAUSES[wrong])
 
 
 @only_on(OLLAMA_GENERATE.name)

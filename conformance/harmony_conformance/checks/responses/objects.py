@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import LiteralString
 
 from harmony_conformance.checks.helpers.empty_answers import may_be_cut
@@ -12,7 +11,7 @@ from harmony_conformance.checks.responses import views
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, pointer, text, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, mismatch
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, cited, mismatch
 from harmony_conformance.judge.condition import evidence
 from harmony_conformance.redactable_text import Location, RedactableText, ReportText, quote, shorten
 
@@ -115,6 +114,13 @@ _CLAUSES = {
     "web_search_call": "responses#web-search-call",
 }
 """The clause about the members of an item, by its type."""
+_MEMBER_CLAUSES = {
+    ("function_call", "arguments"): "responses#arguments",
+    ("custom_tool_call", "call_id"): "responses#custom-call-id",
+    ("custom_tool_call", "input"): "responses#custom-input",
+    ("message", "type"): "responses#output-text-type",
+}
+"""The clause about a member, by the type of its item, where that of the item does not name it. The type is that of a part."""
 
 
 @check(SHOULD, spec="responses#object", when=_ANSWERED)
@@ -133,8 +139,10 @@ def items_have_their_members(x: Exchange) -> Iterator[Finding]:
     Clients find the answer by these types. Otherwise they do not show a text, or show reasoning as the answer (defects P07, V35).
     """
     for place, item in enumerate(views.output(x)):
-        clause = _CLAUSES.get(text(value_at(item, "type")), "")
-        yield from (replace(fault, clause=clause) for fault in _item_faults(item, pointer("output", place)))
+        kind = text(value_at(item, "type"))
+        for fault in _item_faults(item, pointer("output", place)):
+            member = fault.location.rpartition("/")[2]
+            yield cited(fault, _MEMBER_CLAUSES.get((kind, member), _CLAUSES.get(kind, "")))
 
 
 def _item_faults(item: Json, where: str) -> Iterator[Finding]:

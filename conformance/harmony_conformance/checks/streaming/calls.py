@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from itertools import groupby, islice
 from typing import LiteralString
 
+from harmony_conformance.checks.helpers.fitting_clauses import ARGUMENTS, CALL_ID, CALL_NAME
 from harmony_conformance.checks.streaming.views import deltas
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, integer, items, text, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check, mismatch, variant
+from harmony_conformance.judge.check import MUST, Finding, check, cited, mismatch, variant
 from harmony_conformance.judge.condition import condition
 from harmony_conformance.redactable_text import ReportText, quote, shorten
 
@@ -53,18 +54,20 @@ def _problems(x: Exchange) -> Iterator[Finding]:
                 actual = "the same id" if ids[index] == call_id else "another id"
                 yield _problem("the id of a call is repeated in a later delta", f"{where}/id", "no id", actual)
             if is_first and not has_id:
-                yield _problem("the first delta of a call has no id", f"{where}/id", "a string", quote(call_id))
+                missing = _problem("the first delta of a call has no id", f"{where}/id", "a string", quote(call_id))
+                yield cited(missing, CALL_ID)
             where = f"{where}/function"
             if name and not is_first:
                 message = "the name of a call is repeated in a later delta"
                 yield _problem(message, f"{where}/name", "no name", shorten(name))
             if is_first and not name:
                 message = "the first delta of a call has no name"
-                yield _problem(message, f"{where}/name", "the function's name", "nothing")
+                yield cited(_problem(message, f"{where}/name", "the function's name", "nothing"), CALL_NAME)
             arguments = value_at(call, "function", "arguments")
             if arguments is not None and not isinstance(arguments, str):
                 message = "the arguments of a call delta are not a string"
-                yield _problem(message, f"{where}/arguments", "a string", quote(type(arguments).__name__))
+                kind = quote(type(arguments).__name__)
+                yield cited(_problem(message, f"{where}/arguments", "a string", kind), ARGUMENTS)
             if is_first:
                 ids[index] = call_id
 

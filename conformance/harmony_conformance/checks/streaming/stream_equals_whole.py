@@ -16,7 +16,7 @@ from functools import partial
 from harmony_conformance.apis.chat_completion import Turn, has_same_calls, has_same_objects
 from harmony_conformance.apis.registry import RESPONSES, find_api
 from harmony_conformance.checks.helpers.api_words import ApiWords, words_of
-from harmony_conformance.checks.helpers.call_alignment import NamedCall, align_calls
+from harmony_conformance.checks.helpers.call_alignment import NamedCall, align_calls, differ_by_completion
 from harmony_conformance.checks.helpers.malformed_output import has_malformed_output, ruled_if_malformed
 from harmony_conformance.checks.helpers.value_diff import json_differences
 from harmony_conformance.checks.streaming.right_side import (
@@ -35,7 +35,7 @@ from harmony_conformance.json_value import Json, JsonObject, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, mismatch, ruled, variant
 from harmony_conformance.judge.condition import evidence
-from harmony_conformance.judge.rulings import CUT_CHARACTERS, WHITE_SPACE_BETWEEN_MESSAGES
+from harmony_conformance.judge.rulings import CUT_CHARACTERS, EMPTY_ARGUMENTS, WHITE_SPACE_BETWEEN_MESSAGES
 from harmony_conformance.redactable_text import Location, RedactableText, ReportText, shorten
 from harmony_ref import tokens
 
@@ -183,7 +183,7 @@ def _both_values(whole: ReportText, streamed: ReportText, side: RightSide) -> tu
 
 def _call_findings(pair: _Pair, side: RightSide, words: ApiWords) -> Iterator[Finding]:
     """Yield a finding for each call that one answer lacks, and for each difference of the others."""
-    whole, streamed, exchange = pair.whole.tool_calls, pair.streamed.tool_calls, pair.exchanges[1].id
+    whole, streamed, x = pair.whole.tool_calls, pair.streamed.tool_calls, pair.exchanges[1]
     for one, other in align_calls(whole, streamed):
         at = f"{words.calls}[{one if other is None else other}]"
         if one is not None and other is not None:
@@ -191,15 +191,24 @@ def _call_findings(pair: _Pair, side: RightSide, words: ApiWords) -> Iterator[Fi
                 path = Location(f"{at}.{difference.path}")
                 message = RedactableText("streamed, {} differs{}", path, RedactableText(""))
                 values = _both_values(difference.expected, difference.actual, side)
-                yield mismatch(message, path, *values, exchange=exchange)
+                finding = mismatch(message, path, *values, exchange=x.id)
+                is_ruled = difference.path == words.arguments and _is_completed_by_responses(
+                    x, whole[one], streamed[other]
+                )
+                yield ruled(finding, EMPTY_ARGUMENTS) if is_ruled else finding
         elif one is not None:
             call = _written(whole[one])
             message = RedactableText("the stream lacks the call {} of the whole answer", call)
-            yield mismatch(message, at, *_both_values(call, "no such call", side), exchange=exchange)
+            yield mismatch(message, at, *_both_values(call, "no such call", side), exchange=x.id)
         elif other is not None:
             call = _written(streamed[other])
             message = RedactableText("the stream has a call {} that the whole answer lacks", call)
-            yield mismatch(message, at, *_both_values("no such call", call, side), exchange=exchange)
+            yield mismatch(message, at, *_both_values("no such call", call, side), exchange=x.id)
+
+
+def _is_completed_by_responses(x: Exchange, one: NamedCall, other: NamedCall) -> bool:
+    """Return True if the Responses API has empty arguments in one call, and an empty object in the other."""
+    return x.api == RESPONSES.name and differ_by_completion(one.arguments, other.arguments)
 
 
 def _written(call: NamedCall) -> RedactableText:
