@@ -185,7 +185,7 @@ def _call(call: Json, where: str) -> Iterator[TextField]:
     arguments = value_at(function, "arguments")
     place = f"{where}/function/arguments"
     yield from _walk(arguments, place, FieldKind.ARGUMENTS)
-    yield from (TextField(where=place, text=key, kind=FieldKind.NAME) for key in member_names(_parsed(arguments)))
+    yield from (TextField(where=place, text=key, kind=FieldKind.NAME) for key in member_names(parse_text(arguments)))
 
 
 _PARTS_OF_CALLS: Mapping[str, Mapping[str, FieldKind]] = {
@@ -209,7 +209,7 @@ def _item(item: Json, where: str, parts: Mapping[str, FieldKind]) -> Iterator[Te
         kind = parts.get(name, FieldKind.OTHER) if is_call else FieldKind.OTHER
         yield from _walk(value, f"{where}/{name}", kind)
         if kind is FieldKind.ARGUMENTS:
-            names = member_names(_parsed(value))
+            names = member_names(parse_text(value))
             yield from (TextField(where=f"{where}/{name}", text=key, kind=FieldKind.NAME) for key in names)
 
 
@@ -232,11 +232,12 @@ def _walk(value: Json, where: str, place: FieldKind) -> Iterator[TextField]:
 _PART_DESCRIPTION = frozenset({"type", "format", "id", "signature", "data"})
 
 
-def _parsed(arguments: Json) -> Json:
-    if not isinstance(arguments, str):
-        return arguments
+def parse_text(value: Json) -> Json:
+    """Return the value, or the JSON value of its text, None if the text is invalid."""
+    if not isinstance(value, str):
+        return value
     try:
-        return loads(arguments)
+        return loads(value)
     except InvalidJsonError:
         return None
 

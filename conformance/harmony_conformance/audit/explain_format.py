@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from harmony_conformance.apis.text_fields import parse_text
 from harmony_conformance.audit.batches import ReadOptions
 from harmony_conformance.audit.readers.container import InputFile
 from harmony_conformance.audit.readers.files import CONTAINERS, open_logs
-from harmony_conformance.audit.readers.http_pair import parse_text
 from harmony_conformance.audit.readers.record import LoggedExchange
 from harmony_conformance.audit.readers.shapes import find_shape, parse_record, read_line
 from harmony_conformance.audit.redaction import LOCATION_WORDS, Excerpts, redact

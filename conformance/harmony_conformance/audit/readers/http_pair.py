@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from harmony_conformance.apis.api import Api, Framing
 from harmony_conformance.apis.registry import APIS
+from harmony_conformance.apis.text_fields import parse_text
 from harmony_conformance.audit.readers.api_detection import MOST_EXAMINED, detect_api, has_answer
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.exchange_json import NotAnExchangeError
 from harmony_conformance.json_value import (
-    InvalidJsonError,
     Json,
     JsonObject,
     dumps,
     dumps_each,
-    loads,
     members,
     reads_back,
     text,
@@ -225,11 +224,6 @@ def _event_value(event: Json) -> Json:
     return parse_text(event.removeprefix("data:")) if isinstance(event, str) else event
 
 
-def parse_text(value: Json) -> Json:
-    """Return the value, or the JSON value of its text, None if the text is invalid."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return loads(value)
-    except InvalidJsonError:
-        return None
+def first_text(value: JsonObject, names: Iterable[str]) -> str:
+    """Return the first of some members that is a text, an empty one without any."""
+    return next((found for name in names if (found := text(value.get(name)))), "")

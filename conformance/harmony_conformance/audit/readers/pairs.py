@@ -7,7 +7,8 @@ from binascii import Error as Base64Error
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from harmony_conformance.audit.readers.http_pair import HttpPair, build_exchange, parse_text, read_headers, read_time
+from harmony_conformance.apis.text_fields import parse_text
+from harmony_conformance.audit.readers.http_pair import HttpPair, build_exchange, first_text, read_headers, read_time
 from harmony_conformance.audit.readers.proxy_log import read_recorded
 from harmony_conformance.audit.readers.record import LoggedExchange, Shape
 from harmony_conformance.audit.scopes import Scope
@@ -69,7 +70,7 @@ def _read_pair(value: Json, name: str) -> LoggedExchange:
     received = _parse_wrapper(received)
     status, line_status = _status(received), _status(value)
     is_wire = status is not None or value_at(received, "body") is not None
-    path = _first_text(members(sent) if is_wrapped else {}, _PATHS) or _first_text(value, _PATHS)
+    path = first_text(members(sent) if is_wrapped else {}, _PATHS) or first_text(value, _PATHS)
     pair = HttpPair(
         request=body,
         response=value_at(received, "body") if is_wire else received,
@@ -91,10 +92,6 @@ def _parse_wrapper(received: Json) -> Json:
 
 def _status(value: Json) -> int | None:
     return next((status for name in _STATUSES if (status := integer(value_at(value, name))) is not None), None)
-
-
-def _first_text(value: JsonObject, names: Sequence[str]) -> str:
-    return next((found for name in names if (found := text(value.get(name)))), "")
 
 
 PAIR = Shape(name="openai", title="a request and its response", matches=_is_pair, read=_read_pair)

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.apis.registry import APIS, COMPLETIONS
+from harmony_conformance.apis.text_fields import parse_text
 from harmony_conformance.audit.readers.api_detection import has_answer
-from harmony_conformance.audit.readers.http_pair import HttpPair, build_exchange, find_api_of, is_event_text, parse_text
+from harmony_conformance.audit.readers.http_pair import HttpPair, build_exchange, find_api_of, first_text, is_event_text
 from harmony_conformance.audit.readers.record import LoggedExchange, Shape
 from harmony_conformance.audit.scopes import Scope
 from harmony_conformance.evidence.exchange import Exchange
@@ -180,15 +181,11 @@ def _is_text(value: JsonObject) -> bool:
 
 def _read_text(value: Json, name: str) -> LoggedExchange:
     found = members(value)
-    answer = value if isinstance(value, str) else _first_text(found, _TEXTS)
-    asked = _first_text(found, _QUESTIONS)
+    answer = value if isinstance(value, str) else first_text(found, _TEXTS)
+    asked = first_text(found, _QUESTIONS)
     question: JsonObject = {"role": "user", "content": asked}
     messages: list[Json] = [question] if asked and _MARKER not in asked else []
     return conversation_exchange(messages, answer, name=name, model=found.get("model"))
-
-
-def _first_text(value: JsonObject, names: Iterable[str]) -> str:
-    return next((found for name in names if (found := text(value.get(name)))), "")
 
 
 TEXT = Shape(name="text", title="the text of an answer", matches=_is_text, read=_read_text)

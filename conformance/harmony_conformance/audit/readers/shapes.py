@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+from harmony_conformance.apis.text_fields import parse_text
 from harmony_conformance.audit.readers.gateways import LITELLM, OBSERVATION, OPENROUTER
-from harmony_conformance.audit.readers.http_pair import parse_text
 from harmony_conformance.audit.readers.pairs import BATCH, EXCHANGES, HAR_ENTRY, PAIR
 from harmony_conformance.audit.readers.partial import ANSWER, CONVERSATION, TEXT, VLLM_RECORD
 from harmony_conformance.audit.readers.proxy_log import PROXY_LOG

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance.checks.messages import views
+from harmony_conformance.checks.responses.views import json_events
 from harmony_conformance.evidence.emitted_ids import strip_endoftext
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import parse_output
@@ -80,7 +81,7 @@ def message_delta_has_the_usage(x: Exchange) -> Iterator[Finding]:
 
     That of `message_start` is a count before the output: clients that read only it bill nothing.
     """
-    deltas = [event for event in views.json_events(x) if event.get("type") == "message_delta"]
+    deltas = [event for event in json_events(x) if event.get("type") == "message_delta"]
     ends = [event for event in deltas if value_at(event, "delta", "stop_reason") is not None]
     last = ends[-1] if ends else members(None)
     if deltas and integer(value_at(last, "usage", "output_tokens")) is None:
@@ -98,7 +99,7 @@ def input_count_is_steady(x: Exchange) -> Iterator[Finding]:
     Clients show the first and bill the last. Ollama estimates the first by the number of characters.
     """
     counts: dict[str, int] = {}
-    for event in views.json_events(x):
+    for event in json_events(x):
         usage = members(value_at(event, "message", "usage")) or members(event.get("usage"))
         count = sum(integer(usage.get(name)) or 0 for name in _INPUT)
         if count:

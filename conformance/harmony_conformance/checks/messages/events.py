@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import LiteralString
 
 from harmony_conformance.checks.messages import views
+from harmony_conformance.checks.responses.views import json_events
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import JsonObject, dumps, integer, items, members, text, value_at
 from harmony_conformance.judge.check import MUST, Finding, check, mismatch, variant
@@ -110,7 +111,7 @@ def blocks_are_numbered(x: Exchange) -> Iterator[Finding]:
     The official client reads `content[index]`: with another index it raises, or adds the text to another block.
     """
     started, stopped = 0, set[int | None]()
-    for place, event in enumerate(views.json_events(x)):
+    for place, event in enumerate(json_events(x)):
         kind, index = event.get("type"), integer(event.get("index"))
         if kind not in _OF_BLOCKS:
             continue
@@ -132,7 +133,7 @@ def deltas_fit_their_block(x: Exchange) -> Iterator[Finding]:
     """
     started: list[JsonObject] = []
     signed = set[int]()
-    for place, event in enumerate(views.json_events(x)):
+    for place, event in enumerate(json_events(x)):
         kind, delta, index = event.get("type"), members(event.get("delta")), integer(event.get("index"))
         if kind == "message_start" and items(value_at(event, "message", "content")):
             actual = shorten(dumps(value_at(event, "message", "content")))

@@ -7,7 +7,8 @@ from http import HTTPStatus
 
 from harmony_conformance.apis.messages.stream_reader import error_of
 from harmony_conformance.apis.registry import MESSAGES
-from harmony_conformance.checks.messages.views import COUNT_TOKENS, json_events
+from harmony_conformance.checks.messages.views import COUNT_TOKENS
+from harmony_conformance.checks.responses.views import json_events
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.series_pairs import prompt_count
 from harmony_conformance.json_value import JsonObject, dumps, integer, members, text, value_at

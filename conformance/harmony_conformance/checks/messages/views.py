@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harmony_conformance.apis.registry import MESSAGES
+from harmony_conformance.checks.responses.views import json_events
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import InvalidJsonError, Json, JsonObject, integer, items, loads, members, text
 from harmony_conformance.judge import conditions as on
@@ -24,11 +25,6 @@ def is_messages(x: Exchange) -> bool:
 
 ANSWERED = (is_messages, on.was_answered, on.is_complete_answer)
 STREAMED = (is_messages, on.has_full_api_stream, on.is_complete_answer)
-
-
-def json_events(x: Exchange) -> list[JsonObject]:
-    """Return the JSON events in order, as they were on the wire."""
-    return [members(event.value) for event in x.events.events if event.value is not None] if x.events else []
 
 
 def message(x: Exchange) -> JsonObject:

@@ -10,11 +10,11 @@ from typing import Final, TypeAlias
 
 from harmony_conformance.golden.grading.answer import normalized_answer, vector_kind
 from harmony_conformance.golden.grading.token_difference import FirstTokens, first_tokens
+from harmony_conformance.golden.vectors.agreement import same_json
 from harmony_conformance.golden.vectors.vector_file import Vector
 from harmony_conformance.json_value import (
     Json,
     JsonObject,
-    canonical_json,
     dumps,
     integer,
     integers,
@@ -136,7 +136,7 @@ def _refusal_difference(kind: str, vector: Vector, answer: JsonObject) -> Answer
 
 def _error_difference(expected: JsonObject, actual: JsonObject) -> AnswerDifference | None:
     one, other = members(expected.get("error")), members(actual.get("error"))
-    name = next((name for name in other if not _same(one.get(name), other[name])), None)
+    name = next((name for name in other if not same_json(one.get(name), other[name])), None)
     if name is None:
         return None
     return AnswerDifference(
@@ -202,7 +202,7 @@ def _walk(expected: Json, actual: Json, path: _Path) -> tuple[_Path, Json, Json]
             if found is not None:
                 return found
         return None if len(expected) == len(actual) else ((*path, "length"), len(expected), len(actual))
-    return None if _same(expected, actual) else (path, expected, actual)
+    return None if same_json(expected, actual) else (path, expected, actual)
 
 
 def _value_difference(vector: Vector, path: _Path, expected: Json, actual: Json) -> AnswerDifference:
@@ -256,7 +256,3 @@ def _text_change(expected: str, actual: str) -> str:
     if expected.startswith(actual):
         return "text is cut off"
     return "text is added" if actual.startswith(expected) else "other text"
-
-
-def _same(one: Json, other: Json) -> bool:
-    return canonical_json(one) == canonical_json(other)

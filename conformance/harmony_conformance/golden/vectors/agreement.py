@@ -72,13 +72,13 @@ def compare(files: Sequence[VectorFile], implementations: Sequence[Implementatio
         if len(answers) < _MIN_IMPLEMENTATIONS:
             (alone if answers else unanswered).append(vector.id)
         tokenized = with_tokens(vector.input)
-        if not _same(tokenized, vector.input):
+        if not same_json(tokenized, vector.input):
             expected, actual = vector.input.get("tokens"), tokenized["tokens"]
             differences.append(_difference(file, vector, "the tokenizer", expected, actual))
         for name, actual in answers.items():
             noted = vector.differs.get(name)
             expected = vector.expected if noted is None else noted
-            if _same(actual, expected):
+            if same_json(actual, expected):
                 (agreed if noted is None else differed)[name, file.kind] += 1
             else:
                 differences.append(_difference(file, vector, name, expected, actual))
@@ -138,16 +138,16 @@ def _disagreement(vector: Vector, answers: Mapping[str, JsonObject]) -> str | No
     if len(answers) < _MIN_IMPLEMENTATIONS:
         if vector.expected is None:
             return f"needs answers of two implementations, got those of: {', '.join(answers) or 'none'}"
-        other = next((answer for answer in answers.values() if not _same(answer, vector.expected)), None)
+        other = next((answer for answer in answers.values() if not same_json(answer, vector.expected)), None)
         return None if other is None else f"{', '.join(answers)}: {describe_difference(vector.expected, other)}"
     (first, expected), *others = answers.items()
     missing = [name for name in vector.differs if name not in answers]
     if missing or first in vector.differs:
         return f"invalid `differs`: no answer of {(missing or [first])[0]} that could differ from {first}"
     for name, answer in others:
-        if not _same(answer, expected) and name not in vector.differs:
+        if not same_json(answer, expected) and name not in vector.differs:
             return f"{first} and {name} disagree: {describe_difference(expected, answer)}"
-        if _same(answer, expected) and name in vector.differs:
+        if same_json(answer, expected) and name in vector.differs:
             return f"invalid `differs`: {name} agrees with {first}"
     if ("error" in expected) != (vector.result is VectorResult.INVALID):
         error = text(members(expected.get("error")).get("text")) or "no error"
@@ -155,7 +155,7 @@ def _disagreement(vector: Vector, answers: Mapping[str, JsonObject]) -> str | No
     return None
 
 
-def _same(one: Json, other: Json) -> bool:
+def same_json(one: Json, other: Json) -> bool:
     """Return True if two values are the same JSON. Python's `==` does not distinguish 1, 1.0 and true."""
     return canonical_json(one) == canonical_json(other)
 
@@ -174,11 +174,11 @@ def _first_difference(expected: Json, actual: Json, where: str) -> tuple[str, Js
     """Return the place of the first difference and both values there."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         for name in [*expected, *(name for name in actual if name not in expected)]:
-            if name not in expected or name not in actual or not _same(expected[name], actual[name]):
+            if name not in expected or name not in actual or not same_json(expected[name], actual[name]):
                 return _first_difference(expected.get(name), actual.get(name), f"{where}/{name}")
     if isinstance(expected, list) and isinstance(actual, list):
         for index, (one, other) in enumerate(zip(expected, actual, strict=False)):
-            if not _same(one, other):
+            if not same_json(one, other):
                 return _first_difference(one, other, f"{where}/{index}")
         return f"{where} (length)", len(expected), len(actual)
     if isinstance(expected, str) and isinstance(actual, str):

@@ -76,3 +76,8 @@ def on_json(api: ApiFamily, ident: str, summary: str, change: BodyChange, catalo
 def on_request(api: ApiFamily, ident: str, summary: str, change: BodyChange, catalogue: tuple[str, ...] = ()) -> Defect:
     """Build a defect of the reading of requests."""
     return Defect(ident, summary, OnRequest(change, api), catalogue)
+
+
+def as_ping(event: Json) -> Json:
+    """Return a ping with the token ids of an event: a server that loses an event still generated its tokens."""
+    return {"type": "ping", **{name: ids for name, ids in members(event).items() if name == "token_ids"}}

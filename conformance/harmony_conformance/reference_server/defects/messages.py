@@ -10,6 +10,7 @@ from functools import partial
 from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, text, value_at
 from harmony_conformance.reference_server.defects.body_changes import (
     BodyChange,
+    as_ping,
     drop_members,
     for_type,
     in_list,
@@ -61,14 +62,9 @@ def _drop_thinking_blocks(stream: Iterator[Json]) -> Iterator[Json]:
             is_hidden = value_at(event, "content_block", "type") == "thinking"
             dropped += is_hidden
         if index is not None and is_hidden:
-            yield _as_ping(event)
+            yield as_ping(event)
         else:
             yield event if index is None else {**members(event), "index": index - dropped}
-
-
-def _as_ping(event: Json) -> Json:
-    """Return a ping with the token ids of an event: a server that loses an event still generated its tokens."""
-    return {"type": "ping", **{name: ids for name, ids in members(event).items() if name == "token_ids"}}
 
 
 def _end_turn(ending: JsonObject) -> JsonObject:
@@ -96,7 +92,7 @@ def _start_with_empty_text(stream: Iterator[Json]) -> Iterator[Json]:
 
 
 def _drop_signatures(stream: Iterator[Json]) -> Iterator[Json]:
-    return (_as_ping(event) if value_at(event, "delta", "type") == "signature_delta" else event for event in stream)
+    return (as_ping(event) if value_at(event, "delta", "type") == "signature_delta" else event for event in stream)
 
 
 def _doubled(stream: Iterator[Json]) -> Iterator[Json]:

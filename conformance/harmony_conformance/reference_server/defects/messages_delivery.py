@@ -9,6 +9,7 @@ from harmony_conformance.json_value import Json, JsonObject, integer, members, t
 from harmony_conformance.reference_server.defects.body_changes import (
     BodyChange,
     all_zero,
+    as_ping,
     drop_members,
     for_type,
     in_list,
@@ -25,22 +26,17 @@ def _is_delta(event: Json, kind: str) -> bool:
     return value_at(event, "type") == _DELTA and value_at(event, "delta", "type") == kind
 
 
-def _as_ping(event: Json) -> Json:
-    """Return a ping with the token ids of an event: a server that loses an event still generated its tokens."""
-    return {"type": "ping", **{name: ids for name, ids in members(event).items() if name == "token_ids"}}
-
-
 def _second_text_lost(stream: Iterator[Json]) -> Iterator[Json]:
     seen = 0
     for event in stream:
         seen += _is_delta(event, "text_delta")
         is_lost = _is_delta(event, "text_delta") and seen == 2  # noqa: PLR2004 - the second
-        yield _as_ping(event) if is_lost else event
+        yield as_ping(event) if is_lost else event
 
 
 def _inputs_lost(stream: Iterator[Json]) -> Iterator[Json]:
     for event in stream:
-        yield _as_ping(event) if _is_delta(event, "input_json_delta") else event
+        yield as_ping(event) if _is_delta(event, "input_json_delta") else event
 
 
 def _text_again(stream: Iterator[Json]) -> Iterator[Json]:

@@ -9,7 +9,7 @@ from harmony_conformance.reference_server.requests import fields
 from harmony_conformance.reference_server.requests.chat_messages import ChatMessage
 from harmony_conformance.reference_server.requests.chat_request import ChatRequest
 from harmony_conformance.reference_server.requests.errors import ApiError, unsupported, wrong_value
-from harmony_conformance.reference_server.requests.fields import AnswerForm, Effort, Tool, ToolChoice
+from harmony_conformance.reference_server.requests.fields import AnswerForm, Effort, Tool, ToolChoice, optional_object
 
 _EFFORTS: Mapping[str, Effort] = {
     **{effort.value: effort for effort in Effort},
@@ -45,7 +45,7 @@ def read_request(body: JsonObject, *, is_generated: bool = True) -> MessagesRequ
     tools = _tools(body.get("tools"))
     choice, demanded = _tool_choice(body.get("tool_choice"), tools)
     thinking = _thinking(body.get("thinking"), limit)
-    config = _object(body, "output_config")
+    config = optional_object(body, "output_config")
     schema = _schema(config.get("format"))
     return MessagesRequest(
         chat=ChatRequest(
@@ -72,13 +72,6 @@ def read_request(body: JsonObject, *, is_generated: bool = True) -> MessagesRequ
         has_thinking=thinking.get("type") != _DISABLED,
         shows_thinking=thinking.get("display") != "omitted",
     )
-
-
-def _object(body: JsonObject, name: str) -> JsonObject:
-    value = body.get(name)
-    if value is not None and not isinstance(value, dict):
-        raise wrong_value(name, "expected an object.")
-    return members(value)
 
 
 def _validate_metadata(value: Json) -> None:

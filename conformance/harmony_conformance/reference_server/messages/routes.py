@@ -1,6 +1,5 @@
 """HTTP routes of Messages: create a message, and count the tokens of its prompt."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from http import HTTPStatus
 
@@ -8,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from harmony_conformance.json_value import Json, JsonObject, dumps, members, text
+from harmony_conformance.json_value import JsonObject
 from harmony_conformance.reference_server.chat.candidate import ChoiceGeneration
 from harmony_conformance.reference_server.defects.stages import ApiFamily
 from harmony_conformance.reference_server.messages.answer import MessagesAnswer, error_body
@@ -16,7 +15,12 @@ from harmony_conformance.reference_server.messages.request import MessagesReques
 from harmony_conformance.reference_server.model.generation import Generation, Sampling, output_tokens
 from harmony_conformance.reference_server.model.output_deltas import ClientCapabilities
 from harmony_conformance.reference_server.model.plain_text import unscripted_continuation
-from harmony_conformance.reference_server.pipeline.http import ServerState, read_json_body, stream_response
+from harmony_conformance.reference_server.pipeline.http import (
+    ServerState,
+    format_named_events,
+    read_json_body,
+    stream_response,
+)
 from harmony_conformance.reference_server.pipeline.prefill import split_prefill
 from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun, derive_id, render_prompt, request_hash
 from harmony_conformance.reference_server.requests.conversation import conversation
@@ -47,7 +51,7 @@ class Messages:
         answer = self._accept(self._read(body))
         generations, delay = [answer.output.generation], answer.request.chat.token_delay
         if answer.request.chat.is_streamed:
-            return stream_response(_named_events(answer.stream()), generations, delay, self._host.load)
+            return stream_response(format_named_events(answer.stream()), generations, delay, self._host.load)
         message = answer.complete_response()
         await self._host.wait(request, generations, delay)
         return self._reply(message)
@@ -94,11 +98,3 @@ class Messages:
         return MessagesAnswer(
             id=identity, request=request, prompt=prompt, output=ChoiceGeneration(0, run), changes=changes
         )
-
-
-def _named_events(events: Iterator[Json]) -> Iterator[str]:
-    """Format server-sent events with the `type` of their data as name; send strings unchanged."""
-    for event in events:
-        name = text(members(event).get("type"))
-        data = event if isinstance(event, str) else dumps(event)
-        yield f"event: {name}\ndata: {data}\n\n" if name else f"data: {data}\n\n"

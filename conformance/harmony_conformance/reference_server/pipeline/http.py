@@ -9,7 +9,7 @@ from http import HTTPStatus
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from harmony_conformance.json_value import InvalidJsonError, Json, JsonObject, dumps, loads
+from harmony_conformance.json_value import InvalidJsonError, Json, JsonObject, dumps, loads, members, text
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Changes
 from harmony_conformance.reference_server.model.generation import Generation
 from harmony_conformance.reference_server.pipeline.load import Load
@@ -105,6 +105,14 @@ def stream_response(
 def format_events(data: Iterator[Json]) -> Iterator[str]:
     """Format server-sent events without a name; a string such as `[DONE]` is sent as it is, other values as JSON."""
     return (f"data: {value if isinstance(value, str) else dumps(value)}\n\n" for value in data)
+
+
+def format_named_events(events: Iterator[Json]) -> Iterator[str]:
+    """Format server-sent events with the `type` of their data as name; send strings unchanged."""
+    for event in events:
+        name = text(members(event).get("type"))
+        data = event if isinstance(event, str) else dumps(event)
+        yield f"event: {name}\ndata: {data}\n\n" if name else f"data: {data}\n\n"
 
 
 async def paced(pieces: Iterator[str], generations: Sequence[Generation], delay: float) -> AsyncIterator[bytes]:

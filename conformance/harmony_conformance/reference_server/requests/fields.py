@@ -303,6 +303,14 @@ def _schema_problem(schema: str) -> str:
     return ""
 
 
+def optional_object(body: JsonObject, name: str) -> JsonObject:
+    """Return a member that is an object, or an empty one if it is missing."""
+    value = body.get(name)
+    if value is not None and not isinstance(value, dict):
+        raise wrong_value(name, "expected an object.")
+    return members(value)
+
+
 def string(entry: JsonObject, name: str, where: str) -> str:
     """Return the string member `name` of the object at `where`."""
     value = entry.get(name)

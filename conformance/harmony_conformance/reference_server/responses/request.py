@@ -7,7 +7,14 @@ from enum import StrEnum
 from harmony_conformance.json_value import Json, JsonObject, items, members, text
 from harmony_conformance.reference_server.requests import fields
 from harmony_conformance.reference_server.requests.errors import unsupported, wrong_value
-from harmony_conformance.reference_server.requests.fields import AnswerForm, Effort, RequestOptions, Tool, ToolChoice
+from harmony_conformance.reference_server.requests.fields import (
+    AnswerForm,
+    Effort,
+    RequestOptions,
+    Tool,
+    ToolChoice,
+    optional_object,
+)
 from harmony_conformance.reference_server.responses.client_tools import CUSTOM, read_tools, tools_of_items
 from harmony_conformance.reference_server.responses.input_items import Item, read_items
 
@@ -67,7 +74,7 @@ def read_request(body: JsonObject, previous: Sequence[Json], new: Sequence[Json]
     tools, built_in = _tools(body, entries)
     choice, demanded = _tool_choice(body.get("tool_choice"), tools)
     form, schema, name = _answer_form(body.get("text"))
-    reasoning, included = _object(body, "reasoning"), _included(body.get("include"))
+    reasoning, included = optional_object(body, "reasoning"), _included(body.get("include"))
     is_stored = fields.read_boolean(body, "store", otherwise=True)
     is_background = fields.read_boolean(body, "background")
     if is_background and not is_stored:
@@ -118,13 +125,6 @@ def conversation_id(body: JsonObject) -> str | None:
     if not isinstance(name, str):
         raise wrong_value("conversation", "expected the id of a conversation.")
     return name
-
-
-def _object(body: JsonObject, name: str) -> JsonObject:
-    value = body.get(name)
-    if value is not None and not isinstance(value, dict):
-        raise wrong_value(name, "expected an object.")
-    return members(value)
 
 
 def _instructions(value: Json) -> str | None:

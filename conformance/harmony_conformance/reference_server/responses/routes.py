@@ -8,7 +8,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, text
+from harmony_conformance.json_value import Json, JsonObject, integer, items, members
 from harmony_conformance.reference_server.defects.stages import ApiFamily
 from harmony_conformance.reference_server.model.generation import (
     STOP_TOKENS,
@@ -21,6 +21,7 @@ from harmony_conformance.reference_server.model.output_deltas import ClientCapab
 from harmony_conformance.reference_server.pipeline.http import (
     EVENT_STREAM,
     ServerState,
+    format_named_events,
     json_response,
     read_json_body,
     stream_response,
@@ -67,7 +68,7 @@ class Responses:
             return self._in_background(answer)
         if answer.request.is_streamed:
             events = self._host.changes.stream(self._stored_events(answer), ApiFamily.RESPONSES)
-            return stream_response(_named_events(events), generations, delay, self._host.load)
+            return stream_response(format_named_events(events), generations, delay, self._host.load)
         body = answer.complete_response()
         self._store_response(answer.request, body)
         await self._host.wait(request, generations, delay)
@@ -177,15 +178,7 @@ class Responses:
 def _background_stream(run: BackgroundRun, after: int) -> Response:
     async def pieces() -> AsyncIterator[bytes]:
         async for event in run.events(after):
-            for piece in _named_events(iter([event])):
+            for piece in format_named_events(iter([event])):
                 yield piece.encode("utf-8", "replace")
 
     return StreamingResponse(pieces(), media_type=EVENT_STREAM, headers={"cache-control": "no-cache"})
-
-
-def _named_events(events: Iterator[Json]) -> Iterator[str]:
-    """Format server-sent events with the `type` of their data as name; send strings unchanged."""
-    for event in events:
-        name = text(members(event).get("type"))
-        data = event if isinstance(event, str) else dumps(event)
-        yield f"event: {name}\ndata: {data}\n\n" if name else f"data: {data}\n\n"
