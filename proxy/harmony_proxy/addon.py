@@ -17,7 +17,9 @@ try:
 except ModuleNotFoundError:
     if __name__ != "__main__":
         raise
-    sys.exit("mitmproxy is not installed: pip install 'harmony-conformance[mitmproxy]'")
+    from harmony_ref.extras import install_command
+
+    sys.exit(f"mitmproxy is not installed: {install_command('mitmproxy')}")
 
 from harmony_conformance.errors import UsageError
 from harmony_proxy.configuration import (

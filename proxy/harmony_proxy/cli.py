@@ -22,6 +22,7 @@ from harmony_proxy.judging.judge_settings import NONE, JudgeSettings
 from harmony_proxy.judging.log_file import append_error
 from harmony_proxy.options import DRAIN
 from harmony_proxy.policy.policy import Action, FailMode
+from harmony_ref.extras import install_command
 
 _EXTRAS = {"aiohttp": "proxy", "uvicorn": "proxy", "httptools": "proxy", "mitmproxy": "mitmproxy"}
 
@@ -127,7 +128,7 @@ def _settings(arguments: Namespace, engine: str, priority: str) -> JudgeSettings
 def _require(*modules: str) -> None:
     for module in modules:
         if importlib.util.find_spec(module) is None:
-            raise UsageError(f"{module} is not installed: pip install 'harmony-conformance[{_EXTRAS[module]}]'")
+            raise UsageError(f"{module} is not installed: {install_command(_EXTRAS[module])}")
 
 
 def _upstream(text: str) -> Target:

@@ -38,6 +38,7 @@ from harmony_proxy.policy.policy import (
 )
 from harmony_proxy.policy.repair_interface import Handlers
 from harmony_proxy.policy.setting_keys import VARIABLES
+from harmony_ref.extras import install_command
 
 PREFIX = "HARMONY_GUARD_"
 _LARGEST_PORT = 65535
@@ -226,7 +227,7 @@ def parse_receiver(url: str) -> str:
             "invalid receiver: expected no user and password (use OTEL_EXPORTER_OTLP_HEADERS), got both"
         )
     if _find_module("opentelemetry.exporter.otlp.proto.http") is None:
-        raise InvalidSettingError("OpenTelemetry is not installed: pip install 'harmony-conformance[otel]'")
+        raise InvalidSettingError(f"OpenTelemetry is not installed: {install_command('otel')}")
     return url
 
 

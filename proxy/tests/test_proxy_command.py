@@ -1,4 +1,5 @@
 import importlib.util
+import re
 import socket
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import pytest
 
 from harmony_conformance.errors import UsageError
 from harmony_proxy.command import COMMAND
+from harmony_ref.extras import install_command
 
 HERE = ["--upstream", "http://host", "--listen", "127.0.0.1:0"]
 
@@ -94,7 +96,7 @@ def test_a_port_that_is_taken_is_said_to_be():
 
 def test_without_mitmproxy_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install 'harmony-conformance\[mitmproxy\]'"):
+    with pytest.raises(UsageError, match=re.escape(install_command("mitmproxy"))):
         proxy(*HERE)
 
 

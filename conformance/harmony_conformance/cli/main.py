@@ -178,7 +178,9 @@ def _not_installed(name: str, problem: str) -> Command:
     """Return a command that reports its missing extra when it is run."""
 
     def refuse(_: Namespace) -> int:
-        raise UsageError(f"{problem}: pip install 'harmony-conformance[{name}]'")
+        from harmony_ref.extras import install_command  # noqa: PLC0415 - the package takes time to import
+
+        raise UsageError(f"{problem}: {install_command(name)}")
 
     return Command(name=name, help=f"(needs the extra {name})", configure=lambda _: None, run=refuse)
 

@@ -23,6 +23,7 @@ from harmony_conformance.runner.selection import NothingSelectedError
 from harmony_conformance.runner.websocket_use import WebSocketUse
 from harmony_conformance.transport.http_transport import Network, proxy_from_environment, read_proxy
 from harmony_conformance.transport.websocket_network import has_websockets
+from harmony_ref.extras import install_command
 
 FAIL_ON = {
     "must": frozenset({Severity.MUST}),
@@ -106,7 +107,7 @@ def _websocket_use(target: Target, options: Options) -> WebSocketUse:
     if not has_websockets():
         raise UsageError(
             "invalid target: expected the extra `websocket` for a ws URL, got no package websockets"
-            " (pip install 'harmony-conformance[websocket]')"
+            f" ({install_command('websocket')})"
         )
     if options.network.proxy is not None and not options.network.proxy.startswith("http"):
         raise UsageError(
@@ -148,9 +149,7 @@ def _network(arguments: Namespace, target: Target) -> Network:
     if arguments.http2 and not target.base_url.startswith("https:"):
         raise UsageError(f"invalid --http2: expected an https URL, got {target.base_url}")
     if arguments.http2 and find_spec("h2") is None:
-        raise UsageError(
-            "invalid --http2: expected the extra `http2`, got no package h2 (pip install 'harmony-conformance[http2]')"
-        )
+        raise UsageError(f"invalid --http2: expected the extra `http2`, got no package h2 ({install_command('http2')})")
     if arguments.proxy is not None:
         values["proxy"] = read_proxy(arguments.proxy, "--proxy")
     elif arguments.unix_socket is None:

@@ -21,6 +21,7 @@ from harmony_conformance.errors import UsageError
 from harmony_conformance.transport.messages import Failure, FailureKind
 from harmony_conformance.transport.plain_connection import PlainBody, PlainConnection
 from harmony_conformance.transport.single_connections import ReleasingStream, SingleConnections
+from harmony_ref.extras import install_command
 
 CA_FILE, CA_DIR = "SSL_CERT_FILE", "SSL_CERT_DIR"
 """The environment variables with the trusted certificates that replace the default ones."""
@@ -113,7 +114,7 @@ def read_proxy(text: str, source: str) -> str:
     if scheme.startswith("socks") and find_spec("socksio") is None:
         raise UsageError(
             f"invalid {source}: expected the extra `socks` for a {scheme} proxy, got no package socksio"
-            " (pip install 'harmony-conformance[socks]')"
+            f" ({install_command('socks')})"
         )
     return url
 

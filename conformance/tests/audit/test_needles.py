@@ -322,7 +322,7 @@ def test_auto_chooses_by_the_size_of_the_files(log, monkeypatch):
     assert (without.name, without.sample) == (PlanName.STRUCTURE, 1.0)
     assert str(without) == (
         "plan structure: all checks on every record; not needles, as for other logs above 2 GiB: neither hyperscan nor"
-        " google-re2 is installed (pip install 'harmony-conformance[needles]')"
+        " google-re2 is installed (extra needles)"
     )
     assert choose_plan(PlanName.AUTO, 0.5, [str(log)]) == AuditPlan(sample=0.5)
     with pytest.raises(UsageError, match="expected hyperscan or google-re2, got neither"):

@@ -124,7 +124,7 @@ def test_without_the_extra_nobody_answers_for_templates(monkeypatch):
     monkeypatch.delattr(harmony_ref.huggingface, "golden_answers", raising=False)
     assert answers_huggingface.answers() == {}
     assert present()[-1] == UnavailableImplementation(
-        name="harmony_ref for template and response_schema", reason="needs harmony-conformance[huggingface]"
+        name="harmony_ref for template and response_schema", reason="needs the extra huggingface"
     )
 
 

@@ -14,6 +14,7 @@ from harmony_conformance.runner.reproduce import reproduce
 from harmony_conformance.runner.run import Options, make_plan
 from harmony_conformance.runner.websocket_use import WebSocketUse
 from harmony_conformance.transport.messages import Request
+from harmony_ref.extras import install_command
 
 SCENARIO = "responses_websocket"
 SELECTED = ("--api", "responses", "--select", SCENARIO, "--select", "simple_answer", "--latency", "0")
@@ -133,7 +134,7 @@ def test_options_that_do_not_fit_a_websocket_are_refused(what, capsys):
 def test_without_the_extra_the_message_names_it(monkeypatch, capsys):
     monkeypatch.setattr(run_options, "has_websockets", lambda: False)
     assert main(["run", "ws://127.0.0.1:9/v1", "--api", "responses"]) == 2
-    assert "pip install 'harmony-conformance[websocket]'" in capsys.readouterr().err
+    assert install_command("websocket") in capsys.readouterr().err
 
 
 def test_an_exchange_keeps_the_number_of_its_connection():

@@ -30,10 +30,12 @@ Different, on purpose:
 - Absent: the compiled module `openai_harmony.openai_harmony`, other private names, and the unused TypeVar `T`.
 """
 
+from harmony_ref.extras import install_command
+
 try:
     import pydantic as _  # noqa: F401 - imported first, for one clear error if it is missing
 except ModuleNotFoundError as error:
-    raise ImportError("harmony_ref.compat needs pydantic: pip install 'harmony-conformance[compat]'") from error
+    raise ImportError(f"harmony_ref.compat needs pydantic: {install_command('compat')}") from error
 
 from harmony_ref.compat.declarations import ChannelConfig as ChannelConfig
 from harmony_ref.compat.declarations import ReasoningEffort as ReasoningEffort

@@ -19,6 +19,7 @@ from functools import lru_cache
 from types import CodeType, TracebackType
 from typing import Final, NoReturn, Protocol
 
+from harmony_ref.extras import install_command
 from harmony_ref.huggingface.chat_template_errors import (
     ChatTemplateError,
     ChatTemplateFailedError,
@@ -39,7 +40,7 @@ try:
     from jinja2.exceptions import SecurityError
 except ImportError as error:
     raise ImportError(
-        "chat templates need jinja2, which is not installed: pip install 'harmony-conformance[huggingface]'"
+        f"chat templates need jinja2, which is not installed: {install_command('huggingface')}"
     ) from error
 
 _COMPILED_TEMPLATES: Final = 64

@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
+from harmony_ref.extras import install_command
 from harmony_ref.huggingface.response_schema_errors import ResponseMismatchError, SchemaProblem, SchemaRuleError
 from harmony_ref.json_value import Json
 
@@ -27,7 +28,7 @@ try:
     import jmespath.exceptions
 except ImportError as error:
     raise ImportError(
-        "response schemas need jmespath, which is not installed: pip install 'harmony-conformance[huggingface]'"
+        f"response schemas need jmespath, which is not installed: {install_command('huggingface')}"
     ) from error
 
 _REGEX_KEYWORDS: Final = ("x-regex", "x-regex-iterator", "x-regex-key-value", "x-regex-substitutions")

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from harmony_ref.extras import install_command
 from harmony_ref.tokenizer import vocabulary
 
 A_CHAT_WITH_A_TOOL = """
@@ -179,7 +180,7 @@ except ImportError as error:
 
 def test_a_missing_pydantic_is_told_with_the_way_to_get_it():
     told = subprocess.run([sys.executable, "-c", WITHOUT_PYDANTIC], capture_output=True, text=True, check=True)
-    assert told.stdout == "harmony_ref.compat needs pydantic: pip install 'harmony-conformance[compat]'\n"
+    assert told.stdout == f"harmony_ref.compat needs pydantic: {install_command('compat')}\n"
 
 
 def test_the_rest_of_the_package_does_without_pydantic():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 pytest.importorskip("jinja2", reason="the extra huggingface is not installed")
 
 from harmony_ref.errors import HarmonyError
+from harmony_ref.extras import install_command
 from harmony_ref.huggingface.chat_template import (
     ChatTemplateError,
     ChatTemplateFailedError,
@@ -201,8 +202,5 @@ for name in ("chat_template", "response_schema"):
 def test_a_missing_extra_is_one_clear_error_and_only_for_who_asks():
     answer = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True)
     first, second = answer.stdout.splitlines()
-    assert first == "chat templates need jinja2, which is not installed: pip install 'harmony-conformance[huggingface]'"
-    assert (
-        second
-        == "response schemas need jmespath, which is not installed: pip install 'harmony-conformance[huggingface]'"
-    )
+    assert first == f"chat templates need jinja2, which is not installed: {install_command('huggingface')}"
+    assert second == f"response schemas need jmespath, which is not installed: {install_command('huggingface')}"

@@ -10,6 +10,7 @@ from typing import Final
 
 from harmony_conformance.audit.plans.prefilter import LIBRARIES, installed_library
 from harmony_conformance.errors import UsageError
+from harmony_ref.extras import install_command
 
 
 class PlanName(StrEnum):
@@ -32,7 +33,7 @@ UNSEEN: Final = (
 """Failures that the plan `needles` does not find."""
 _NO_LIBRARY: Final = (
     f"not needles, as for other logs above {LARGE_LOG >> 30} GiB: neither {' nor '.join(LIBRARIES)} is installed"
-    " (pip install 'harmony-conformance[needles]')"
+    " (extra needles)"
 )
 _FACTOR, _RANGE = 0x9E3779B97F4A7C15, 2**64
 
@@ -81,9 +82,7 @@ def choose_plan(name: PlanName, sample: float | None, paths: Iterable[str]) -> A
     library = installed_library()
     if name is PlanName.NEEDLES and not library:
         names = " or ".join(LIBRARIES)
-        raise UsageError(
-            f"invalid --plan needles: expected {names}, got neither: pip install 'harmony-conformance[needles]'"
-        )
+        raise UsageError(f"invalid --plan needles: expected {names}, got neither: {install_command('needles')}")
     note = ""
     if name is PlanName.AUTO:
         is_large = sum(path.stat().st_size for path in map(Path, paths) if path.is_file()) > LARGE_LOG

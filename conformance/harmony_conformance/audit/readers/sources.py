@@ -25,6 +25,7 @@ from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.file_lines import LINE_LIMIT, DamagedFileError
 from harmony_conformance.transport.content_coding import BodyDecoder, ContentDecodingError
 from harmony_conformance.transport.redaction import MASK, is_secret_parameter
+from harmony_ref.extras import install_command
 
 STDIN = "-"
 _BLOCK = 64 * 1024
@@ -44,7 +45,7 @@ class MissingLibraryError(UsageError):
     """A format whose library is not installed. The message has the command that installs it."""
 
     def __init__(self, what: str, library: str, extra: str = EXTRA) -> None:
-        super().__init__(f"reading {what} needs {library}: pip install 'harmony-conformance[{extra}]'")
+        super().__init__(f"reading {what} needs {library}: {install_command(extra)}")
 
 
 def require(library: str, what: str, extra: str = EXTRA) -> None:

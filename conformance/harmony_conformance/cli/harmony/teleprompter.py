@@ -9,6 +9,7 @@ from pathlib import Path
 from harmony_conformance.engines.teleprompter.script import TeleprompterScriptError, write_script
 from harmony_conformance.errors import Exit, UsageError
 from harmony_ref import encode_with_special_tokens
+from harmony_ref.extras import install_command
 
 _GGUF, _SAFETENSORS = "gguf", "safetensors"
 _REQUIRED_MODULES = {_GGUF: ("numpy", "gguf"), _SAFETENSORS: ("numpy",)}
@@ -28,7 +29,7 @@ def execute(arguments: Namespace) -> int:
 def _build(folder: Path, form: str, template: Path | None) -> int:
     missing = next((name for name in _REQUIRED_MODULES[form] if importlib.util.find_spec(name) is None), None)
     if missing is not None:
-        raise UsageError(f"{missing} is not installed: pip install 'harmony-conformance[teleprompter]'")
+        raise UsageError(f"{missing} is not installed: {install_command('teleprompter')}")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for file in _write(folder, form, template):

@@ -13,7 +13,7 @@ KINDS: Final = ("render", "parse", "stream", "typescript", *answers_huggingface.
 """The kinds of vectors, each a folder of the golden data."""
 
 _WITHOUT_EXTRA: Final = UnavailableImplementation(
-    name=f"harmony_ref for {' and '.join(answers_huggingface.KINDS)}", reason="needs harmony-conformance[huggingface]"
+    name=f"harmony_ref for {' and '.join(answers_huggingface.KINDS)}", reason="needs the extra huggingface"
 )
 
 

@@ -14,6 +14,7 @@ from harmony_conformance.audit.readers import sources
 from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.cli import main as cli
 from harmony_conformance.errors import Exit
+from harmony_ref.extras import install_command
 
 ASKED = {"model": "asked", "messages": [{"role": "user", "content": "Hi"}]}
 LEAK = "Hello.<|end|><|start|>assistant<|channel|>final<|message|>Sue Miller."
@@ -98,7 +99,7 @@ def test_a_table_needs_a_folder_and_its_library(log, monkeypatch, capsys):
     assert "invalid --parquet: expected --out" in capsys.readouterr().err
     monkeypatch.setattr(sources, "find_spec", lambda _: None)
     assert audit(log, "--parquet") == Exit.USAGE
-    assert "needs pyarrow: pip install 'harmony-conformance[logs]'" in capsys.readouterr().err
+    assert f"needs pyarrow: {install_command('logs')}" in capsys.readouterr().err
 
 
 def test_the_number_of_groups_is_bounded_in_any_order(monkeypatch):

@@ -25,6 +25,7 @@ from harmony_conformance.cli import main as cli
 from harmony_conformance.cli.options.logs import configure_audit
 from harmony_conformance.evidence.file_lines import Line, UnreadableLine
 from harmony_conformance.runtime import time_limit
+from harmony_ref.extras import install_command
 
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 
@@ -246,5 +247,5 @@ def test_a_cluster_without_its_library_says_what_to_install(tmp_path, monkeypatc
     found = sources.find_spec
     monkeypatch.setattr(sources, "find_spec", lambda name: None if name == "ray" else found(name))
     assert cli.main(["audit", str(log(tmp_path / "log", LINES)), "--engine", "ray"]) == 2
-    expected = "reading by --engine ray needs ray: pip install 'harmony-conformance[ray]'"
+    expected = f"reading by --engine ray needs ray: {install_command('ray')}"
     assert capsys.readouterr().err == f"harmony-conformance audit: {expected}\n"

@@ -31,6 +31,7 @@ from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.cli import main as cli
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.evidence.file_lines import Line, UnreadableLine
+from harmony_ref.extras import install_command
 
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 LEAK = "Hello.<|end|><|start|>assistant<|channel|>final<|message|>Hello."
@@ -292,7 +293,7 @@ def test_a_missing_library_is_one_line_and_hides_no_other_file(tmp_path, monkeyp
     assert total.exchanges == 3
     ((place, kind),) = unread
     assert place.startswith(str(path))
-    assert kind.endswith(f"needs {library.replace('.', '-')}: pip install 'harmony-conformance[logs]'")
+    assert kind.endswith(f"needs {library.replace('.', '-')}: {install_command('logs')}")
 
 
 INPUTS = [{"custom_id": f"r{n}", "method": "POST", "url": "/v1/chat/completions", "body": ASKED} for n in range(4)]
@@ -488,7 +489,7 @@ def test_flows_without_mitmproxy_say_what_to_install(tmp_path):
     (path := tmp_path / "flows").write_bytes(b"1234:7:version;2:21#4:type;4:http;")
     ((_, kind),) = judged(path)[2]
     assert kind in (
-        "reading flows of mitmproxy needs mitmproxy: pip install 'harmony-conformance[mitmproxy]'",
+        f"reading flows of mitmproxy needs mitmproxy: {install_command('mitmproxy')}",
         "the flows are truncated or damaged",
     )
     assert Path(path).exists()

@@ -8,6 +8,7 @@ from harmony_conformance.cli.main import main
 from harmony_conformance.engines.teleprompter.script import write_script
 from harmony_conformance.engines.teleprompter.weights import tensors
 from harmony_ref import encode_with_special_tokens
+from harmony_ref.extras import install_command
 
 
 def test_a_script_is_printed(capsys):
@@ -77,7 +78,7 @@ def test_a_gguf_file_needs_a_template(tmp_path, capsys):
 def test_a_missing_extra_is_one_line_that_names_it(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert main(["teleprompter", "build", str(tmp_path)]) == 2
-    assert "numpy is not installed: pip install 'harmony-conformance[teleprompter]'" in capsys.readouterr().err
+    assert f"numpy is not installed: {install_command('teleprompter')}" in capsys.readouterr().err
 
 
 FIRST = ["Ġ Ġ", "Ġ ĠĠĠ", "ĠĠ ĠĠ"]
