@@ -146,6 +146,13 @@ def options(parser):
             yield (action.option_strings[-1].lstrip("-") if action.option_strings else action.dest), shown
 
 
+def test_signs_of_markdown_in_code_are_shown(texts):
+    (pattern,) = (
+        line for line in texts["reference/configuration/baseline.md"].splitlines() if "Text of a failure" in line
+    )
+    assert "<code>message = &quot;&#42;&lt;&#124;channel&#124;&gt;&#42;&quot;</code>" in pattern
+
+
 def test_each_option_of_each_command_has_a_row(texts):
     commands = next(
         action for action in build_parser(None)._actions if isinstance(action, argparse._SubParsersAction)

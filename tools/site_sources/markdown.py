@@ -14,8 +14,8 @@ def escape(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """Return code that may stand in a cell of a table."""
-    return f"<code>{html.escape(text).replace('|', '&#124;')}</code>"
+    """Return code that may stand in a cell of a table. Markdown is read within HTML too, so its signs are entities."""
+    return f"<code>{re.sub(r'[*`|]', lambda sign: f'&#{ord(sign[0])};', html.escape(text))}</code>"
 
 
 def prose(text: str) -> str:

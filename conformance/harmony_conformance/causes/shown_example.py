@@ -24,9 +24,13 @@ _RULES = {rule.id: rule for rule in CHECKS}
 
 
 def simplest_example(check: str, outcome: Outcome, instances: frozenset[str] = frozenset()) -> Example | None:
-    """Return the simplest example of a check with an outcome, if possible an instance of one of these entries of the catalogue."""
+    """Return the example of a check with an outcome that is easiest to understand: if possible an instance of one of these entries, and typical."""
     of_check = [one for one in _all_examples() if one.check == check and one.outcome is outcome]
-    return min(of_check, key=lambda one: (instances.isdisjoint(one.defects), _difficulty(one)), default=None)
+
+    def key(one: Example) -> tuple[bool, bool, tuple[int, ...]]:
+        return instances.isdisjoint(one.defects), not one.is_typical, _difficulty(one)
+
+    return min(of_check, key=key, default=None)
 
 
 def _difficulty(example: Example) -> tuple[int, bool, bool, bool, int, int]:

@@ -45,6 +45,7 @@ class Example:
     Attributes:
         check: Id of the check.
         name: Name of the file without its suffix.
+        is_typical: True for the one that explains the check best.
         defects: Ids in the catalogue `golden/defects.json` that the example is an instance of.
         also_fails: Ids of the only other MUST checks that fail on it.
     """
@@ -54,6 +55,7 @@ class Example:
     outcome: Outcome
     comment: str
     series: Series
+    is_typical: bool = False
     defects: tuple[str, ...] = ()
     also_fails: frozenset[str] = frozenset()
 
@@ -128,6 +130,7 @@ def read_example(data: bytes, *, check: str, name: str) -> Example:
         outcome=KINDS[kind],
         comment=text(value_at(value, "comment")),
         series=Series(name=name, exchanges=exchanges),
+        is_typical=value_at(value, "typical") is True,
         defects=tuple(map(text, items(value_at(value, "defects")))),
         also_fails=frozenset(map(text, items(value_at(value, "also_fails")))),
     )
