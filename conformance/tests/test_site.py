@@ -173,7 +173,7 @@ def test_each_option_of_each_command_has_a_row(texts):
     run = texts["reference/commands/run.md"]
     assert (
         '| <a id="api" href="#api"><code>--api</code></a> | <code>chat</code>, <code>responses</code>, <code>messages</code>, '
-        "<code>completions</code>, <code>ollama</code>, <code>tgi</code>, <code>sglang</code>, <code>all</code> | "
+        "<code>completions</code>, <code>ollama</code>, <code>tgi</code>, <code>sglang</code>, <code>all</code>; repeatable | "
         "chat; for a recording, its APIs | API of the scenarios; all: every API that the endpoint offers. |"
     ) in run
     assert (
