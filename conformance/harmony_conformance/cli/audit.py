@@ -55,6 +55,7 @@ from harmony_conformance.report.comparison.baseline import (
 from harmony_conformance.report.formats.terminal import report_console
 from harmony_conformance.runner.options import FAIL_ON
 from harmony_conformance.runtime.plural import number_of
+from harmony_conformance.runtime.processes import reduce_garbage_collection
 
 _PIPED_WIDTH = 160
 _PACKAGE = "harmony-conformance"
@@ -110,6 +111,7 @@ def execute(arguments: Namespace) -> int:
         raise UsageError("invalid --parquet: expected --out with a folder for the table, got none")
     if not reading.plan.judges_all or reading.plan.note:
         print(reading.plan, file=sys.stderr)
+    reduce_garbage_collection()
     scan = _scan if out is None else partial(_scan_into, out)
     audit = scan(paths, reading, arguments, counted)
     total = audit.tally

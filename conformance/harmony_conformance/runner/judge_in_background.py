@@ -7,7 +7,6 @@ recorded by then and can be replayed.
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
 from collections import defaultdict, deque
 from collections.abc import Generator, Mapping, Sequence
@@ -39,17 +38,11 @@ from harmony_conformance.runner.judge_run import (
 from harmony_conformance.runner.run import Options, make_plan
 from harmony_conformance.runner.sender import sendable_scenarios
 from harmony_conformance.runner.websocket_use import WebSocketUse
-from harmony_conformance.runtime.processes import block_interrupts, cores, follow_parent, process_context
+from harmony_conformance.runtime.processes import block_interrupts, cores, follow_parent, process_context, reduce_garbage_collection
 
 _WORTH_A_PROCESS = 300
 """Number of requests: judging takes 3 ms for each, and starting a process without fork takes a second."""
 _Judged = Future[list[Result]]
-
-
-def reduce_garbage_collection() -> None:
-    """Reduce garbage collection, and exclude loaded objects from it: a run retains its objects, and scanning them takes a tenth of its time."""
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
 
 
 class JudgeProcessError(RuntimeError):

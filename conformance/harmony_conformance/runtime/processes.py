@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import gc
 import os
 import signal
 import sys
@@ -90,6 +91,12 @@ def _end_without(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
+
+
+def reduce_garbage_collection() -> None:
+    """Reduce garbage collection, and exclude loaded objects from it. Scanning what a run retains, or parsed JSON, takes a tenth of the time."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 def cores() -> int:

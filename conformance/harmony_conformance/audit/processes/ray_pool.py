@@ -15,6 +15,7 @@ from harmony_conformance.audit.batches import Batch, BatchResult, ReadOptions, s
 from harmony_conformance.audit.processes.line_process import judge_by_line
 from harmony_conformance.audit.readers.sources import require
 from harmony_conformance.errors import UsageError
+from harmony_conformance.runtime.processes import reduce_garbage_collection
 from harmony_conformance.runtime.time_limit import exit_after_limit
 
 ADDRESS = "RAY_ADDRESS"
@@ -120,6 +121,7 @@ def _scan(part: Batch, reading: ReadOptions) -> BatchResult:
 
 @cache
 def _start_once() -> None:
+    reduce_garbage_collection()
     exit_after_limit()
 
 

@@ -14,7 +14,12 @@ from multiprocessing import active_children, get_context
 from harmony_conformance.audit.batches import Batch, BatchResult, ReadOptions, scan_batch
 from harmony_conformance.audit.processes.line_process import Scan, judge_by_line
 from harmony_conformance.audit.processes.ray_pool import RayPool
-from harmony_conformance.runtime.processes import block_interrupts, follow_parent, restore_interrupts
+from harmony_conformance.runtime.processes import (
+    block_interrupts,
+    follow_parent,
+    reduce_garbage_collection,
+    restore_interrupts,
+)
 from harmony_conformance.runtime.time_limit import exit_after_limit
 
 QUEUED_BATCHES_PER_PROCESS = 2
@@ -101,6 +106,7 @@ class WorkerPool:
 def _start_worker() -> None:
     restore_interrupts()
     follow_parent()
+    reduce_garbage_collection()
     exit_after_limit()
 
 

@@ -31,13 +31,13 @@ from harmony_conformance.report.model import (
     InvalidReportError,
     Report,
 )
-from harmony_conformance.runner.judge_in_background import reduce_garbage_collection
 from harmony_conformance.runner.judge_run import Plan, explain_incomplete_probes, judge_all, observe, sort_series
 from harmony_conformance.runner.options import read_options, read_plan
 from harmony_conformance.runner.run import Options, Run
 from harmony_conformance.runner.shared_run import EXCHANGES
 from harmony_conformance.runner.websocket_use import WebSocketUse
 from harmony_conformance.runtime.plural import number_of
+from harmony_conformance.runtime.processes import reduce_garbage_collection
 from harmony_conformance.transport.redaction import Mask
 
 

@@ -1,5 +1,6 @@
 """A log in batches, judged here and in other processes."""
 
+import gc
 import json
 import multiprocessing
 import os
@@ -249,3 +250,16 @@ def test_a_cluster_without_its_library_says_what_to_install(tmp_path, monkeypatc
     assert cli.main(["audit", str(log(tmp_path / "log", LINES)), "--engine", "ray"]) == 2
     expected = f"reading by --engine ray needs ray: {install_command('ray')}"
     assert capsys.readouterr().err == f"harmony-conformance audit: {expected}\n"
+
+
+def _thresholds(batch):
+    return gc.get_threshold()
+
+
+def test_processes_that_judge_collect_garbage_less_often_than_python_does(tmp_path):
+    pool = workers.WorkerPool(_thresholds, 1, 60.0)
+    (part,) = batches([log(tmp_path / "log", LINES)])
+    try:
+        assert pool.submit(part).result()[0] > 700
+    finally:
+        pool.close()
