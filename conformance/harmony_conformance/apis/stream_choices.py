@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, value_at
+from harmony_conformance.prompts.request_members import REASONING_FIELDS
 from harmony_conformance.transport.messages import Chunk, Response
 from harmony_conformance.transport.sse import Event, EventStream
 
@@ -49,6 +50,83 @@ def read_chunk_choices(chunks: Iterable[Json]) -> tuple[ChunkChoice, ...]:
             else:
                 found.append(ChunkChoice(position, place, None, {}, None))
     return tuple(found)
+
+
+def join_text_pieces(chunks: Iterable[Json]) -> tuple[Json, ...]:
+    """Return the chunks of a stream, with consecutive ones joined whose only difference is a piece of text.
+
+    Most chunks of a stream are such pieces. A server sends one for each token. What the joined chunks tell is what the pieces tell together.
+    """
+    joined: list[Json | _TextRun] = []
+    run: _TextRun | None = None
+    for chunk in chunks:
+        if run is not None and run.add(chunk):
+            continue
+        run = _TextRun.of(chunk)
+        joined.append(chunk if run is None else run)
+    return tuple([one.chunk() if isinstance(one, _TextRun) else one for one in joined])
+
+
+class _TextRun:
+    """Chunks that are equal but for a piece of text. State: their pieces."""
+
+    def __init__(self, chunk: JsonObject, choice: JsonObject, name: str, piece: str) -> None:
+        self._first = chunk
+        self._shell = {**chunk, **_NO_CHOICES}
+        self._choice_shell = {**choice, **_NO_DELTA}
+        self._name = name
+        self._pieces = [piece]
+
+    @classmethod
+    def of(cls, chunk: Json) -> _TextRun | None:
+        """Return the run that begins with a chunk. None if the chunk has more than one choice with one text."""
+        if not isinstance(chunk, dict) or _has_more(chunk):
+            return None
+        choices = chunk.get("choices")
+        choice = choices[0] if isinstance(choices, list) and len(choices) == 1 else None
+        delta = choice.get("delta") if isinstance(choice, dict) else None
+        if not isinstance(choice, dict) or not isinstance(delta, dict) or len(delta) != 1:
+            return None
+        ((name, piece),) = delta.items()
+        if name not in _TEXTS or not isinstance(piece, str) or type(choice.get("index")) is not int:
+            return None
+        if any(value is not None for member, value in choice.items() if member not in _OF_PIECES):
+            return None
+        return cls(chunk, choice, name, piece)
+
+    def add(self, chunk: Json) -> bool:
+        """Add the piece of a chunk. Return False if another member differs too."""
+        if type(chunk) is not dict or type(choices := chunk.get("choices")) is not list or len(choices) != 1:
+            return False
+        if type(choice := choices[0]) is not dict or type(choice.get("index")) is not int:
+            return False
+        if type(delta := choice.get("delta")) is not dict or len(delta) != 1:
+            return False
+        if type(piece := delta.get(self._name)) is not str:
+            return False
+        if choice | _NO_DELTA != self._choice_shell or chunk | _NO_CHOICES != self._shell:
+            return False
+        self._pieces.append(piece)
+        return True
+
+    def chunk(self) -> JsonObject:
+        """Return one chunk with the whole text."""
+        if len(self._pieces) == 1:
+            return self._first
+        choice: JsonObject = {**self._choice_shell, "delta": {self._name: "".join(self._pieces)}}
+        return {**self._shell, "choices": [choice]}
+
+
+def _has_more(chunk: JsonObject) -> bool:
+    return any(chunk.get(name) is not None for name in _ENDS_RUN) or chunk.get("object") == "error"
+
+
+_NO_CHOICES: JsonObject = {"choices": None}
+_NO_DELTA: JsonObject = {"delta": None}
+_TEXTS = frozenset({"content", *REASONING_FIELDS})
+_OF_PIECES = ("index", "delta")
+_ENDS_RUN = frozenset({"error", "usage", "prompt_token_ids"})
+"""Members of chunks that tell more than a text."""
 
 
 def extract_choices(

@@ -33,7 +33,7 @@ def as_many_as_asked(x: Exchange) -> Iterator[Finding]:
     prompts = items(prompt) if any(integer(one) is None for one in items(prompt)) else [prompt]
     wanted = (integer(value_at(x.chat_request, "n")) or 1) * len(prompts)
     unstreamed = (integer(value_at(choice, "index")) or 0 for choice in items(value_at(x.chat_completion, "choices")))
-    indexes = sorted(unstreamed if x.stream is None else {one.choice_index or 0 for one in x.chunk_choices})
+    indexes = sorted(unstreamed if x.stream is None else {one.choice_index or 0 for one in x.joined_choices})
     if indexes != list(range(wanted)):
         message = RedactableText("{} choices were asked for", wanted)
         actual = RedactableText("indexes {}", ", ".join(map(str, indexes)))
@@ -46,7 +46,7 @@ def _logprob_entries(x: Exchange) -> list[Json]:
         first = members(value_at(x.chat_completion, "choices", 0))
         logprobs = [] if integer(first.get("index")) else [first.get("logprobs")]
     else:
-        logprobs = [one.choice.get("logprobs") for one in x.chunk_choices if not one.choice_index and not one.position]
+        logprobs = [one.choice.get("logprobs") for one in x.joined_choices if not one.choice_index and not one.position]
     return [entry for value in logprobs if value is not None for entry in items(value_at(value, "content"))]
 
 

@@ -137,12 +137,14 @@ def answer_is_well_formed(x: Exchange) -> Iterator[Finding]:
         yield mismatch("the body is not UTF-8", f"byte {problem.start}", "UTF-8 text", shown)
     values: Iterable[tuple[int | None, int, Json]]
     if x.stream is not None:
+        if all(_problem_of(one.delta, "delta") is None for one in x.joined_choices):
+            return  # and so are the pieces
         holder, values = "delta", ((one.chunk_index, one.position, one.delta) for one in x.chunk_choices)
     else:
         choices = enumerate(items(value_at(x.chat_completion, "choices")))
         holder, values = "message", ((None, place, value_at(choice, "message")) for place, choice in choices)
     for where, place, value in values:
-        wrong = None if _is_piece_of_text(value) else _shape_problem(value, holder)
+        wrong = _problem_of(value, holder)
         if wrong is not None:
             message, there, expected, actual = wrong
             at_choice = ("" if where is None else f"chunk {where}") + pointer("choices", place)
@@ -159,6 +161,10 @@ def _is_piece_of_text(value: Json) -> bool:
         return False
     (piece,) = value.values()
     return isinstance(piece, str) and piece.isascii()
+
+
+def _problem_of(value: Json, holder: LiteralString) -> tuple[ReportText, str, ReportText, Json] | None:
+    return None if _is_piece_of_text(value) else _shape_problem(value, holder)
 
 
 def _shape_problem(message: Json, holder: LiteralString) -> tuple[ReportText, str, ReportText, Json] | None:

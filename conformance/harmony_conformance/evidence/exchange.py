@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from harmony_conformance.apis.api import Framing
 from harmony_conformance.apis.chat_completion import Turn, find_error, read_completion, read_stream
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, Api, find_api
-from harmony_conformance.apis.stream_choices import ChunkChoice, extract_choices, read_chunk_choices
+from harmony_conformance.apis.stream_choices import ChunkChoice, extract_choices, join_text_pieces, read_chunk_choices
 from harmony_conformance.apis.text_fields import AnswerTexts, read_answers, read_streamed_answers
 from harmony_conformance.evidence.emitted_ids import (
     GENERATION_END_TOKENS,
@@ -138,7 +138,7 @@ class Exchange:
     def choice_count(self) -> int:
         """The number of choices in the response."""
         if self.stream is not None:
-            return len({choice.choice_index or 0 for choice in self.chunk_choices})
+            return len({choice.choice_index or 0 for choice in self.joined_choices})
         return len(items(value_at(self.chat_completion, "choices")))
 
     @cached_property
@@ -207,6 +207,16 @@ class Exchange:
         return read_chunk_choices(self.chunks)
 
     @cached_property
+    def joined_chunks(self) -> tuple[Json, ...]:
+        """The chunks, with those joined that differ in a piece of text alone: as many as a whole answer has parts, not tokens."""
+        return join_text_pieces(self.chunks)
+
+    @cached_property
+    def joined_choices(self) -> tuple[ChunkChoice, ...]:
+        """The choices of all joined chunks. Their chunk indexes are not those of the stream."""
+        return read_chunk_choices(self.joined_chunks)
+
+    @cached_property
     def turn(self) -> Turn | None:
         """The first choice as a client reads it, deltas joined. None if the response has no choices or its status is an error.
 
@@ -215,7 +225,7 @@ class Exchange:
         if self.response is None or not self.response.is_success:
             return None
         if self.stream is not None:
-            turn = read_stream(self.chunks) if self.chunk_choices else None
+            turn = read_stream(self.joined_chunks) if self.joined_choices else None
         else:
             turn = read_completion(self.chat_completion) if items(value_at(self.chat_completion, "choices")) else None
         if turn is None or self.answered_by is AnsweredBy.API:
@@ -227,7 +237,7 @@ class Exchange:
         """All texts of every choice, by field. The first choice has the ids of `output`, the others those of the response."""
         if self.turn is None:
             return ()
-        texts = read_answers(self.chat_completion) if self.stream is None else read_streamed_answers(self.chunk_choices)
+        texts = read_answers(self.chat_completion) if self.stream is None else read_streamed_answers(self.joined_choices)
         if not texts or texts[0].ids == self.output.ids:
             return texts
         return (replace(texts[0], ids=self.output.ids), *texts[1:])
@@ -374,7 +384,7 @@ class Exchange:
     @cached_property
     def error(self) -> Json:
         """The first error in the body or in an event: the member `error`, or a value with `object: "error"`. None without an error."""
-        return find_error(self.chunks if self.stream is not None else (self.chat_completion,))
+        return find_error(self.joined_chunks if self.stream is not None else (self.chat_completion,))
 
 
 def _harmony_ids(ids: tuple[int, ...] | None) -> tuple[int, ...] | None:

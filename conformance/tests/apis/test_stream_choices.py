@@ -1,10 +1,16 @@
 """The further choices of a response: each is cut out alone, within limits."""
 
 import json
+import random
 
 import pytest
 
-from harmony_conformance.apis.stream_choices import LARGEST_COPIES, MOST_COPIED_VALUES, MOST_FURTHER_CHOICES
+from harmony_conformance.apis.stream_choices import (
+    LARGEST_COPIES,
+    MOST_COPIED_VALUES,
+    MOST_FURTHER_CHOICES,
+    join_text_pieces,
+)
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.judge.check import Outcome
@@ -99,3 +105,57 @@ def test_usage_of_each_choice_is_not_shared():
     own = (piece((0, "a"), usage={"completion_tokens": 1}), piece((1, "b"), usage={"completion_tokens": 2}))
     (second,) = streamed(*own, "[DONE]").other_choices
     assert [e.value["choices"][0]["delta"] for e in second.events.events[:-1]] == [{"content": "b"}]
+
+
+def text_chunk(delta, **more):
+    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None, **more.pop("choice", {})}
+    return {"id": "c", "object": "chat.completion.chunk", "created": 7, "model": "m", "choices": [choice], **more}
+
+
+def test_chunks_that_differ_in_a_text_alone_become_one():
+    pieces = [text_chunk({"content": piece}) for piece in ("Hel", "", "lo")]
+    thought = text_chunk({"reasoning": "Greet."})
+    assert join_text_pieces([thought, *pieces, thought]) == (thought, text_chunk({"content": "Hello"}), thought)
+
+
+DELTAS = (
+    *({"content": text} for text in ("a", "", "\u00e9", "\ud83d", "<|end|>", None, 1)),
+    *({name: "b"} for name in ("reasoning", "reasoning_content", "thinking", "role", "refusal", "other")),
+    *({"role": "assistant", "content": ""}, {}, None, {"content": "c", "reasoning": "d"}),
+    {"tool_calls": [{"index": 0, "id": "i", "function": {"name": "f", "arguments": "{}"}}]},
+)
+CHOICES = (
+    *({"index": index} for index in (1, True, 0.0, None, -1)),
+    *({"finish_reason": reason} for reason in ("stop", "stop", "length", 1)),
+    *({"token_ids": IDS}, {"logprobs": {"content": [{"token": "a", "logprob": -1.0}]}}, {"more": 1}),
+)
+CHUNKS = (
+    *({"id": "other"}, {"id": ""}, {"created": 8}, {"created": 90}, {"model": "n"}, {"object": ""}, {"object": "error"}),
+    *({"system_fingerprint": "f"}, {"system_fingerprint": "g"}, {"usage": None}, {"error": {"message": "no"}}),
+    *({"usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}}, {"choices": []}, {"choices": [7]}),
+    *({"prompt_token_ids": [1]}, {"object": "", "id": ""}),
+)
+
+
+def random_chunks(rng):
+    share = rng.choice((0.03, 0.2))
+    delta = rng.choice(DELTAS)
+    for _ in range(rng.randrange(30)):
+        delta = rng.choice(DELTAS) if rng.random() < share else delta
+        choice = rng.choice(CHOICES) if rng.random() < share else {}
+        yield text_chunk(delta, choice=choice, **(rng.choice(CHUNKS) if rng.random() < share else {}))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_joined_chunks_are_judged_as_the_pieces_are(seed):
+    chunks = [json.dumps(chunk) for chunk in random_chunks(random.Random(seed))]
+    x, unjoined = streamed(*chunks), streamed(*chunks)
+    vars(unjoined)["joined_chunks"] = unjoined.chunks
+    rules = [rule for rule in CHECKS if rule.id.partition(".")[0] in {"streaming", "channels", "errors", "choices", "usage"}]
+    assert judge_exchange(x, rules) == judge_exchange(unjoined, rules)
+    assert (x.turn, x.answers, x.error, x.choice_count) == (
+        unjoined.turn,
+        unjoined.answers,
+        unjoined.error,
+        unjoined.choice_count,
+    )

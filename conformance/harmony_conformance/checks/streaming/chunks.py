@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from harmony_conformance.checks.streaming.views import deltas, has_output, is_content_filter_event, is_error
+from harmony_conformance.apis.stream_choices import ChunkChoice
+from harmony_conformance.checks.streaming.views import has_output, in_pieces, is_content_filter_event, is_error
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, text, value_at
 from harmony_conformance.judge import conditions as on
@@ -20,24 +21,28 @@ def one_identity(x: Exchange) -> Iterator[Finding]:
     A server that writes the time of each chunk changes `created` only at the turn of a second. A change of one second therefore counts only in streams
     that last longer than a second. There every such server shows it.
     """
-    chunks = [*map(members, x.chunks)]
-    filled = [
-        chunk
-        for chunk in chunks
-        if (chunk.get("choices") and items(chunk["choices"])) or chunk.get("usage") is not None
-        if chunk.get("object") or not is_content_filter_event(chunk)
-    ]
+    few = _filled_chunks(x.joined_chunks)
     for member in ("id", "model", "created"):
-        values = [chunk.get(member) for chunk in filled]
-        if values == values[:1] * len(values):  # nearly always, and as fast as possible
+        if all(chunk.get(member) == few[0].get(member) for chunk in few):
             continue
+        values = [chunk.get(member) for chunk in _filled_chunks(x.chunks)]
         changed = next(place for place, value in enumerate(values) if value != values[0])
         if not (member == "created" and _may_depend_on_the_clock(x, values)):
             message = f"{member} changes within the stream"
             yield mismatch(message, f"chunk {changed}/{member}", "the same in all chunks", "another one")
-    fingerprints = {text(chunk["system_fingerprint"]) for chunk in chunks if "system_fingerprint" in chunk} - {""}
+    fingerprints = {text(value_at(chunk, "system_fingerprint")) for chunk in x.joined_chunks} - {""}
     if len(fingerprints) > 1:
         yield variant("the fingerprint changes within the stream", where="system_fingerprint")
+
+
+def _filled_chunks(chunks: Sequence[Json]) -> list[JsonObject]:
+    """Return the chunks with choices or usage, without the results of content filters."""
+    return [
+        chunk
+        for chunk in map(members, chunks)
+        if (chunk.get("choices") and items(chunk["choices"])) or chunk.get("usage") is not None
+        if chunk.get("object") or not is_content_filter_event(chunk)
+    ]
 
 
 def _may_depend_on_the_clock(x: Exchange, times: Sequence[Json]) -> bool:
@@ -57,22 +62,30 @@ def choices_are_numbered(x: Exchange) -> Iterator[Finding]:
 
     Clients join deltas by the index of their choice, and read the first choice of a chunk without a length check.
     """
-    for piece in x.chunk_choices:
+    if unnumbered := [*in_pieces(x, _unnumbered)]:
+        yield from unnumbered
+        return
+    empty = [
+        chunk for chunk in x.joined_chunks if members(chunk).get("choices") == [] and value_at(chunk, "usage") is None
+    ]
+    if empty and not any(map(is_error, empty)):
+        yield variant("a chunk has neither choices nor usage", where="choices")
+
+
+def _unnumbered(pieces: Sequence[ChunkChoice]) -> Iterator[Finding]:
+    for piece in pieces:
         if piece.choice_index is None or piece.choice_index < 0:
             message = "a choice has no index"
             actual = shorten(dumps(piece.choice.get("index")))
             where = f"chunk {piece.chunk_index}/choices/{piece.position}/index"
             yield mismatch(message, where, "a whole number", actual)
             return
-    empty = [chunk for chunk in x.chunks if members(chunk).get("choices") == [] and value_at(chunk, "usage") is None]
-    if empty and not any(map(is_error, empty)):
-        yield variant("a chunk has neither choices nor usage", where="choices")
 
 
 @check(MUST, spec="chat#delta-role", when=(on.is_chat, on.has_full_stream, on.is_complete_answer))
 def role_comes_first(x: Exchange) -> Iterator[Finding]:
     """The first delta has the role `assistant`, and no delta has another role; repeating the role is a variant."""
-    roles = [delta.get("role") if isinstance(delta, dict) else None for delta in deltas(x)]
+    roles = [members(piece.delta).get("role") for piece in x.joined_choices if piece.is_first]
     if not roles:
         return
     if roles[0] != "assistant":
@@ -93,8 +106,12 @@ FINISH_REASONS = ("stop", "length", "tool_calls", "content_filter", "function_ca
 @check(MUST, spec="chat#finish-reason", when=(on.is_completion, on.has_full_stream, on.is_complete_answer))
 def one_finish_reason(x: Exchange) -> Iterator[Finding]:
     """Each choice has exactly one finish_reason, a string, and no text or call after it; a value unknown to the API is a variant."""
+    yield from in_pieces(x, _finish_problems)
+
+
+def _finish_problems(pieces: Sequence[ChunkChoice]) -> Iterator[Finding]:
     chosen: defaultdict[int, list[JsonObject]] = defaultdict(list)
-    for piece in x.chunk_choices:
+    for piece in pieces:
         chosen[piece.choice_index or 0].append(piece.choice)
     for index, choices in sorted(chosen.items()):
         reasons = [reason for choice in choices if (reason := choice.get("finish_reason")) is not None]

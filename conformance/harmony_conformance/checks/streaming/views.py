@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+
+from harmony_conformance.apis.stream_choices import ChunkChoice
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, items, members, value_at
+from harmony_conformance.judge.check import Finding
 from harmony_conformance.prompts.request_members import REASONING_FIELDS
 from harmony_conformance.runtime.caching import cached_view
 
@@ -12,6 +16,12 @@ from harmony_conformance.runtime.caching import cached_view
 def deltas(x: Exchange) -> tuple[Json, ...]:
     """Return the deltas of the first choice, in order."""
     return tuple([piece.delta for piece in x.chunk_choices if not piece.choice_index])
+
+
+def in_pieces(x: Exchange, find: Callable[[Sequence[ChunkChoice]], Iterator[Finding]]) -> Iterator[Finding]:
+    """Yield the findings on the choices of all chunks. Most streams have none in their joined pieces, which are few, and so none."""
+    if any(True for _ in find(x.joined_choices)):
+        yield from find(x.chunk_choices)
 
 
 def is_error(value: Json) -> bool:
