@@ -55,7 +55,7 @@ def read_chunk_choices(chunks: Iterable[Json]) -> tuple[ChunkChoice, ...]:
 def join_text_pieces(chunks: Iterable[Json]) -> tuple[Json, ...]:
     """Return the chunks of a stream, with consecutive ones joined whose only difference is a piece of text.
 
-    Most chunks of a stream are such pieces. A server sends one for each token. What the joined chunks tell is what the pieces tell together.
+    Most chunks of a stream are such pieces: a server sends one for each token. The joined chunks make the same answer.
     """
     joined: list[Json | _TextRun] = []
     run: _TextRun | None = None
@@ -126,7 +126,7 @@ _NO_DELTA: JsonObject = {"delta": None}
 _TEXTS = frozenset({"content", *REASONING_FIELDS})
 _OF_PIECES = ("index", "delta")
 _ENDS_RUN = frozenset({"error", "usage", "prompt_token_ids"})
-"""Members of chunks that tell more than a text."""
+"""Members of chunks that have more than a text."""
 
 
 def extract_choices(

@@ -237,7 +237,9 @@ class Exchange:
         """All texts of every choice, by field. The first choice has the ids of `output`, the others those of the response."""
         if self.turn is None:
             return ()
-        texts = read_answers(self.chat_completion) if self.stream is None else read_streamed_answers(self.joined_choices)
+        texts = (
+            read_answers(self.chat_completion) if self.stream is None else read_streamed_answers(self.joined_choices)
+        )
         if not texts or texts[0].ids == self.output.ids:
             return texts
         return (replace(texts[0], ids=self.output.ids), *texts[1:])

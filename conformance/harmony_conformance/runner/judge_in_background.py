@@ -38,7 +38,13 @@ from harmony_conformance.runner.judge_run import (
 from harmony_conformance.runner.run import Options, make_plan
 from harmony_conformance.runner.sender import sendable_scenarios
 from harmony_conformance.runner.websocket_use import WebSocketUse
-from harmony_conformance.runtime.processes import block_interrupts, cores, follow_parent, process_context, reduce_garbage_collection
+from harmony_conformance.runtime.processes import (
+    block_interrupts,
+    cores,
+    follow_parent,
+    process_context,
+    reduce_garbage_collection,
+)
 
 _WORTH_A_PROCESS = 300
 """Number of requests: judging takes 3 ms for each, and starting a process without fork takes a second."""

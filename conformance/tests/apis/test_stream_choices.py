@@ -130,7 +130,15 @@ CHOICES = (
     *({"token_ids": IDS}, {"logprobs": {"content": [{"token": "a", "logprob": -1.0}]}}, {"more": 1}),
 )
 CHUNKS = (
-    *({"id": "other"}, {"id": ""}, {"created": 8}, {"created": 90}, {"model": "n"}, {"object": ""}, {"object": "error"}),
+    *(
+        {"id": "other"},
+        {"id": ""},
+        {"created": 8},
+        {"created": 90},
+        {"model": "n"},
+        {"object": ""},
+        {"object": "error"},
+    ),
     *({"system_fingerprint": "f"}, {"system_fingerprint": "g"}, {"usage": None}, {"error": {"message": "no"}}),
     *({"usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}}, {"choices": []}, {"choices": [7]}),
     *({"prompt_token_ids": [1]}, {"object": "", "id": ""}),
@@ -151,7 +159,9 @@ def test_joined_chunks_are_judged_as_the_pieces_are(seed):
     chunks = [json.dumps(chunk) for chunk in random_chunks(random.Random(seed))]
     x, unjoined = streamed(*chunks), streamed(*chunks)
     vars(unjoined)["joined_chunks"] = unjoined.chunks
-    rules = [rule for rule in CHECKS if rule.id.partition(".")[0] in {"streaming", "channels", "errors", "choices", "usage"}]
+    rules = [
+        rule for rule in CHECKS if rule.id.partition(".")[0] in {"streaming", "channels", "errors", "choices", "usage"}
+    ]
     assert judge_exchange(x, rules) == judge_exchange(unjoined, rules)
     assert (x.turn, x.answers, x.error, x.choice_count) == (
         unjoined.turn,
