@@ -134,8 +134,23 @@ def _evaluate(
     if exercises:
         places = sorted({*places, *(place for place, rule in enumerate(rules) if rule.id in exercises)})
     run = ((place, rules[place]) for place in places)
-    evaluate = _run_check if exercises else _run_unexercised
-    return prepared, [(place, evaluate(rule, place, case, pairs[rule.subject], exercises)) for place, rule in run]
+    single = (
+        {} if exercises else {kind: one for kind, many in pairs.items() if (one := _only_subject(many)) is not None}
+    )
+    return prepared, [
+        (
+            place,
+            _run_on_one(rule, place, case, subject)
+            if (subject := single.get(rule.subject)) is not None
+            else _run_check(rule, place, case, pairs[rule.subject], exercises),
+        )
+        for place, rule in run
+    ]
+
+
+def _only_subject(pairs: Sequence[_SubjectUnmet]) -> _SubjectUnmet | None:
+    """Return the subject and its unmet conditions if there is one alone, on which no condition raised an exception."""
+    return pairs[0] if len(pairs) == 1 and applicability.CONDITION_RAISED not in pairs[0][0].condition_values else None
 
 
 @lru_cache(maxsize=512)  # most exchanges of a log are alike
@@ -168,29 +183,19 @@ def _applies_to(unmet: Iterable[applicability.AnyCondition]) -> str:
     return "applies to " + "; ".join(dict.fromkeys(needed.description for needed in unmet))
 
 
-def _run_unexercised(
-    rule: Check | Comparison,
-    place: int,
-    case: ScenarioSeries,
-    pairs: Sequence[_SubjectUnmet],
-    exercises: frozenset[str],
-) -> Result:
+def _run_on_one(rule: Check | Comparison, place: int, case: ScenarioSeries, pair: _SubjectUnmet) -> Result:
     """Return what `_run_check` returns. Most results of a log are those of one subject that passes: these cost half as much here."""
-    if len(pairs) != 1:
-        return _run_check(rule, place, case, pairs, exercises)
-    ((subject, unmet),) = pairs
-    if place in unmet or applicability.CONDITION_RAISED in subject.condition_values:
-        return _run_check(rule, place, case, pairs, exercises)
+    subject, unmet = pair
     run = rule.run
     try:
-        has_passed = not list(run(subject.exchange_or_series))  # type: ignore[arg-type]  # a check runs on subjects of its kind
+        has_passed = place not in unmet and not list(run(subject.exchange_or_series))  # type: ignore[arg-type]  # a check runs on subjects of its kind
     except BaseException as error:
         if not applicability.is_error_of_check(error):
             raise
         has_passed = False
     if not has_passed:
-        return _run_check(rule, place, case, pairs, exercises)
-    ids, evidence = case.ids_and_evidence((subject,))
+        return _run_check(rule, place, case, (pair,), frozenset())
+    ids, evidence = subject.ids_and_evidence
     tries = len(case.series)
     return Result(
         rule.id, rule.severity, rule.clause, case.name, case.api, Outcome.PASS, ids, evidence, 1, 1, tries, (), ""

@@ -22,6 +22,14 @@ class JudgedSubject:
     exchanges: tuple[Exchange, ...]
     condition_values: dict[object, bool] = field(default_factory=dict[object, bool])
 
+    @cached_property
+    def ids_and_evidence(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The exchange ids and the evidence levels of a result."""
+        levels = {f"prompt: {x.prompt.level}" for x in self.exchanges}
+        levels |= {f"output: {x.output.level}" for x in self.exchanges}
+        levels |= {f"side by side: {x.concurrency}" for x in self.exchanges if x.concurrency is not None}
+        return tuple(dict.fromkeys(x.id for x in self.exchanges)), tuple(sorted(levels))
+
 
 @dataclass(frozen=True)
 class ScenarioSeries:
@@ -71,10 +79,9 @@ class ScenarioSeries:
     def ids_and_evidence(self, subjects: tuple[JudgedSubject, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the exchange ids and the evidence levels of a result: the same for all checks that applied to the same subjects."""
         if subjects not in self._ids_and_evidence_cache:
-            exchanges = [x for subject in subjects for x in subject.exchanges]
-            levels = {f"prompt: {x.prompt.level}" for x in exchanges} | {f"output: {x.output.level}" for x in exchanges}
-            levels |= {f"side by side: {x.concurrency}" for x in exchanges if x.concurrency is not None}
-            ids = tuple(dict.fromkeys(x.id for x in exchanges))
+            parts = [subject.ids_and_evidence for subject in subjects]
+            ids = tuple(dict.fromkeys(name for names, _ in parts for name in names))
+            levels = {level for _, of_subject in parts for level in of_subject}
             self._ids_and_evidence_cache[subjects] = ids, tuple(sorted(levels))
         return self._ids_and_evidence_cache[subjects]
 
