@@ -86,6 +86,8 @@ def _read_pair(value: Json, name: str) -> LoggedExchange:
 
 def _parse_wrapper(received: Json) -> Json:
     """Return a response, or the value of its text if that is an HTTP response in JSON. The text of a body stays a text."""
+    if isinstance(received, str) and not received.lstrip().startswith("{"):
+        return received  # the text of a stream: to learn that it is no JSON costs more than all else here
     value = parse_text(received)
     return value if isinstance(value, dict) and _status(value) is not None and "body" in value else received
 
