@@ -179,10 +179,13 @@ class TallyBuilder:
                 self._add_example(judged, result)
 
     def _count_shared(self) -> None:
+        not_applicable: Counter[str] = Counter()
         for aside, times in self._asides.values():
             for result in aside:
-                self._counts[result.check, result.outcome] += times
+                not_applicable[result.check] += times
                 self._reasons[result.check, result.reason] += times
+        for check, times in not_applicable.items():
+            self._counts[check, Outcome.NOT_APPLICABLE] += times
         self._asides.clear()
         for (check, evidence), times in self._passes.items():
             self._counts[check, Outcome.PASS] += times
