@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import repeat, takewhile
 
-from harmony_conformance.json_value import Json, items, text, value_at
+from harmony_conformance.json_value import Json, items, members, text, value_at
 from harmony_conformance.prompts.request_members import REASONING_FIELDS, SEALED_REASONING, content_text
 from harmony_ref.explanation.prompt_reader import (
     ParsedPrompt,
@@ -87,10 +87,14 @@ def expected_parts(request: Json) -> tuple[PromptPart, ...]:
     """Return the parts of a chat request's messages, in order. Messages of an unknown role are omitted."""
     messages = items(value_at(request, "messages"))
     names: dict[str, str] = {}
-    numbered = enumerate(zip(messages, _reasoning_retention(messages), strict=True))
+    has_reasoning = any(not _REASONING.isdisjoint(members(message)) for message in messages)
+    retention = _reasoning_retention(messages) if has_reasoning else repeat(Retention.EITHER, len(messages))
+    numbered = enumerate(zip(messages, retention, strict=True))
     parts = (part for index, (message, keep) in numbered for part in _parts_of(message, index, names, keep))
     return tuple(map(_with_tokens, parts))
 
+
+_REASONING = frozenset(REASONING_FIELDS)
 
 _HALF_OF_A_PAIR = re.compile("[\ud800-\udfff]")
 """Half of a surrogate pair. It has no UTF-8 form, hence no tokens: a prompt can only have U+FFFD in its place."""
