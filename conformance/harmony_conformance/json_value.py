@@ -10,7 +10,6 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from decimal import Decimal, InvalidOperation
 from typing import Self, TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -76,10 +75,15 @@ def _loads(document: str | bytes, decoder: json.JSONDecoder, max_depth: int) -> 
             return value
     except (ValueError, RecursionError):
         pass  # white space around the value, or invalid JSON: use the slower parser
-    return _parse(document, decoder, max_depth)
+    return parse(document, decoder, max_depth)
 
 
-def _parse(document: str, decoder: json.JSONDecoder, deepest: int) -> Json:
+def parse(document: str, decoder: json.JSONDecoder, deepest: int = MAX_DEPTH) -> Json:
+    """Parse a JSON document by a decoder.
+
+    Raises:
+        InvalidJsonError: The text is not JSON, or has more than `deepest` levels.
+    """
     if document.startswith("\ufeff"):
         raise InvalidJsonError("Unexpected UTF-8 BOM (decode using utf-8-sig)", document, 0)
     try:
@@ -118,7 +122,8 @@ def _is_too_deep(document: str, value: Json, deepest: int) -> bool:
 _CONTAINERS = (list, dict)  # a union would be made for each value
 
 
-def _refuse_constant(name: str) -> Json:
+def refuse_constant(name: str) -> Json:
+    """Refuse NaN and Infinity, which Python would read."""
     raise ValueError(f"{name} is not JSON")
 
 
@@ -145,10 +150,9 @@ class _SpelledFloat(float):
 
 
 # `json.loads` and `json.dumps` with options create a new one on every call
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
-_SPELLING_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_SpelledFloat)
-_DOUBLE_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=float)
-_UNIQUE_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_to_object)
+_DECODER = json.JSONDecoder(parse_constant=refuse_constant)
+_SPELLING_DECODER = json.JSONDecoder(parse_constant=refuse_constant, parse_float=_SpelledFloat)
+_UNIQUE_DECODER = json.JSONDecoder(parse_constant=refuse_constant, object_pairs_hook=_to_object)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
@@ -198,71 +202,6 @@ def dumps_as_written(value: Json) -> str:
 def canonical_json(value: Json) -> str:
     """Return canonical JSON: sorted members, no white space."""
     return _CANONICAL.encode(value)
-
-
-def equal_json(one: str, other: str) -> bool:
-    """Return True if two texts are JSON with the same value.
-
-    JSON has one number type: 1 equals 1.0, and 1e2 equals 100. All digits count: 0.1 and 0.10000000000000000001 differ, although their
-    floats are equal.
-    """
-    try:
-        return _same(_parse(one, _EXACT, MAX_DEPTH), _parse(other, _EXACT, MAX_DEPTH))
-    except InvalidJsonError:
-        return False
-
-
-def equal_as_doubles(one: str, other: str) -> bool:
-    """Return True if two texts are JSON with the same value in double precision, where 12345678901234567890 equals 12345678901234567000."""
-    try:
-        return _same(_parse(one, _DOUBLE_DECODER, MAX_DEPTH), _parse(other, _DOUBLE_DECODER, MAX_DEPTH))
-    except InvalidJsonError:
-        return False
-
-
-def has_added_fractions(written: str, shown: str) -> bool:
-    """Return True if `shown` has a fraction or an exponent in a number that `written` has as an integer: 1.0 instead of 1.
-
-    Both texts are JSON with equal values. A client with integer types rejects 1.0.
-    """
-    return _count_integers(written) > _count_integers(shown)
-
-
-def _count_integers(document: str) -> int:
-    def count(value: Json) -> int:
-        match value:
-            case dict():
-                return sum(map(count, value.values()))
-            case list():
-                return sum(map(count, value))
-            case _:
-                return int(isinstance(value, int) and not isinstance(value, bool))
-
-    try:
-        return count(json.loads(document))
-    except (ValueError, RecursionError):
-        return 0
-
-
-def _decimal(spelling: str) -> float | Decimal:
-    try:
-        return Decimal(spelling)
-    except InvalidOperation:  # the exponent is too large
-        return float(spelling)
-
-
-_EXACT = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_decimal)
-"""Reads fractions and exponents exactly."""
-
-
-def _same(one: Json, other: Json) -> bool:
-    match one, other:
-        case (dict(), dict()):
-            return one.keys() == other.keys() and all(_same(value, other[name]) for name, value in one.items())
-        case (list(), list()):
-            return len(one) == len(other) and all(map(_same, one, other))
-        case _:
-            return one == other and isinstance(one, bool) is isinstance(other, bool)
 
 
 def parse_object(document: str) -> JsonObject | None:

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harmony_conformance.apis.json_equality import equal_as_doubles, equal_json, has_added_fractions
 from harmony_conformance.json_value import (
     MAX_DEPTH,
     MAX_LINE_DEPTH,
@@ -14,10 +15,7 @@ from harmony_conformance.json_value import (
     dumps,
     dumps_as_written,
     dumps_each,
-    equal_as_doubles,
-    equal_json,
     find_objects,
-    has_added_fractions,
     integer,
     items,
     loads,

@@ -10,17 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from harmony_conformance.json_value import (
-    Json,
-    equal_json,
-    integer,
-    integers,
-    items,
-    members,
-    parse_object,
-    text,
-    value_at,
-)
+from harmony_conformance.apis.json_equality import equal_json
+from harmony_conformance.json_value import Json, integer, integers, items, members, parse_object, text, value_at
 from harmony_conformance.prompts.request_members import REASONING_FIELDS, content_text
 
 _REASONING = frozenset(REASONING_FIELDS)

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from typing import LiteralString
 
 from harmony_conformance.apis.chat_completion import Turn, has_same_calls, has_same_objects
+from harmony_conformance.apis.json_equality import equal_json
 from harmony_conformance.apis.registry import APIS, RESPONSES
 from harmony_conformance.checks.helpers.api_words import end_of, words_of
 from harmony_conformance.checks.helpers.call_alignment import differ_by_completion
 from harmony_conformance.checks.helpers.fitting_clauses import ARGUMENTS
 from harmony_conformance.checks.helpers.value_diff import json_differences, text_difference
 from harmony_conformance.evidence.exchange import API_SEPARATOR, Exchange, Series
-from harmony_conformance.json_value import Json, canonical_json, equal_json, parse_object, value_at
+from harmony_conformance.json_value import Json, canonical_json, parse_object, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, cited, comparison, mismatch, ruled, variant
 from harmony_conformance.judge.condition import condition, evidence, series_only

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import LiteralString
 
 from harmony_conformance.apis.chat_completion import ToolCall, Turn
+from harmony_conformance.apis.json_equality import equal_json, has_added_fractions
 from harmony_conformance.apis.text_fields import turn_fields
 from harmony_conformance.checks.helpers.added_end import with_added_end
 from harmony_conformance.checks.helpers.empty_answers import foreign_arguments
@@ -23,7 +24,7 @@ from harmony_conformance.checks.helpers.fitting_clauses import (
 )
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import FunctionCall, contains_call
-from harmony_conformance.json_value import equal_json, has_added_fractions, pointer
+from harmony_conformance.json_value import pointer
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, Verdict, check, cited, mismatch, variant
 from harmony_conformance.redactable_text import RedactableText, quote, shorten

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import LiteralString
 
+from harmony_conformance.apis.json_equality import equal_as_doubles, equal_json, has_added_fractions
 from harmony_conformance.checks.helpers.counted_pairs import counted_pairs, token_difference
 from harmony_conformance.checks.helpers.fitting_clauses import ARGUMENTS, clause_of_counted_text, clause_of_part
 from harmony_conformance.checks.helpers.value_diff import text_difference
@@ -14,16 +15,7 @@ from harmony_conformance.checks.rendering.accepted_renderings import has_predict
 from harmony_conformance.checks.rendering.prompt_diff import compare_with_nearest, has_renamed_reasoning_field
 from harmony_conformance.checks.rendering.tool_schemas import find_missing_descriptions
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.json_value import (
-    equal_as_doubles,
-    equal_json,
-    has_added_fractions,
-    members,
-    pointer,
-    strings,
-    text,
-    value_at,
-)
+from harmony_conformance.json_value import members, pointer, strings, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge import history_conditions as history
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, cited, comparison, mismatch, ruled, variant

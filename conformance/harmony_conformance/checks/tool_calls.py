@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from harmony_conformance.apis.chat_completion import ABORTED, ToolCall
+from harmony_conformance.apis.json_equality import equal_as_doubles, equal_json, has_added_fractions
 from harmony_conformance.apis.registry import RESPONSES
 from harmony_conformance.checks.headers import INVENTED_CALL, WRITTEN_CALL
 from harmony_conformance.checks.helpers.api_words import end_of, words_of
@@ -28,9 +29,6 @@ from harmony_conformance.json_value import (
     InvalidJsonError,
     Json,
     canonical_json,
-    equal_as_doubles,
-    equal_json,
-    has_added_fractions,
     items,
     loads,
     parse_object,

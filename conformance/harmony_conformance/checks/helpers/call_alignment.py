@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol
 
-from harmony_conformance.json_value import equal_json, parse_object
+from harmony_conformance.apis.json_equality import equal_json
+from harmony_conformance.json_value import parse_object
 
 _PAIR, _ALIKE, _EQUAL = 1, 2, 6  # two changed calls of one name are less than one equal call
 

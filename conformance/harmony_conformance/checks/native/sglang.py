@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance.apis.chat_completion import ABORTED
+from harmony_conformance.apis.json_equality import equal_json
 from harmony_conformance.apis.registry import SGLANG_GENERATE
 from harmony_conformance.evidence.emitted_ids import GENERATION_END_TOKENS
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.expected_output import ExpectedOutput, has_texts_in_order, parse_output
 from harmony_conformance.evidence.series_pairs import prompt_count
-from harmony_conformance.json_value import Json, dumps, equal_json, integer, items, text, value_at
+from harmony_conformance.json_value import Json, dumps, integer, items, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, comparison, mismatch, variant
 from harmony_conformance.judge.condition import condition, evidence, only_on

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import LiteralString
 
+from harmony_conformance.apis.json_equality import equal_json
 from harmony_conformance.checks.helpers.value_diff import argument_difference
 from harmony_conformance.checks.rendering.accepted_renderings import (
     INSTRUCTIONS_IN_SYSTEM,
@@ -36,7 +37,7 @@ from harmony_conformance.checks.rendering.system_and_developer import (
     variant_difference,
 )
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import Json, equal_json, items, text, value_at
+from harmony_conformance.json_value import Json, items, text, value_at
 from harmony_conformance.judge.check import Verdict
 from harmony_conformance.prompts.declarations_in_prompt import is_same_function
 from harmony_conformance.prompts.expected_parts import (
