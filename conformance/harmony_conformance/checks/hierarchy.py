@@ -6,6 +6,7 @@ import re
 from calendar import monthrange, timegm
 from collections.abc import Iterator, Sequence
 
+from harmony_conformance.checks.helpers.closed_schemas import is_closed_in_prompt
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import canonical_json, dumps, find_objects, text, value_at
 from harmony_conformance.judge import conditions as on
@@ -246,14 +247,17 @@ def asks_for_a_schema(x: Exchange) -> bool:
 def answer_schema_is_whole(x: Exchange) -> Iterator[Finding]:
     """A section `# Response Formats` in the prompt contains the schema of the request, equal as JSON.
 
-    A server may omit the section and only constrain the sampling. A schema that lost a part asks the model for another answer.
+    A server may omit the section and only constrain the sampling. A schema that lost a part asks the model for another answer. Over the Messages API a
+    server may set `additionalProperties: false` in every object, as its official client does: the API accepts no other schema.
     """
     schema = value_at(x.chat_request, "response_format", "json_schema", "schema")
     contents = [message.content for message in x.prompt_messages if message.role in ("developer", "system")]
     if any(canonical_json(value) == canonical_json(schema) for content in contents for value in find_objects(content)):
         return
     section = next((match[0] for content in contents if (match := _FORMATS.search(content)) is not None), None)
-    if section is None:
+    if is_closed_in_prompt(x):
+        yield variant("the schema of the answer was closed by additionalProperties: false", where="# Response Formats")
+    elif section is None:
         yield variant("the schema of the answer is not in the prompt", where="/response_format")
     else:
         problem = "the schema of the answer is not what was sent"

@@ -7,6 +7,7 @@ from itertools import zip_longest
 from typing import LiteralString
 
 from harmony_conformance.apis.json_equality import equal_as_doubles, equal_json, has_added_fractions
+from harmony_conformance.checks.helpers.closed_schemas import is_closed_in_prompt
 from harmony_conformance.checks.helpers.counted_pairs import counted_pairs, token_difference
 from harmony_conformance.checks.helpers.fitting_clauses import ARGUMENTS, clause_of_counted_text, clause_of_part
 from harmony_conformance.checks.helpers.value_diff import text_difference
@@ -32,6 +33,7 @@ from harmony_conformance.prompts.expected_parts import PartKind, PromptMessage, 
 from harmony_conformance.prompts.request_members import is_offered
 from harmony_conformance.prompts.token_injection import SPECIAL_TOKEN, find_injection
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
+from harmony_ref.explanation import Part
 
 
 def _parts(x: Exchange, *kinds: PartKind) -> tuple[PromptPart, ...]:
@@ -340,7 +342,12 @@ def is_an_accepted_rendering(x: Exchange) -> Iterator[Finding]:
     compared = compare_with_nearest(x.chat_request, x.prompt.ids or (), x.parsed_prompt)
     if compared is None:
         return
-    failures = [one for one in compared.failures if not has_renamed_reasoning_field(x, one.where) or one.actual]
+    closed = Part.RESPONSE_FORMATS if is_closed_in_prompt(x) else None
+    failures = [
+        one
+        for one in compared.failures
+        if one.difference.part is not closed and (not has_renamed_reasoning_field(x, one.where) or one.actual)
+    ]
     if failures:
         first, *others = failures
         more = RedactableText("; and {} more", len(others)) if others else RedactableText("")

@@ -7,6 +7,7 @@ A derendered stream also needs `jq`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -22,7 +23,7 @@ from harmony_conformance.engines.target import Target
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.levels import AnsweredBy
 from harmony_conformance.evidence.series_pairs import STREAM_SUFFIX
-from harmony_conformance.json_value import InvalidJsonError, dumps, loads
+from harmony_conformance.json_value import InvalidJsonError, dumps, items, loads, value_at
 from harmony_conformance.judge.check import Outcome, Verdict
 from harmony_conformance.judge.conditions import wants_one_choice
 from harmony_conformance.judge.judge import Result
@@ -34,6 +35,9 @@ _REPRODUCED = frozenset((Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE))
 _COMPARISONS = frozenset(one.id for one in CHECKS if one.subject is Series)
 _ACCOUNTING = frozenset(one.id for one in CHECKS if one.family == "accounting")
 _RUN = "harmony-conformance run"
+_STORED_PATH = re.compile(r"/(responses|conversations)/[^/?]+")
+_STATE_MEMBERS = ("previous_response_id", "conversation")
+"""Members of a Responses request with the id of something that the server stored."""
 _MAX_BODY = 6000  # bytes of the bodies in curl commands
 _MAX_COMMANDS = 20_000  # characters of several commands
 _CURL_OPTIONS: Mapping[str, str] = MappingProxyType(
@@ -114,13 +118,23 @@ def reproduce(
         if len(command) <= _MAX_COMMANDS:
             return command
     # curl sends no messages over a WebSocket, and a later turn needs the earlier ones of its connection
-    requests = tuple(_requests(x)) if x is not None and x.websocket is None else ()
+    is_single = x is not None and x.websocket is None and not _has_id_of_the_server(x)
+    requests = tuple(_requests(x)) if x is not None and is_single else ()
     if target.base_url is None or x is None or not requests or sum(len(one.body) for one in requests) > _MAX_BODY:
         key = ("--api-key-env", key_env) if key_env else ()
         return " ".join((_RUN, *map(quote, (str(target), *options, *key, "--select", scenario))))
     return "; ".join(
         _curl(target.base_url, request, key_env, options, is_stream=x.wants_stream) for request in requests
     )
+
+
+def _has_id_of_the_server(x: Exchange) -> bool:
+    """Return True for a request with an id or a state that another response of the server gave: only that server knows it, and not for ever."""
+    if _STORED_PATH.search(x.request.path):
+        return True
+    given = items(value_at(x.request.json, "input"))
+    has_state = any(value_at(one, "encrypted_content") or value_at(one, "type") == "item_reference" for one in given)
+    return has_state or any(value_at(x.request.json, name) for name in _STATE_MEMBERS)
 
 
 def _requests(x: Exchange) -> Iterator[Request]:

@@ -65,6 +65,30 @@ def test_what_is_no_single_request_is_a_run_of_the_scenario(what):
     assert command == ["harmony-conformance", "run", target, *key, "--select", "a scenario"]
 
 
+IDS_OF_THE_SERVER = {
+    "retrieved": ("/v1/responses/resp_1", "{}"),
+    "resumed": ("/v1/responses/resp_1?stream=true&starting_after=1", "{}"),
+    "cancelled": ("/v1/responses/resp_1/cancel", "{}"),
+    "continued": ("/v1/responses", '{"input":"Hi","previous_response_id":"resp_1"}'),
+    "in a conversation": ("/v1/responses", '{"input":"Hi","conversation":{"id":"conv_1"}}'),
+    "an item": ("/v1/responses", '{"input":[{"type":"item_reference","id":"msg_1"}]}'),
+    "encrypted": ("/v1/responses", '{"input":[{"type":"reasoning","summary":[],"encrypted_content":"c2VhbA"}]}'),
+}
+
+
+@pytest.mark.parametrize("what", IDS_OF_THE_SERVER)
+def test_a_request_with_an_id_of_the_server_is_a_run_of_the_scenario(what):
+    path, body = IDS_OF_THE_SERVER[what]
+    x = Exchange(id="a/responses/b/0", api="responses", request=Request(path=path, body=body.encode()))
+    assert words(x=x) == ["harmony-conformance", "run", str(VLLM), "--select", "a"]
+
+
+@pytest.mark.parametrize("body", ['{"input":"Hi"}', '{"input":[{"type":"reasoning","encrypted_content":null}]}'])
+def test_a_request_without_an_id_of_the_server_is_a_curl_command(body):
+    x = Exchange(id="a/responses/b/0", api="responses", request=Request(path="/v1/responses", body=body.encode()))
+    assert words(x=x)[-1] == body
+
+
 def result(outcome, *findings, exchanges=()):
     return Result(
         check="family.check",
