@@ -129,7 +129,7 @@ def reproduce(
 
 
 def _has_id_of_the_server(x: Exchange) -> bool:
-    """Return True for a request with an id or a state that another response of the server gave: only that server knows it, and not for ever."""
+    """Return True for a request with an id or a state from another response. Only that server knows it, and not for ever."""
     if _STORED_PATH.search(x.request.path):
         return True
     given = items(value_at(x.request.json, "input"))
