@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 from harmony_conformance.audit.answer_source import hash_user
 from harmony_conformance.audit.batches import ReadOptions, batches
@@ -29,10 +30,11 @@ from harmony_conformance.audit.processes.workers import AuditEngine, scan_all
 from harmony_conformance.audit.readers.sources import STDIN, empty_files, expand, is_url, mask_urls
 from harmony_conformance.audit.redaction import Excerpts
 from harmony_conformance.audit.results.audit_page import audit_html
-from harmony_conformance.audit.results.log_baseline import BaselineCounter
+from harmony_conformance.audit.results.log_baseline import BaselineCounter, update_for_log
 from harmony_conformance.audit.results.report import (
     Audit,
     AuditLine,
+    compare_with_baseline,
     error_summary,
     exit_code,
     make_audit,
@@ -50,8 +52,8 @@ from harmony_conformance.report.comparison.baseline import (
     LOG_MEMBERS,
     InvalidBaselineError,
     read_baseline,
-    write_log_baseline,
 )
+from harmony_conformance.report.comparison.baseline_file import BaselineFile, BaselineUpdate, read_baseline_file
 from harmony_conformance.report.formats.terminal import report_console
 from harmony_conformance.runner.options import FAIL_ON
 from harmony_conformance.runtime.plural import number_of
@@ -60,6 +62,18 @@ from harmony_conformance.runtime.processes import reduce_garbage_collection
 _PIPED_WIDTH = 160
 _PACKAGE = "harmony-conformance"
 _LEAST_KEY = 16
+
+
+class _Counters(NamedTuple):
+    """The failures of a log, counted by the entries of `--baseline` and by those of the file of `--baseline-write`."""
+
+    expected: BaselineCounter | None
+    updating: BaselineCounter | None
+
+    @property
+    def each(self) -> tuple[BaselineCounter, ...]:
+        """Those that there are."""
+        return tuple(counter for counter in self if counter is not None)
 
 
 def _is_output(path: str, out: Path | None) -> bool:
@@ -91,7 +105,8 @@ def execute(arguments: Namespace) -> int:
         excerpts=Excerpts(arguments.excerpts),
         user_key=_read_key(arguments.user_key_env),
     )
-    counted = _read_baseline(arguments.baseline)
+    counted, rewritten = _read_baseline(arguments.baseline), _read_baseline_file(arguments.baseline_write)
+    updating = BaselineCounter(rewritten.expected) if rewritten is not None else None
     found = expand(iter(arguments.paths))
     paths = [path for path in found if path in arguments.paths or not _is_output(path, arguments.out)]
     if arguments.incremental and arguments.plan == PlanName.NEEDLES:
@@ -113,7 +128,7 @@ def execute(arguments: Namespace) -> int:
         print(reading.plan, file=sys.stderr)
     reduce_garbage_collection()
     scan = _scan if out is None else partial(_scan_into, out)
-    audit = scan(paths, reading, arguments, counted)
+    audit = scan(paths, reading, arguments, _Counters(counted, updating))
     total = audit.tally
     reason = unchecked_reason(audit)
     if not total.exchanges and not total.errors:
@@ -121,7 +136,8 @@ def execute(arguments: Namespace) -> int:
     if arguments.out is not None:
         print(f"audit written to {arguments.out}", file=sys.stderr)
     print_audit(audit, report_console(piped_width=_PIPED_WIDTH), FAIL_ON[arguments.fail_on])
-    for note in (*_notes(audit), *_baseline_notes(audit, arguments)):
+    update = _update_baseline(audit, rewritten, updating) if rewritten is not None and updating is not None else None
+    for note in (*_notes(audit), *_baseline_notes(audit, arguments.baseline, update)):
         print(note, file=sys.stderr)
     return exit_code(audit, FAIL_ON[arguments.fail_on])
 
@@ -131,6 +147,13 @@ def _read_baseline(path: Path | None) -> BaselineCounter | None:
         return BaselineCounter(read_baseline(path, LOG_MEMBERS)) if path is not None else None
     except InvalidBaselineError as problem:
         raise UsageError(f"--baseline {problem}") from None
+
+
+def _read_baseline_file(path: Path | None) -> BaselineFile | None:
+    try:
+        return read_baseline_file(path, LOG_MEMBERS) if path is not None else None
+    except InvalidBaselineError as problem:
+        raise UsageError(f"--baseline-write {problem}") from None
 
 
 def _notes(audit: Audit) -> Iterator[str]:
@@ -143,20 +166,28 @@ def _notes(audit: Audit) -> Iterator[str]:
         yield f"nothing could be checked: {reason}"
 
 
-def _baseline_notes(audit: Audit, arguments: Namespace) -> Iterator[str]:
-    """Write the baseline of `--baseline-write`, and yield the lines about baselines."""
+def _update_baseline(audit: Audit, file: BaselineFile, counter: BaselineCounter) -> BaselineUpdate:
+    """Write the baseline of `--baseline-write`.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
+    failed = {line.result.check: _first_message(line) for line in audit.lines if line.counts.get(Outcome.FAIL)}
+    update = update_for_log(file, compare_with_baseline(audit, counter), failed)
+    try:
+        update.write()
+    except OSError as problem:
+        raise UsageError(f"--baseline-write {file.path}: {problem.strerror}") from None
+    return update
+
+
+def _baseline_notes(audit: Audit, path: Path | None, update: BaselineUpdate | None) -> Iterator[str]:
+    """Yield the lines about baselines."""
     if audit.baseline is not None:
-        yield f"baseline {arguments.baseline}: {audit.baseline}"
+        yield f"baseline {path}: {audit.baseline}"
         yield from (f"  {note}" for note in audit.baseline.notes())
-    path: Path | None = arguments.baseline_write
-    if path is not None:
-        failed = [line for line in audit.lines if line.counts.get(Outcome.FAIL)]
-        sentences = ((line.result.check, _first_message(line)) for line in failed)
-        try:
-            path.write_text(write_log_baseline(sentences), "utf-8")
-        except OSError as problem:
-            raise UsageError(f"--baseline-write {path}: {problem.strerror}") from None
-        yield f"baseline written to {path}: replace each TODO by a reason"
+    if update is not None:
+        yield f"baseline {update}{update.todo}"
 
 
 def _first_message(line: AuditLine) -> str:
@@ -164,23 +195,21 @@ def _first_message(line: AuditLine) -> str:
     return next(messages, line.result.check)
 
 
-def _scan(paths: list[str], reading: ReadOptions, arguments: Namespace, counted: BaselineCounter | None) -> Audit:
+def _scan(paths: list[str], reading: ReadOptions, arguments: Namespace, counters: _Counters) -> Audit:
     total = Tally()
     empty = tuple(map(_shown, empty_files(paths)))
     ends = {path: size for path, (size, _) in stamps(paths).items()}
     remaining = batches(paths, reading.form, reading.plan, ends=ends)
     for scanned in scan_all(remaining, reading, workers=arguments.workers, engine=AuditEngine(arguments.engine)):
         total += scanned.tally
-        if counted is not None:
-            counted.add(scanned.failures.splitlines())
+        for counter in counters.each:
+            counter.add(scanned.failures.splitlines())
     files = tuple(map(_shown, paths))
     audit = make_audit(total, files, reading.excerpts, version(_PACKAGE), reading.plan, empty_files=empty)
-    return with_baseline(audit, counted) if counted is not None else audit
+    return with_baseline(audit, counters.expected) if counters.expected is not None else audit
 
 
-def _scan_into(
-    out: Path, paths: list[str], reading: ReadOptions, arguments: Namespace, counted: BaselineCounter | None
-) -> Audit:
+def _scan_into(out: Path, paths: list[str], reading: ReadOptions, arguments: Namespace, counters: _Counters) -> Audit:
     """Judge the logs and write the files of the folder. An audit that was killed continues where its journal ends."""
     columns: JsonObject = {**reading.columns}
     options: JsonObject = {
@@ -220,10 +249,10 @@ def _scan_into(
             raise KeyboardInterrupt("stopped; the same command with --resume continues") from None
         made_by = version(_PACKAGE)
         audit = make_audit(folder.total, every, reading.excerpts, made_by, reading.plan, empty_files=empty)
-        if counted is not None:
+        for counter in counters.each:
             with (out / ROW_FILES[0]).open("rb") as rows:
-                counted.add(rows)
-            audit = with_baseline(audit, counted)
+                counter.add(rows)
+        audit = with_baseline(audit, counters.expected) if counters.expected is not None else audit
         if arguments.parquet:
             write_table(out, out / ROW_FILES[0])
         if unlisted := folder.unlisted:

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from harmony_conformance.audit.rates.groups import Groups
 from harmony_conformance.json_value import JsonObject, items, loads, members, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
-from harmony_conformance.report.comparison.baseline import Expected
+from harmony_conformance.report.comparison.baseline import Expected, write_check_entry
+from harmony_conformance.report.comparison.baseline_file import BaselineFile, BaselineUpdate, update
 from harmony_conformance.report.comparison.baseline_keys import SOURCES
 from harmony_conformance.runtime.plural import number_of
 
@@ -130,6 +131,21 @@ class BaselineCounter:
         """Return True for an entry without a cause, and for one whose cause explains failures of this check."""
         wanted = self._baseline[number].cause
         return not wanted or any(check in checks and fnmatchcase(cause, wanted) for cause, checks in causes)
+
+
+def update_for_log(file: BaselineFile, compared: LogBaseline, sentences: Mapping[str, str]) -> BaselineUpdate:
+    """Return the file that expects the failures of a log: entries of `file`, and one for each check with other failures.
+
+    An entry that explains no failure is removed, unless nothing failed.
+
+    Args:
+        file: The earlier file.
+        compared: The log compared with the entries of `file`.
+        sentences: A sentence about a failure of each check that failed.
+    """
+    stale = frozenset(compared.stale if sentences else ())
+    new = (write_check_entry(check, sentences[check]) for check in sorted(compared.unexpected))
+    return update(file, new, is_stale=lambda entry: str(entry) in stale)
 
 
 def _covers(entry: Expected, row: JsonObject, message: str) -> bool:

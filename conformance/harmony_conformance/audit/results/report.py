@@ -145,9 +145,14 @@ def make_audit(  # noqa: PLR0913 - what the log had, and how it was read
 
 def with_baseline(audit: Audit, counted: BaselineCounter) -> Audit:
     """Return the report with the comparison of its failures with a baseline."""
+    return replace(audit, baseline=compare_with_baseline(audit, counted))
+
+
+def compare_with_baseline(audit: Audit, counted: BaselineCounter) -> LogBaseline:
+    """Return the comparison of the failures of a log, which were counted, with a baseline."""
     judged = (line.result.check for line in audit.lines if line.result.applied)
     certain = frozenset(check for check in judged if audit.plan.judges_all or check in NEEDLE_CHECKS)
-    return replace(audit, baseline=counted.compare(audit.causes, certain, audit.tally.groups))
+    return counted.compare(audit.causes, certain, audit.tally.groups)
 
 
 def exit_code(audit: Audit, fails_on: frozenset[Severity]) -> Exit:

@@ -87,7 +87,12 @@ def configure_audit(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="TOML file of expected failures: exit code 1 for other failures, and for entries that explain none",
     )
-    add("--baseline-write", type=Path, metavar="FILE", help="write a baseline that expects the checks that failed")
+    add(
+        "--baseline-write",
+        type=Path,
+        metavar="FILE",
+        help="write a baseline that expects the checks that failed; entries of FILE that still match are kept",
+    )
     add = parser.add_argument_group("extent and speed").add_argument
     add(
         "--plan",

@@ -186,7 +186,12 @@ def _add_output_options(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="TOML file of expected failures: exit code 1 for other failures, and for entries that explain none",
     )
-    gate("--baseline-write", type=Path, metavar="FILE", help="write a baseline that expects the causes of this run")
+    gate(
+        "--baseline-write",
+        type=Path,
+        metavar="FILE",
+        help="write a baseline that expects the causes of this run; entries of FILE that still match are kept",
+    )
     gate(
         "--require",
         type=_features,

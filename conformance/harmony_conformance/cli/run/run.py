@@ -13,11 +13,11 @@ from pathlib import Path, PurePath
 
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS
 from harmony_conformance.cli.options.suite import LATENCY_REQUESTS
+from harmony_conformance.cli.run.baselines import read_baselines
 from harmony_conformance.cli.run.dry_run import print_dry_run
 from harmony_conformance.cli.run.live_run import send_plan
 from harmony_conformance.cli.run.run_against import run_against
 from harmony_conformance.cli.run.run_folder import announce_replacement, open_run_folder
-from harmony_conformance.cli.run.run_output import read_baseline_option
 from harmony_conformance.cli.run.run_recording import RunRecording, read_earlier
 from harmony_conformance.cli.run.run_report import report_run, run_facts
 from harmony_conformance.engines.profiles import ScriptMethod
@@ -48,7 +48,7 @@ def execute(arguments: Namespace) -> int:
     options = replace(options, latency_requests=latency)
     sends_nothing = arguments.list or arguments.dry_run
     _check_resume(arguments, target)
-    baseline = read_baseline_option(arguments)
+    baselines = read_baselines(arguments)
     recorded = _recorded(target.replay) if target.replay is not None and not sends_nothing else None
     if recorded is not None and arguments.api is None and arguments.client is None:
         options = replace(options, apis=_apis_of(recorded.series))
@@ -86,7 +86,7 @@ def execute(arguments: Namespace) -> int:
                     f"; to continue: {_resuming_command(arguments, options, out)}" if recording.has_responses else ""
                 )
                 raise KeyboardInterrupt(f"{stopped}{again}") from None
-        return report_run(arguments, target, options, finished, observed, out, baseline)
+        return report_run(arguments, target, options, finished, observed, out, baselines)
 
 
 def _resuming_command(arguments: Namespace, options: Options, out: Path) -> str:

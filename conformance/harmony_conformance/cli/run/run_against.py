@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from harmony_conformance.cli.comparison.compare import comparison_text
+from harmony_conformance.cli.run.baselines import Baselines
 from harmony_conformance.cli.run.live_run import endpoint_facts
 from harmony_conformance.cli.run.run_folder import COMPARISON, open_run_folder, report_write_errors
 from harmony_conformance.cli.run.run_recording import RunRecording
@@ -46,8 +47,9 @@ def run_against(arguments: Namespace, target: Target, options: Options, plan: Pl
     """Run both endpoints, write their files and print what differs. Exit code 1: the first has failures that the second lacks."""
     second = second_endpoint(arguments)
     other, other_options = read_options(second)
-    for name, value in (("--resume", arguments.resume), ("--baseline", arguments.baseline)):
-        if value:
+    options_of_one = ("--resume", "--baseline", "--baseline-write")
+    for name in options_of_one:
+        if vars(arguments)[name.removeprefix("--").replace("-", "_")]:
             raise UsageError(f"invalid options: expected --against without {name}, got both")
     if target.replay is not None or other.replay is not None:
         raise UsageError("invalid --against: expected two endpoints, got a recording; use `compare`")
@@ -72,7 +74,7 @@ def run_against(arguments: Namespace, target: Target, options: Options, plan: Pl
         for lane, finished, recording, words in zip(lanes, runs, recordings, (arguments, second), strict=True):
             recording.end()
             quiet = Namespace(**{**vars(words), "quiet": True, "verbose": False, "format": "text"})
-            codes.append(report_run(quiet, *lane, finished, observe(finished.series), recording.out, None))
+            codes.append(report_run(quiet, *lane, finished, observe(finished.series), recording.out, Baselines()))
         mask = Mask((*options.secrets, *other_options.secrets))
         compared = compare(*(read_report_file(folder) for folder in reversed(folders)))
         with report_write_errors(out):

@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from harmony_conformance.errors import Exit, UsageError
+from harmony_conformance.errors import Exit
 from harmony_conformance.json_value import JsonObject, dumps, integer, items, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.judge.judge import Result, run_outcome
-from harmony_conformance.report.comparison.baseline import Expected, InvalidBaselineError, read_baseline
+from harmony_conformance.report.comparison.baseline_file import BaselineUpdate
 from harmony_conformance.report.files import HTML_REPORT
 from harmony_conformance.report.formats.ci_formats import github_annotations
 from harmony_conformance.report.formats.markdown import markdown
@@ -37,19 +37,7 @@ from harmony_conformance.transport.messages import FailureKind
 _REASONS_SHOWN = 5
 
 
-def read_baseline_option(arguments: Namespace) -> tuple[Expected, ...] | None:
-    """Return the baseline of `--baseline`, or None without the option.
-
-    Raises:
-        UsageError: It is no baseline.
-    """
-    try:
-        return read_baseline(arguments.baseline) if arguments.baseline is not None else None
-    except InvalidBaselineError as problem:
-        raise UsageError(f"--baseline {problem}") from None
-
-
-def print_run(arguments: Namespace, report: Report, finished: Run, out: Path) -> int:
+def print_run(arguments: Namespace, report: Report, finished: Run, out: Path, written: BaselineUpdate | None) -> int:
     """Print a finished run and return the exit code."""
     fails_on = failing_severities(arguments.fail_on)
     code = _exit_code(arguments, report, finished)
@@ -58,13 +46,14 @@ def print_run(arguments: Namespace, report: Report, finished: Run, out: Path) ->
         print(dumps({"$schema": "run.schema.json", "exit_code": int(code), **run_json(report, fails_on), **paths}))
     elif arguments.quiet:
         counted = f"; {_baseline_counts(report)}" if arguments.baseline is not None else ""
-        print(f"{summary_line(report, fails_on, out)}{counted}")
+        updated = f"; {visible(str(written))}" if written is not None else ""
+        print(f"{summary_line(report, fails_on, out)}{counted}{updated}")
     else:
         console = report_console(piped_width=NO_EDGE)
         (print_report if arguments.verbose else print_summary)(report, console, fails_on, out)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         _annotate(report, fails_on)
-    for note in _notes(arguments, report, finished, code):
+    for note in (*_notes(arguments, report, finished, code), *_update_notes(written)):
         print(visible(note), file=sys.stderr)
     return code
 
@@ -143,8 +132,11 @@ def _baseline_notes(arguments: Namespace, report: Report) -> Iterator[str]:
             if own := sorted(unexpected.intersection(map(text, items(value_at(cause, "failed"))))):
                 yield f"  not expected: {text(value_at(cause, 'id'))}: {number_of(len(own), 'failure')}, for example {own[0]}"
         yield from (f"  stale: {entry} explains no failure" for entry in _of_baseline(report, "stale"))
-    if arguments.baseline_write is not None:
-        yield f"baseline written to {arguments.baseline_write}: replace each TODO by a reason"
+
+
+def _update_notes(written: BaselineUpdate | None) -> Iterator[str]:
+    if written is not None:
+        yield f"baseline {written}{written.todo}"
 
 
 def _baseline_counts(report: Report) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from harmony_conformance.causes.attribution import find_causes
 from harmony_conformance.causes.known import causes_of_version
+from harmony_conformance.cli.run.baselines import Baselines
 from harmony_conformance.cli.run.live_run import endpoint_facts
 from harmony_conformance.cli.run.run_folder import report_write_errors
 from harmony_conformance.cli.run.run_output import print_run
@@ -17,7 +18,8 @@ from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import JsonObject, members, text, value_at
 from harmony_conformance.report.client_verdict import with_client
-from harmony_conformance.report.comparison.baseline import Expected, with_baseline, write_baseline
+from harmony_conformance.report.comparison.baseline import with_baseline
+from harmony_conformance.report.comparison.baseline_file import update_for_run
 from harmony_conformance.report.files import write_files
 from harmony_conformance.report.model import (
     Report,
@@ -50,7 +52,7 @@ def report_run(  # noqa: PLR0913, PLR0917 - the run and the command
     finished: Run,
     observed: Observations,
     out: Path,
-    baseline: tuple[Expected, ...] | None,
+    baselines: Baselines,
 ) -> int:
     """Write the files, print the run and return the exit code."""
     mask = Mask(options.secrets)
@@ -58,14 +60,15 @@ def report_run(  # noqa: PLR0913, PLR0917 - the run and the command
     report = report if mask.is_empty else mask_report(report, mask.mask_text)
     if (profile := read_client(arguments)) is not None:
         report = with_client(report, profile, failing_severities(arguments.fail_on))
-    report = with_baseline(report, baseline) if baseline is not None else report
+    report = with_baseline(report, baselines.expected) if baselines.expected is not None else report
+    update = update_for_run(baselines.file, report) if baselines.file is not None else None
     with report_write_errors(out):
-        if arguments.baseline_write is not None:
-            arguments.baseline_write.write_text(write_baseline(report.causes), "utf-8")
+        if update is not None:
+            update.write()
         exchanges = (x for series in finished.series for x in series.exchanges.values())
         views = exchange_views(shown_exchanges(report), exchanges, mask.mask_text)
         write_files(report, out, failing_severities(arguments.fail_on), views)
-    return print_run(arguments, report, finished, out)
+    return print_run(arguments, report, finished, out, update)
 
 
 def _report(target: Target, options: Options, finished: Run, observed: Observations, arguments: Namespace) -> Report:

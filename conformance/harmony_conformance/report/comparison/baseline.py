@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -95,7 +95,9 @@ class BaselineResult:
         }
 
 
-def read_baseline(path: Path, members: Sequence[str] = RUN_MEMBERS) -> tuple[Expected, ...]:
+def read_baseline(
+    path: Path, members: Sequence[str] = RUN_MEMBERS, *, allows_placeholders: bool = False
+) -> tuple[Expected, ...]:
     """Read a baseline whose entries may have these members.
 
     Raises:
@@ -111,7 +113,13 @@ def read_baseline(path: Path, members: Sequence[str] = RUN_MEMBERS) -> tuple[Exp
     if document.keys() - {"expected"} or not isinstance(entries, list):
         raise InvalidBaselineError(f"{path}: expected a list of tables [[expected]], got {', '.join(sorted(document))}")
     listed = cast(list[object], entries)
-    return tuple(_read_entry(entry, f"{path}: entry {number}", members) for number, entry in enumerate(listed, 1))
+    read = tuple(_read_entry(entry, f"{path}: entry {number}", members) for number, entry in enumerate(listed, 1))
+    for number, entry in enumerate(read, 1):
+        if _NO_REASON.match(entry.reason) and not allows_placeholders:
+            raise InvalidBaselineError(
+                f"{path}: entry {number} ({entry}): expected a reason, got the placeholder {_PLACEHOLDER}"
+            )
+    return read
 
 
 def _read_entry(entry: object, place: str, members: Sequence[str]) -> Expected:
@@ -126,10 +134,7 @@ def _read_entry(entry: object, place: str, members: Sequence[str]) -> Expected:
         raise InvalidBaselineError(f"{place}: expected a reason, got none")
     if not texts.get("cause") and not texts.get("check"):
         raise InvalidBaselineError(f"{place}: expected a cause or a check, got neither")
-    read = Expected(**texts)
-    if _NO_REASON.match(read.reason):
-        raise InvalidBaselineError(f"{place} ({read}): expected a reason, got the placeholder {_PLACEHOLDER}")
-    return read
+    return Expected(**texts)
 
 
 def apply_baseline(report: Report, baseline: tuple[Expected, ...]) -> BaselineResult:
@@ -166,24 +171,14 @@ def _is_judged(entry: Expected, report: Report) -> bool:
     )
 
 
-def write_baseline(causes: Iterable[JsonObject]) -> str:
-    """Return a baseline that expects these causes. Its reasons are to be replaced."""
-    return _document(
-        f"\n[[expected]]\ncause = {dumps(value_at(cause, 'id'))}\nreason = {dumps(_todo(cause))}\n" + _link(cause)
-        for cause in causes
-    )
+def write_cause_entry(cause: JsonObject) -> str:
+    """Return an entry that expects a cause. Its reason is to be replaced."""
+    return f"{ENTRY}\ncause = {dumps(value_at(cause, 'id'))}\nreason = {dumps(_todo(cause))}\n{_link(cause)}"
 
 
-def write_log_baseline(failures: Iterable[tuple[str, str]]) -> str:
-    """Return a baseline that expects failures of a log, each a check and a sentence about it. Its reasons are to be replaced."""
-    return _document(
-        f"\n[[expected]]\ncheck = {dumps(check)}\nreason = {dumps(escape_invisible(f'{_PLACEHOLDER}: {sentence}'))}\n"
-        for check, sentence in failures
-    )
-
-
-def _document(entries: Iterable[str]) -> str:
-    return "# Failures that are expected, each with its reason. A stale entry fails the run.\n" + "".join(entries)
+def write_check_entry(check: str, sentence: str) -> str:
+    """Return an entry that expects the failures of a check in a log, with a sentence about one. Its reason is to be replaced."""
+    return f"{ENTRY}\ncheck = {dumps(check)}\nreason = {dumps(escape_invisible(f'{_PLACEHOLDER}: {sentence}'))}\n"
 
 
 def _todo(cause: JsonObject) -> str:

@@ -126,6 +126,30 @@ def test_a_written_baseline_expects_its_log_once_it_has_reasons(log, capsys):
     assert audit(log, file.read_text("utf-8").replace("TODO:", "Known, see our tracker:")) == Exit.CONFORMS
 
 
+@pytest.mark.parametrize("with_out", [False, True], ids=["printed", "folder"])
+def test_a_written_baseline_keeps_the_entries_that_still_match(log, capsys, with_out):
+    file = log.parent / "known.toml"
+    mine = "# ours\n\n" + entry(check="channels.no_marker_leak", reason="mine", link="https://a.example/1")
+    text = mine + "\n" + entry(check="errors.*", reason="gone")
+    more = ["--out", str(log.parent / "out")] if with_out else []
+    assert audit(log, text, "--baseline-write", str(file), *more) == Exit.DIVERGES
+    line = "1 entry kept, 1 added (check channels.no_channel_words), 1 removed (check errors.*)"
+    assert f"baseline {file}: {line}; replace each TODO by a reason" in capsys.readouterr().err
+    written = file.read_text("utf-8")
+    assert written.startswith(mine)
+    assert written.count("[[expected]]") == 2
+    log.write_text(exchange("Hello."), "utf-8")
+    assert main(["audit", str(log), "--baseline-write", str(file), "--workers", "1"]) == Exit.CONFORMS
+    assert file.read_text("utf-8") == written
+
+
+def test_an_audit_overwrites_no_file_that_is_no_baseline(log, capsys):
+    (file := log.parent / "known.toml").write_text(content := "[other]\n", "utf-8")
+    assert main(["audit", str(log), "--baseline-write", str(file)]) == Exit.USAGE
+    assert "--baseline-write" in capsys.readouterr().err
+    assert file.read_text("utf-8") == content
+
+
 def test_a_baseline_of_a_run_is_refused_in_one_line(log, capsys):
     assert audit(log, entry(check="channels.*", scenario="rows_texts", reason="known")) == Exit.USAGE
     error = capsys.readouterr().err

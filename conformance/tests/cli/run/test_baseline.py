@@ -106,6 +106,69 @@ def test_a_written_baseline_expects_the_run_that_it_was_written_from(tmp_path, c
     assert run(tmp_path / "run", TWO, "--baseline", str(file)) == Exit.CONFORMS
 
 
+TURN_CAUSE = "finished-reasoning-kept"
+
+
+def update(folder, target, content, *options):
+    """Run with `--baseline-write` on a file with this content, and return what is in it then."""
+    (file := folder / "known.toml").write_text(content, "utf-8")
+    run(folder / "run", target, "--baseline-write", str(file), *options)
+    return file.read_text("utf-8")
+
+
+MINE = "# our failures\n\n# of release 1\n" + entry(cause="stream-w*", reason="mine", link="https://a.example/1")
+
+
+def test_a_written_baseline_keeps_the_entries_that_still_match_as_they_are_written(tmp_path, capsys):
+    written = update(tmp_path, TWO, MINE + "\n" + entry(cause="effort-ignored", reason="gone"))
+    assert written.startswith(MINE)
+    assert f'cause = "{TURN_CAUSE}"\nreason = "TODO:' in written
+    assert "effort-ignored" not in written
+    line = f"known.toml: 1 entry kept, 1 added (cause {TURN_CAUSE}), 1 removed (cause effort-ignored)"
+    assert f"{line}; replace each TODO by a reason" in capsys.readouterr().err
+    assert update(tmp_path, TWO, written) == written  # a TODO is kept too
+    update(tmp_path, ONE, written, "-q")
+    assert f"known.toml: 1 entry kept, 0 added, 1 removed (cause {TURN_CAUSE})" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("target", "options"),
+    [("reference", ()), (ONE, ("--select", "prompt.*")), (ONE, ())],
+    ids=["nothing failed", "not judged", "all match"],
+)
+def test_a_baseline_is_left_as_it_is(target, options, tmp_path, capsys):
+    content = MINE + (entry(check="tool_calls.only_allowed_tools", reason="not judged here") if target == ONE else "")
+    assert update(tmp_path, target, content, *options, "-q") == content
+    assert "kept, 0 added, 0 removed" in capsys.readouterr().out
+
+
+def test_the_gate_and_the_update_may_have_the_same_file(tmp_path, capsys):
+    both = [*write(tmp_path, MINE), "--baseline-write", str(tmp_path / "baseline.toml")]
+    assert run(tmp_path / "run", TWO, *both, "-q") == Exit.DIVERGES
+    assert "2 failures expected, 2 not expected, 0 stale entries" in (out := capsys.readouterr().out)
+    assert f"baseline.toml: 1 entry kept, 1 added (cause {TURN_CAUSE}), 0 removed" in out
+    assert (tmp_path / "baseline.toml").read_text("utf-8").startswith(MINE)
+
+
+def test_entries_of_an_array_are_kept_too(tmp_path):
+    written = update(tmp_path, TWO, 'expected = [{cause = "stream-without-done", reason = "mine"}]')
+    assert entry(cause="stream-without-done", reason="mine") in written
+    assert TURN_CAUSE in written
+
+
+def test_a_file_that_is_no_baseline_is_not_overwritten(tmp_path, capsys):
+    content = "[tool.other]\nmine = 1\n"
+    assert update(tmp_path, ONE, content) == content
+    assert "--baseline-write" in (error := capsys.readouterr().err)
+    assert "expected a list of tables [[expected]], got tool" in error
+    assert not (tmp_path / "run").exists()
+
+
+def test_two_endpoints_write_no_baseline(tmp_path, capsys):
+    assert run(tmp_path / "run", "reference", "--against", "reference", "--baseline-write", "a.toml") == Exit.USAGE
+    assert "expected --against without --baseline-write, got both" in capsys.readouterr().err
+
+
 INVALID = {
     "no TOML": ("[[", "invalid TOML"),
     "another table": ("[ignored]\n", "expected a list of tables [[expected]], got ignored"),
