@@ -122,8 +122,9 @@ def action():
     return yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
 
 
-@pytest.mark.timeout(300)
-def test_action(action, tmp_path):
+@pytest.fixture
+def play(action, tmp_path):
+    """Return a function that runs a step of the action with these inputs."""
     values = {
         "inputs.target": "reference",
         "inputs.arguments": "--select tool_call --latency 0",
@@ -136,7 +137,7 @@ def test_action(action, tmp_path):
     steps = {step["name"]: step for step in action["runs"]["steps"]}
     assert list(steps) == ["Install", "Run"]
 
-    def play(step, **inputs):
+    def play_step(step, **inputs):
         filled = values | {f"inputs.{name}": value for name, value in inputs.items()}
         environment = {
             name: re.sub(r"\$\{\{ (.*?) \}\}", lambda word: filled[word[1]], value)
@@ -144,6 +145,46 @@ def test_action(action, tmp_path):
         }
         return run_bash(f"set -eo pipefail\n{steps[step]['run']}", tmp_path, **environment)
 
+    return play_step
+
+
+@pytest.fixture
+def printed_words(tmp_path):
+    """Where the action installs the package, a command that prints its arguments as JSON."""
+    (folder := tmp_path / "harmony-conformance" / "bin").mkdir(parents=True)
+    (folder / "python").symlink_to(sys.executable)
+    (command := folder / "harmony-conformance").write_text(
+        f"#!{sys.executable}\nimport json, sys\nprint(json.dumps(sys.argv[1:]))\n", encoding="utf-8"
+    )
+    command.chmod(0o700)
+
+
+@pytest.mark.usefixtures("printed_words")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--baseline known.toml\n--max-time 20m\n", ["--baseline", "known.toml", "--max-time", "20m"]),
+        ("--skip \"a b\" --select 'c*' \\\n  --name=d\\ e", ["--skip", "a b", "--select", "c*", "--name=d e"]),
+        ("", []),
+        ("--name $HOME `id` #1", ["--name", "$HOME", "`id`", "#1"]),
+    ],
+    ids=["lines", "quotes", "none", "no expansion"],
+)
+def test_arguments_of_the_action(play, arguments, words):
+    played = play("Run", arguments=arguments)
+    assert (played.returncode, played.stderr) == (0, "")
+    assert json.loads(played.stdout) == ["run", "reference", "--out", "harmony-report", *words]
+
+
+@pytest.mark.usefixtures("printed_words")
+def test_an_open_quote_in_the_arguments_of_the_action_is_one_line(play):
+    played = play("Run", arguments='--skip "a')
+    assert (played.returncode, played.stdout) == (2, "")
+    assert played.stderr == """invalid arguments: expected words in closed quotes, got '--skip "a'\n"""
+
+
+@pytest.mark.timeout(300)
+def test_action(play, tmp_path):
     installed = play("Install")
     assert installed.returncode == 0, installed.stderr
     assert play("Run").returncode == 0
