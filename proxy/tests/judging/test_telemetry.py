@@ -37,6 +37,7 @@ from harmony_proxy.judging.judge_settings import JudgeSettings  # noqa: E402
 from harmony_proxy.judging.telemetry.emitter import OtlpEmitter  # noqa: E402
 from harmony_proxy.judging.telemetry.span import MOST_CONTENT_BYTES  # noqa: E402
 from harmony_proxy.options import configure  # noqa: E402
+from harmony_ref.extras import install_command  # noqa: E402
 
 WAIT = 60.0
 CANARY = "Quetzalcoatlus"
@@ -406,6 +407,6 @@ def test_nothing_of_opentelemetry_is_imported_when_it_is_off():
 def test_a_missing_extra_is_named(monkeypatch):
     monkeypatch.setattr("harmony_proxy.configuration._find_module", lambda _: None)
     with pytest.raises(
-        InvalidSettingError, match=r"OpenTelemetry is not installed: pip install 'harmony-conformance\[otel\]'"
+        InvalidSettingError, match=re.escape(f"OpenTelemetry is not installed: {install_command('otel')}")
     ):
         from_environment({"HARMONY_GUARD_OTEL": "http://127.0.0.1:4318"})

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import re
 import runpy
 import socket
 import sys
@@ -34,6 +35,7 @@ from harmony_proxy.mitmproxy_addon import hooks
 from harmony_proxy.mitmproxy_addon.hooks import ConformanceAddon
 from harmony_proxy.policy.policy import Action, FailMode, Policy, Route
 from harmony_proxy.policy.repair_interface import LARGE_BYTES, Actions, Handlers, RepairedAnswer
+from harmony_ref.extras import install_command
 
 CHECK = "channels.no_marker_leak"
 
@@ -614,7 +616,7 @@ def test_http_2_is_warned_of_since_one_client_gets_five_connections(configured, 
 def test_where_mitmproxy_is_not_installed_the_path_is_refused_in_one_line(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "mitmproxy", None)
     with pytest.raises(
-        SystemExit, match=r"^mitmproxy is not installed: pip install 'harmony-conformance\[mitmproxy\]'$"
+        SystemExit, match=re.escape(f"mitmproxy is not installed: {install_command('mitmproxy')}") + "$"
     ):
         runpy.run_module("harmony_proxy.addon", run_name="__main__")
     assert capsys.readouterr().out == ""
