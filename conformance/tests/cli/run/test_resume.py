@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -60,11 +61,20 @@ def server():
         yield url
 
 
-@pytest.fixture
-def whole(server, capsys):
-    """A run that nothing interrupted: its folder and its words."""
+@pytest.fixture(scope="module")
+def finished(server, tmp_path_factory):
+    """The words of a run that nothing interrupted, and its folder."""
+    folder = tmp_path_factory.mktemp("finished") / "whole"
     words = [f"reference:{server}", *CHOSEN, "--seed", "1", "--latency", "0", "--tries", "2"]
-    assert run(capsys, *words, "--out", "whole")[0] == 0
+    assert main(["run", *words, "--out", str(folder)]) == 0
+    return words, folder
+
+
+@pytest.fixture
+def whole(finished, tmp_path):
+    """The words of that run; the test has a copy of its folder."""
+    words, folder = finished
+    shutil.copytree(folder, tmp_path / "whole")
     return words
 
 
