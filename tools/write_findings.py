@@ -252,9 +252,10 @@ def pruned_file(document: Mapping[str, Json], causes: Sequence[KnownCause], repo
     Args:
         document: The content of the file.
         causes: The causes in it, in the same order.
-        reports: The reports of all lanes.
+        reports: The reports of all lanes. Those of other engines have none of these causes.
     """
-    owned = {report.lane: owned_failures(report) for report in reports}
+    engines = {cause.engine for cause in causes}
+    owned = {report.lane: owned_failures(report) for report in reports if report.engine in engines}
 
     def is_alive(cause: KnownCause, pattern: FailurePattern) -> bool:
         lanes = [one for one in reports if one.engine == cause.engine and cause.versions.contains(one.version)]
