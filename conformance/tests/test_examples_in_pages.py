@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import ssl
 import subprocess
@@ -22,6 +23,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
+
+from harmony_conformance.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = str(Path(sys.executable).parent)
@@ -192,15 +195,17 @@ def test_action(play, tmp_path):
     assert [(tmp_path / name / "junit.xml").is_file() for name in ("harmony-report", "broken")] == [True, True]
 
 
-def test_example_of_concepts(tmp_path):
+def test_example_of_concepts(tmp_path, monkeypatch, capsys):
     page = (ROOT / "docs" / "concepts.md").read_text("utf-8")
     request, prompt, completion = re.findall(r"^```(?:json|text)\n(.*?)\n```", page, re.DOTALL | re.MULTILINE)
     (tmp_path / "request.json").write_text(request, encoding="utf-8")
     (tmp_path / "completion.txt").write_text(completion, encoding="utf-8")
-    ran = run_bash("harmony-conformance render request.json --date 2026-11-27", tmp_path)
-    assert (ran.returncode, ran.stdout.strip()) == (0, prompt)
-    ran = run_bash("harmony-conformance parse completion.txt", tmp_path)
-    assert [message["channel"] for message in json.loads(ran.stdout)["messages"]] == ["analysis", "commentary"]
+    monkeypatch.chdir(tmp_path)
+    code = main(shlex.split("render request.json --date 2026-11-27"))
+    assert (code, capsys.readouterr().out.strip()) == (0, prompt)
+    main(["parse", "completion.txt"])
+    messages = json.loads(capsys.readouterr().out)["messages"]
+    assert [message["channel"] for message in messages] == ["analysis", "commentary"]
 
 
 def test_extras_of_the_installation():
@@ -211,39 +216,47 @@ def test_extras_of_the_installation():
 
 
 UNUSED = "http://127.0.0.1:9/v1"
-NO_PROXIES = {"HTTP_PROXY": "", "HTTPS_PROXY": "", "ALL_PROXY": ""}
 
 
 @pytest.fixture
-def server(tmp_path):
-    command = [f"{COMMANDS}/harmony-conformance", "serve", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        yield re.search(r"http://[\d.:]+", process.stdout.readline())[0]
-        process.terminate()
+def refused(tmp_path, monkeypatch, capsys):
+    """Returns the error of a command line that is refused. The other tests here start processes."""
+    monkeypatch.chdir(tmp_path)
+
+    def error_of(command):
+        capsys.readouterr()
+        try:
+            code = main(shlex.split(command))
+        except SystemExit as stopped:
+            code = stopped.code
+        error = capsys.readouterr().err
+        assert code == 2, (command, error)
+        return error
+
+    return error_of
 
 
-def test_messages_of_troubleshooting(server, tmp_path):
+def test_messages_of_troubleshooting(url, refused):
     page = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
     rows = page.partition("## The run does not start")[2].partition("\n## ")[0]
     simple = "--select simple_answer --latency 0"
     commands = (
         f"run {UNUSED}",
         "run http://nohost.invalid/v1",
-        f"run {server.replace('http:', 'https:')}/v1",
-        f"run {server}/v2",
-        f"run {server}/v1 --model nope {simple}",
-        f"run {server}/v1 --api-key-env NOPE",
+        f"run {url.replace('http:', 'https:')}/v1",
+        f"run {url}/v2",
+        f"run {url}/v1 --model nope {simple}",
+        f"run {url}/v1 --api-key-env NOPE",
         f"run vlm:{UNUSED}",
         "run reference --select nothing",
         "run replay:nope.jsonl",
-        f"run reference {simple} --out a; harmony-conformance run reference --select tool_call --latency 0 --resume --out a",
+        "run reference --select tool_call --latency 0 --resume --out a",
     )
     messages = re.findall(r"^\| `(.*?)` \|", rows, re.MULTILINE)
     assert len(messages) == len(commands)
+    assert main(shlex.split(f"run reference {simple} --out a")) == 0
     for message, command in zip(messages, commands, strict=True):
-        ran = run_bash(f"harmony-conformance {command}", tmp_path, **NO_PROXIES)
-        assert ran.returncode == 2, command
-        assert message in ran.stderr, command
+        assert message in refused(command), command
 
 
 class OddServer(BaseHTTPRequestHandler):
@@ -303,7 +316,7 @@ def self_signed(file):
     return file
 
 
-def test_answers_of_troubleshooting(tmp_path):
+def test_answers_of_troubleshooting(tmp_path, refused):
     page = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
     rows = page.partition("## The server does not answer as expected")[2].partition("\n## ")[0]
     messages = re.findall(r"^\| `(.*?)` \|", rows, re.MULTILINE)
@@ -319,8 +332,7 @@ def test_answers_of_troubleshooting(tmp_path):
         )
         assert len(messages) == len(commands)
         for message, command in zip(messages, commands, strict=True):
-            ran = run_bash(f"harmony-conformance run {command} --select simple_answer", tmp_path, **NO_PROXIES)
-            assert (ran.returncode, message in ran.stderr) == (2, True), (command, ran.stderr)
+            assert message in refused(f"run {command} --select simple_answer"), command
 
 
 def test_check_of_contributing(tmp_path):
