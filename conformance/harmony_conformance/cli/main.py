@@ -10,7 +10,6 @@ import traceback
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from importlib.metadata import entry_points, version
 from itertools import takewhile
 from typing import NoReturn
@@ -18,6 +17,7 @@ from typing import NoReturn
 from harmony_conformance.cli import COMMANDS
 from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import Exit, UsageError
+from harmony_conformance.runtime.similar_names import suggestion
 from harmony_conformance.runtime.terminal_text import escape_invisible, escaped_output
 
 _GROUP = "harmony_conformance.commands"
@@ -49,12 +49,12 @@ class _Parser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the error in one line, with the name that was perhaps meant, and exit."""
         choice = _CHOICE.search(message)
-        meant = _meant(choice["word"], re.findall(r"[^\s,']+", choice["choices"])) if choice is not None else ""
+        meant = suggestion(choice["word"], re.findall(r"[^\s,']+", choice["choices"])) if choice is not None else ""
         if meant:
             message += meant
         elif unknown := self._unknown_options():
             shown = "" if message.startswith(_UNKNOWN) else f"; {_UNKNOWN}: {' '.join(unknown)}"
-            similar = (_meant(word, [*self._option_string_actions]) for word in unknown)
+            similar = (suggestion(word, [*self._option_string_actions]) for word in unknown)
             message += shown + next(filter(None, similar), "")
         self.exit(Exit.USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
@@ -112,16 +112,10 @@ def _parse(words: Sequence[str]) -> Namespace:
     parser = build_parser(called)
     names = [command.name for command in all_commands()]
     if called and not called.startswith("-") and called not in names:
-        parser.error(f"invalid COMMAND: expected one of {', '.join(names)}, got {called!r}{_meant(called, names)}")
+        parser.error(f"invalid COMMAND: expected one of {', '.join(names)}, got {called!r}{suggestion(called, names)}")
     chosen = parser.parse_args(words)
     chosen.words = tuple(words)
     return chosen
-
-
-def _meant(word: str, names: Sequence[str]) -> str:
-    """Return the question whether the most similar name was meant. Empty if none is similar."""
-    similar = get_close_matches(word, names, n=1)
-    return f"; did you mean {similar[0]}?" if similar else ""
 
 
 def _print_error(command: Command, message: str) -> None:

@@ -18,6 +18,7 @@ from harmony_conformance.golden.scenario import Scenario, for_api, read_scenario
 from harmony_conformance.json_value import loads
 from harmony_conformance.runner.judge_run import Plan, can_judge_api, covers_any_api
 from harmony_conformance.runner.websocket_use import WebSocketUse
+from harmony_conformance.runtime.similar_names import suggestion
 
 PAIR_SEPARATOR = "@"
 """Separator of check and scenario in a pattern."""
@@ -107,7 +108,9 @@ def _pairs(pattern: str, ids: Sequence[str], names: Sequence[str]) -> list[tuple
     else:
         pairs = [*product(_matching(ids, pattern), names), *product(ids, _matching(names, pattern))]
     if not pairs:
-        raise NothingSelectedError(f"invalid pattern: expected a check or a scenario of --list, got {pattern!r}")
+        parts = ((check, ids), (scenario, names)) if at else ((pattern, (*ids, *names)),)
+        meant = next((suggestion(part, known) for part, known in parts if not _matching(known, part)), "")
+        raise NothingSelectedError(f"invalid pattern: expected a check or a scenario of --list, got {pattern!r}{meant}")
     return pairs
 
 

@@ -35,6 +35,11 @@ EXCHANGES = "exchanges.jsonl"
 """File name of a run's exchanges."""
 
 
+def recording_in(folder: Path) -> Path:
+    """Return the recording in the folder of a run, which may be compressed. A path that does not exist if the folder has no recording."""
+    return next(filter(Path.is_file, (folder / EXCHANGES, folder / f"{EXCHANGES}.gz")), folder / EXCHANGES)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SharedRun:
     """Data that all processes share: the private folder, the file of the exchanges, the endpoint (with the URL of an embedded server)."""

@@ -118,7 +118,7 @@ WRONG = {
     "a key with white space": (["reference", "--api-key-env", "BLANK_KEY"], "invalid key in BLANK_KEY"),
     "a key in the open": (["http://api.example.com", "--api-key-env", "GOOD_KEY"], "expected https"),
     "a recording that is not there": (["replay:nothing.jsonl"], "nothing.jsonl: no such file\n"),
-    "a folder as a recording": (["replay:."], ".: it is a folder, not a file\n"),
+    "a folder as a recording": (["replay:."], "exchanges.jsonl: no such file\n"),
     "a file as a folder": (["reference", "--out", "file"], "--out file: File exists"),
     "a folder below a file": (["reference", "--out", "file/run"], "--out file/run: Not a directory"),
     "an unknown option": (["reference", "--nothing"], "run: unrecognized arguments: --nothing (see"),

@@ -136,6 +136,20 @@ def test_a_pattern_that_matches_nothing_is_refused(what):
         make_plan(PATTERNS[what])
 
 
+@pytest.mark.parametrize(
+    ("pattern", "meant"),
+    [
+        ("simple_answr", "simple_answer"),
+        ("usage.ads_up", "usage.adds_up"),
+        ("usage.adds_up@tool_cal", "tool_call"),
+        ("usage.ads_up@tool_call", "usage.adds_up"),
+    ],
+)
+def test_a_misspelt_pattern_gets_the_name_that_was_perhaps_meant(pattern, meant):
+    with pytest.raises(NothingSelectedError, match=rf"got '{pattern}'; did you mean {meant}\?$"):
+        make_plan(Options(select=(pattern,)))
+
+
 def test_only_scenarios_of_apis_that_a_selected_check_judges_are_sent():
     plan = make_plan(Options(select=("responses.*",), apis=("chat", "responses", "tgi")))
     assert {scenario.api for scenario in plan.scenarios} == {"responses"}

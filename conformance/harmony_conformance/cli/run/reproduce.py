@@ -22,8 +22,9 @@ from harmony_conformance.report.files import REPORT
 from harmony_conformance.report.model import Report, ResultLine
 from harmony_conformance.report.summary import failures
 from harmony_conformance.runner.selection import PAIR_SEPARATOR
-from harmony_conformance.runner.shared_run import EXCHANGES
+from harmony_conformance.runner.shared_run import recording_in
 from harmony_conformance.runtime.plural import number_of
+from harmony_conformance.runtime.similar_names import suggestion
 
 _BEST_FIRST = (Exit.CONFORMS, Exit.USAGE, Exit.DIVERGES, Exit.INTERNAL_ERROR)
 
@@ -69,15 +70,16 @@ def _find(report: Report, name: str, *, every: bool) -> list[ResultLine]:
         found = [one for one in failed if one.name in names]
         found.sort(key=lambda one: [getattr(one, part) != example.get(part) for part in ("check", "scenario", "api")])
     if not found:
-        known = ", ".join(text(value_at(one, "id")) for one in report.causes) or "none"
-        raise UsageError(f"invalid ID: expected a cause ({known}) or a failed check of the run, got {name!r}")
+        known = [text(value_at(one, "id")) for one in report.causes]
+        meant = suggestion(name, (*known, *(one.check for one in failed), *(one.name for one in failed)))
+        causes = ", ".join(known) or "none"
+        raise UsageError(f"invalid ID: expected a cause ({causes}) or a failed check of the run, got {name!r}{meant}")
     return found if every else found[:1]
 
 
 def _recorded_options(run: Path, report: Report) -> JsonObject:
     """Return the options in the first line of the recording, or of its report. Older ones have only the model and the method of scripts."""
-    recording = next(filter(Path.is_file, (run / EXCHANGES, run / f"{EXCHANGES}.gz")), run / EXCHANGES)
-    first = next(read_lines(recording), None)
+    first = next(read_lines(recording_in(run)), None)
     try:
         recorded = members(value_at(parse_line(first), "options")) if isinstance(first, Line) else {}
     except ValueError:

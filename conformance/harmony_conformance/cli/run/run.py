@@ -34,7 +34,7 @@ from harmony_conformance.report.model import (
 from harmony_conformance.runner.judge_run import Plan, explain_incomplete_probes, judge_all, observe, sort_series
 from harmony_conformance.runner.options import read_options, read_plan
 from harmony_conformance.runner.run import Options, Run
-from harmony_conformance.runner.shared_run import EXCHANGES
+from harmony_conformance.runner.shared_run import EXCHANGES, recording_in
 from harmony_conformance.runner.websocket_use import WebSocketUse
 from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.runtime.processes import reduce_garbage_collection
@@ -44,6 +44,8 @@ from harmony_conformance.transport.redaction import Mask
 def execute(arguments: Namespace) -> int:
     """Run the checks, write the files, print the report and return the exit code."""
     target, options = read_options(arguments)
+    if target.replay is not None and Path(target.replay).is_dir():
+        target = replace(target, replay=recording_in(Path(target.replay)))
     latency = arguments.latency if arguments.latency is not None else 0 if options.select else LATENCY_REQUESTS
     options = replace(options, latency_requests=latency)
     sends_nothing = arguments.list or arguments.dry_run

@@ -5,13 +5,13 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import cast
 
 from harmony_conformance.cli.comparison.side_by_side import LOAD_FOLDER, RATES_FOLDER
 from harmony_conformance.errors import UsageError
 from harmony_conformance.runtime.file_keys import FileKey, names_of
+from harmony_conformance.runtime.similar_names import suggestion
 from harmony_conformance.runtime.toml_lines import line_of
 
 _EXPECTED = 'expected a TOML file with tables [[endpoint]], each with name = "…" and target = "URL"'
@@ -169,12 +169,7 @@ def _endpoint(entry: object, common: Mapping[str, tuple[str, ...]], place: _Plac
 
 
 def _unknown_key(name: str, known: Sequence[str]) -> str:
-    similar = get_close_matches(name, known, n=1)
-    meant = (
-        f"; did you mean {similar[0]}?"
-        if similar
-        else "; options of the commands are texts in `options` and `connection`"
-    )
+    meant = suggestion(name, known) or "; options of the commands are texts in `options` and `connection`"
     return f"invalid key: expected one of {', '.join(known)}, got {name!r}{meant}"
 
 

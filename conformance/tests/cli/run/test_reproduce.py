@@ -60,8 +60,19 @@ def test_another_failure_of_the_check_is_reported_as_such(run, tmp_path, capsys)
     assert line == "fails in another way: streaming.ends_with_done in finished_turn: the stream ends without [DONE]\n"
 
 
+@pytest.mark.parametrize("is_compressed", [False, True], ids=["plain", "gzip"])
+def test_the_folder_of_a_run_is_judged_again(run, tmp_path, is_compressed, capsys):
+    content = (run / "exchanges.jsonl").read_bytes()
+    name = "exchanges.jsonl.gz" if is_compressed else "exchanges.jsonl"
+    (tmp_path / name).write_bytes(gzip.compress(content) if is_compressed else content)
+    selected = ["--select", "finished_turn", "--select", "simple_answer"]
+    assert main(["run", f"replay:{tmp_path}", *selected, "--out", str(tmp_path / "again"), "-q"]) == Exit.DIVERGES
+    assert "causes: 2" in capsys.readouterr().out
+
+
 INVALID = {
     "an unknown id": (["nothing"], "expected a cause (finished-reasoning-kept, stream-without-done) or a failed check"),
+    "a misspelt cause": (["stream-witout-done"], "got 'stream-witout-done'; did you mean stream-without-done?"),
     "a check that passed": (["errors.answer_is_well_formed"], "expected a cause"),
     "a server that is not there": (["stream-without-done", "--against", "openai:http://127.0.0.1:9/v1"], "refused"),
 }
