@@ -76,7 +76,8 @@ def run_against(arguments: Namespace, target: Target, options: Options, plan: Pl
             quiet = Namespace(**{**vars(words), "quiet": True, "verbose": False, "format": "text"})
             codes.append(report_run(quiet, *lane, finished, observe(finished.series), recording.out, Baselines()))
         mask = Mask((*options.secrets, *other_options.secrets))
-        compared = compare(*(read_report_file(folder) for folder in reversed(folders)))
+        second_report, first_report = (read_report_file(folder) for folder in reversed(folders))
+        compared = compare(second_report, first_report, (mask.mask_text(str(other)), mask.mask_text(str(target))))
         with report_write_errors(out):
             # the earlier side is the second endpoint
             later, earlier = ((x for one in run.series for x in one.exchanges.values()) for run in runs)

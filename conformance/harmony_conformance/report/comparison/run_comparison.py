@@ -140,8 +140,14 @@ class Comparison:
         }
 
 
-def compare(before: Report, after: Report) -> Comparison:
-    """Compare two runs. Results are matched by check, scenario and API, causes by id."""
+def compare(before: Report, after: Report, places: tuple[str, str] | None = None) -> Comparison:
+    """Compare two runs. Results are matched by check, scenario and API, causes by id.
+
+    Args:
+        before: The earlier run.
+        after: The later one.
+        places: The folder or URL of each, which its title names: both may be of the same model and server.
+    """
     earlier, later = _by_name(before), _by_name(after)
     names = sorted({*earlier, *later})
     changes = [(name, _change(earlier.get(name), later.get(name))) for name in names]
@@ -149,8 +155,8 @@ def compare(before: Report, after: Report) -> Comparison:
         _result_change(name, change, earlier.get(name), later.get(name)) for name, change in changes if change
     )
     return Comparison(
-        before=title(before),
-        after=title(after),
+        before=", ".join((title(before), *(places or ())[:1])),
+        after=", ".join((title(after), *(places or ())[1:])),
         causes=tuple(_causes(before, after)),
         results=tuple(sorted(results, key=lambda one: (one.severity is not Severity.MUST, one.name))),
         both_judged=sum(
