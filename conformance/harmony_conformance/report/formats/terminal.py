@@ -50,6 +50,7 @@ _NEED_STYLE: Mapping[str, str] = {
     NeedState.UNKNOWN: STYLE[Outcome.INCONCLUSIVE],
     NeedState.WORKS: STYLE[Outcome.PASS],
 }
+_FEATURE_NAMES: Mapping[str, str] = {"tools": "tool calls", "usage": "token counts", "streaming": "streams"}
 _FINDINGS_SHOWN = 3
 _ROWS, _MIN_COLUMNS = 30, 80
 _INDENT = "    "
@@ -147,7 +148,8 @@ def _verdict(report: Report, fails_on: frozenset[Severity], width: int) -> Itera
         yield f"[{STYLE[Outcome.INCONCLUSIVE]}]incomplete[/]: {escape(visible(stopped))}"
     if never := items(value_at(report.header, "features", "never")):
         answers = integer(value_at(report.header, "features", "answers"))
-        yield f"[{STYLE[Outcome.INCONCLUSIVE]}]in none of {number_of(answers or 0, 'answer')}[/]: {', '.join(map(text, never))}"
+        names = ", ".join(_FEATURE_NAMES.get(name, name) for name in map(text, never))
+        yield f"[{STYLE[Outcome.INCONCLUSIVE]}]no answer had[/]: {names} ({number_of(answers or 0, 'answer')})"
 
 
 def _client(report: Report) -> Iterator[str]:

@@ -86,13 +86,13 @@ def test_a_summary_names_verdict_causes_evidence_report_and_counts_in_this_order
     header = {
         **samples.header,
         "incomplete": "the server went away",
-        "features": {"answers": 9, "never": ["reasoning"]},
+        "features": {"answers": 9, "never": ["reasoning", "tools"]},
     }
     shown = "\n".join(summarized(make_report(header, results, (), [cause("lost-call")])))
     parts = (
         "gpt-oss-20b on vllm 0.11.0: does not conform",
         "incomplete: the server went away",
-        "in none of 9 answers: reasoning",
+        "no answer had: reasoning, tool calls (9 answers)",
         "causes: 1, for 1 failed result",
         "  MUST lost-call: 3 results in 1 scenario",
         "    a call is lost",
