@@ -14,18 +14,34 @@ from signal import SIGINT
 from threading import Event, Thread
 from time import monotonic
 
-from harmony_conformance.cli.comparison.side_by_side import EndpointFolder, read_endpoint_folder, side_by_side
+from harmony_conformance.cli.comparison.side_by_side import (
+    LOAD_FOLDER,
+    RATES_FOLDER,
+    EndpointFolder,
+    read_endpoint_folder,
+    side_by_side,
+)
+from harmony_conformance.cli.run.measured_figures import measured_figures
 from harmony_conformance.cli.run.run_all_file import ConfiguredEndpoint, read_endpoints
 from harmony_conformance.cli.run.run_folder import refuse_foreign_file, report_write_errors
 from harmony_conformance.errors import Exit, UsageError
+from harmony_conformance.load.load_file import LOAD_PAGE
+from harmony_conformance.report.files import HTML_REPORT
 from harmony_conformance.report.formats.terminal import visible
 from harmony_conformance.report.pages.html import matrix_html
 from harmony_conformance.runtime.private_files import create_private_folder, write_private
+from harmony_conformance.sampling.rates_file import RATES
 
 MATRIX = "matrix.html"
 """File name of the page with all endpoints."""
 MATRIX_MARKS = (b"runs side by side (harmony-conformance)</title>", b"<title>1 run (harmony-conformance)</title>")
 _MEANINGS = {"rates": {0: "done", 1: "below a minimum"}, "load": {0: "done", 1: "an objective is missed"}}
+_LINKED = (
+    ("report", HTML_REPORT),
+    ("rates", f"{RATES_FOLDER}/{RATES}"),
+    ("load", f"{LOAD_FOLDER}/{LOAD_PAGE}"),
+)
+"""Files of an endpoint that the page links, each with its name."""
 _ANNOTATION = "::"
 """Begin of a command for GitHub. Below the name of an endpoint it would be none."""
 _INTERVAL = 30.0
@@ -92,7 +108,11 @@ def _write_page(endpoints: Sequence[ConfiguredEndpoint], running: RunningProcess
             )
         except UsageError as problem:
             untested.append(f"{one.name}: {problem}")
-    page = matrix_html(side_by_side([*folders.values()], [*folders]), tuple(untested))
+    links = [
+        [(name, f"{one.path.name}/{path}") for name, path in _LINKED if (one.path / path).is_file()]
+        for one in folders.values()
+    ]
+    page = matrix_html(side_by_side([*folders.values()], [*folders]), tuple(untested), links)
     with report_write_errors(out, has_scenarios=False):
         create_private_folder(out)
         write_private(out / MATRIX, page.encode("utf-8", "backslashreplace"))
@@ -134,6 +154,8 @@ class RunningProcesses:
             if printed:
                 self.reported[endpoint.name] = code
         shown = line if words[0] == "run" else f"{words[0]}: {_MEANINGS[words[0]].get(code, line)}"
+        if words[0] != "run" and code in _TESTED and (figures := measured_figures(words[0], Path(words[-1]))):
+            shown = f"{shown}; {visible(figures)}"
         print(f"{visible(endpoint.name)}: {shown}\n", end="", flush=True)
         return code
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
@@ -93,15 +94,22 @@ def _script() -> str:
     return (files("harmony_conformance.report.pages") / "page.js").read_text("utf-8")
 
 
-def matrix_html(matrix: Matrix, untested: Sequence[str] = ()) -> str:
-    """Return a page of several runs side by side. `untested`: endpoints that could not be tested, with the reason."""
+def matrix_html(matrix: Matrix, untested: Sequence[str] = (), linked: Sequence[Sequence[tuple[str, str]]] = ()) -> str:
+    """Return a page of several runs side by side.
+
+    Args:
+        matrix: The runs.
+        untested: Endpoints that could not be tested, with the reason.
+        linked: The files of each run to link, each with its name and its path from the page.
+    """
     prose = {"prose": markup.prose, "thread_link": markup.thread_link}
     first = (matrix.summary, matrix.causes)  # what is wrong comes first
+    links = [[(name, quote(path)) for name, path in one] for one in linked] or [[] for _ in matrix.runs]
     parts = sorted(matrix.parts(), key=lambda part: part[1] not in first)
     return (
         environment()
         .get_template("matrix.html.jinja", globals=prose)
-        .render(runs=matrix.runs, parts=parts, untested=untested)
+        .render(runs=matrix.runs, parts=parts, untested=untested, links=links)
     )
 
 

@@ -55,6 +55,40 @@ def test_right_broken_and_dead_endpoints_are_told_apart_on_one_page(tmp_path, ca
     assert (tmp_path / "all" / "right" / "report.html").is_file()
 
 
+def test_rates_and_loads_are_told_with_figures_and_the_page_links_all_files(tmp_path, capsys):
+    code = run_all(
+        tmp_path,
+        """
+        [[endpoint]]
+        name = "a b"
+        target = "reference"
+        options = ["--select", "simple_answer", "--latency", "0"]
+        rates = ["--set", "effort", "--tries", "1"]
+        load = ["--clients", "1", "--requests", "3", "--input-tokens", "16", "--output-tokens", "8"]
+        [[endpoint]]
+        name = "alone"
+        target = "reference"
+        options = ["--select", "simple_answer", "--latency", "0"]
+        """,
+    )
+    assert code == 0
+    lines = capsys.readouterr().out.splitlines()
+    folder = tmp_path / "all" / "a b"
+    rates, load = (next(one for one in lines if one.startswith(f"a b: {name}: done; ")) for name in ("rates", "load"))
+    assert "answered 1.00, " in rates
+    assert rates.endswith(f"; {folder / 'rates' / 'rates.json'}")
+    assert re.search(r"1 client, 16 to 8 tokens: [\d.,]+ answers/s, [\d.,]+ tokens/s, 0 failed; ", load)
+    assert load.endswith(f"; {folder / 'load' / 'load.html'}")
+    page = (tmp_path / "all" / "matrix.html").read_text("utf-8")
+    links = dict.fromkeys(re.findall(r'<a href="([^"]*)">(report|rates|load)</a>', page))
+    assert list(links) == [
+        ("a%20b/report.html", "report"),
+        ("a%20b/rates/rates.json", "rates"),
+        ("a%20b/load/load.html", "load"),
+        ("alone/report.html", "report"),
+    ]
+
+
 def test_interrupt_ends_all_runs(tmp_path):
     file = tmp_path / "all.toml"
     tables = "".join(f'[[endpoint]]\nname = "e{n}"\ntarget = "reference"\n' for n in range(6))
