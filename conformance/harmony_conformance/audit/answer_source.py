@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
 
+from harmony_conformance.apis.registry import APIS
+from harmony_conformance.audit.answer_names import ENGINE, NAME, answers_of, engine_of, model_of, plain
 from harmony_conformance.audit.readers.http_pair import read_time
-from harmony_conformance.audit.readers.record import LoggedExchange
+from harmony_conformance.audit.readers.record import CountedExchange, LoggedExchange
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import integer, text, value_at
 
-_NAME = re.compile(r"[\w.:/@+-]{1,100}", re.ASCII)
-_ENGINE = re.compile(r"[\w.:/@+() -]{1,100}", re.ASCII)
 _ROUTE = re.compile(r"(?:/[a-z][a-z0-9_.-]{0,30}){1,6}", re.ASCII)
 _TIME = re.compile(r"[\d:.TZ +-]{1,40}", re.ASCII)
 _FIRST_CREATED = 1_500_000_000
@@ -32,14 +32,14 @@ def source_of(record: LoggedExchange, user_key: bytes = b"", *, is_full: bool = 
     `day` (in UTC) and, with a key, `user`. Without `is_full` the route is left out unless it is that of an API.
     """
     x = record.exchange
-    started = _plain(_TIME, x.started or _created(x))
+    started = plain(_TIME, x.started or _created(x))
     user = _user(record) if user_key else ""
     users = {"user": hash_user(user, user_key) if user else ""} if user_key else {}
     return {
-        "model": _plain(_NAME, _model(x)),
-        "provider": _plain(_NAME, record.provider),
-        "route": _plain(_ROUTE, x.request.path) if is_full or x.request.path == x.api_adapter.path else "",
-        "engine": _plain(_ENGINE, _engine(record)),
+        "model": model_of(x),
+        "provider": plain(NAME, record.provider),
+        "route": plain(_ROUTE, x.request.path) if is_full or x.request.path == x.api_adapter.path else "",
+        "engine": engine_of(x, record.engine),
         "api": x.api,
         "delivery": record.delivery.value,
         "started": started,
@@ -48,28 +48,28 @@ def source_of(record: LoggedExchange, user_key: bytes = b"", *, is_full: bool = 
     }
 
 
-def _model(x: Exchange) -> str:
-    """Return the model that the response names, or that of a request that was answered."""
-    if x.response is None or not x.response.is_success:
-        return ""
-    return _of_answer(x, "model") or text(value_at(x.chat_request, "model"))
-
-
-def _engine(record: LoggedExchange) -> str:
-    x = record.exchange
-    header = x.response.headers.get("server", "") if x.response is not None else ""
-    return record.engine or _of_answer(x, "system_fingerprint") or header
-
-
-def _of_answer(x: Exchange, member: str) -> str:
-    answers = (x.chat_completion, *x.chunks[:1])
-    return next((name for answer in answers if (name := text(value_at(answer, member)))), "")
+def source_of_counted(record: CountedExchange, user_key: bytes = b"", *, is_full: bool = True) -> Mapping[str, str]:
+    """Return the source of an exchange whose content the log lacks, by the members of its line. It has no user."""
+    line = record.line
+    api = text(line.get("api"))
+    path, started = text(line.get("path")), plain(_TIME, text(line.get("started")))
+    known = APIS.get(api)
+    return {
+        "model": plain(NAME, text(line.get("model"))),
+        "provider": "",
+        "route": plain(_ROUTE, path) if is_full or (known and path == known.path) else "",
+        "engine": plain(ENGINE, text(line.get("engine"))),
+        "api": api if known else "",
+        "delivery": record.delivery.value,
+        "started": started,
+        "day": _day(started),
+        **({"user": ""} if user_key else {}),
+    }
 
 
 def _created(x: Exchange) -> str:
     """Return the time in an answer, in ISO 8601."""
-    answers = (x.chat_completion, *x.chunks[:1])
-    seconds = next((at for answer in answers if (at := integer(value_at(answer, "created")))), 0)
+    seconds = next((at for answer in answers_of(x) if (at := integer(value_at(answer, "created")))), 0)
     return read_time(seconds) or "" if seconds >= _FIRST_CREATED else ""
 
 
@@ -90,7 +90,3 @@ def _user(record: LoggedExchange) -> str:
 def hash_user(user: str, key: bytes) -> str:
     """Return the first half of the HMAC-SHA256 of a user, in hexadecimal digits."""
     return hmac.new(key, user.encode("utf-8", "surrogatepass"), sha256).hexdigest()[:32]
-
-
-def _plain(form: re.Pattern[str], name: str) -> str:
-    return name if form.fullmatch(name) else ""

@@ -10,16 +10,17 @@ from pathlib import Path
 from types import MappingProxyType
 from zlib import crc32
 
-from harmony_conformance.audit.answer_source import source_of
+from harmony_conformance.audit.answer_source import source_of, source_of_counted
 from harmony_conformance.audit.plans.blocks import Block, Selection, read_block, select, split_file
 from harmony_conformance.audit.plans.plan import AuditPlan, PlanName
 from harmony_conformance.audit.readers.container import InputFile
 from harmony_conformance.audit.readers.files import open_logs
-from harmony_conformance.audit.readers.record import DiscoveryLine, LoggedExchange
+from harmony_conformance.audit.readers.record import CountedExchange, DiscoveryLine, LoggedExchange
 from harmony_conformance.audit.readers.shapes import AUTO, Record, read_line
 from harmony_conformance.audit.redaction import Excerpts, apply_excerpts, apply_to_reason, function_names
 from harmony_conformance.audit.scopes import checks_of, left_out
 from harmony_conformance.audit.tallies import JudgedExchange, Tally, TallyBuilder
+from harmony_conformance.checks import CHECKS
 from harmony_conformance.errors import error_place
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.file_lines import Line, LinePosition, UnreadableLine
@@ -32,7 +33,11 @@ from harmony_conformance.runtime.time_limit import JUDGING_SECONDS, TimeLimitErr
 MAX_BATCH_LINES, MAX_BATCH_BYTES = 200, 1024 * 1024
 """Maximum lines and bytes of a batch. A longer line forms one batch alone."""
 
+NO_CONTENT = "the log of the proxy names the check, and has no sample that can be read"
+"""The reason of a failure that is counted by the outcomes in a line of the log of the proxy."""
+
 _FAILED_OUTCOMES = frozenset({Outcome.FAIL, Outcome.ERROR})
+_SEVERITIES = {rule.id: rule.severity for rule in CHECKS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,6 +195,10 @@ def scan_batch(batch: Batch, reading: ReadOptions) -> BatchResult:
                             counting.add_problem(where, judged)
                         case DiscoveryLine():
                             counting.add_discovery()
+                        case CountedExchange():
+                            source = source_of_counted(judged, reading.user_key, is_full=_has_routes(reading))
+                            counting.add_counted(judged, source)
+                            failures += _counted_rows(where, judged, source)
                         case one, rows:
                             counting.add(one)
                             failures += rows
@@ -242,18 +251,32 @@ def unjudged_batch(batch: Batch, kind: str) -> BatchResult:
 
 def _judge(
     record: Record, place: LinePosition, reading: ReadOptions, *, by_needle: bool
-) -> tuple[JudgedExchange, list[str]] | DiscoveryLine | UnreadableLine:
+) -> tuple[JudgedExchange, list[str]] | CountedExchange | DiscoveryLine | UnreadableLine:
     """Return a judged exchange, and its rows of `failures.jsonl`. Any other record is returned."""
     if not isinstance(record, LoggedExchange):
         return record
     aside, results = judge_split(record.exchange, checks_of(record.scope, by_needle=by_needle))
     redacted = _redact(record.exchange, results, reading.excerpts)
-    source = source_of(record, reading.user_key, is_full=reading.excerpts is not Excerpts.NONE)
+    source = source_of(record, reading.user_key, is_full=_has_routes(reading))
     row_source: JsonObject = {name: value or None for name, value in source.items()}
     rows = [dumps({**_failure_row(place, one), **row_source}) for one in redacted if one.outcome in _FAILED_OUTCOMES]
     shared = (aside, left_out(record.exchange, record.scope, by_needle=by_needle))
     judged = JudgedExchange(place=place, results=redacted, shared_results=shared, source=source)
     return judged, rows
+
+
+def _has_routes(reading: ReadOptions) -> bool:
+    """Return True if a report may have each route. Otherwise it has those of APIs alone."""
+    return reading.excerpts is not Excerpts.NONE
+
+
+def _counted_rows(place: LinePosition, counted: CountedExchange, source: Mapping[str, str]) -> Iterator[str]:
+    """Yield the rows of an exchange that is counted by the outcomes in its line. They have no findings."""
+    row_source: JsonObject = {name: value or None for name, value in source.items()}
+    for outcome in sorted(_FAILED_OUTCOMES):
+        for check in counted.checks[outcome]:
+            row: JsonObject = {"exchange": str(place), "check": check, "severity": _SEVERITIES[check].value}
+            yield dumps({**row, "outcome": outcome.value, "findings": [], "reason": NO_CONTENT, **row_source})
 
 
 def _redact(x: Exchange, results: Iterable[Result], excerpts: Excerpts) -> list[Result]:

@@ -8,7 +8,7 @@ from harmony_conformance.apis.text_fields import parse_text
 from harmony_conformance.audit.batches import ReadOptions
 from harmony_conformance.audit.readers.container import InputFile
 from harmony_conformance.audit.readers.files import CONTAINERS, open_logs
-from harmony_conformance.audit.readers.record import LoggedExchange
+from harmony_conformance.audit.readers.record import CountedExchange, LoggedExchange
 from harmony_conformance.audit.readers.shapes import find_shape, parse_record, read_line
 from harmony_conformance.audit.redaction import LOCATION_WORDS, Excerpts, redact
 from harmony_conformance.audit.scopes import checks_of
@@ -23,6 +23,7 @@ from harmony_conformance.runtime.plural import number_of
 
 _RECORDS_READ = 1000
 _SHOWN = 1500
+_COUNTED = "a line of the proxy without a sample: it is counted by its outcomes"
 
 
 def explain_format(paths: Iterable[str], reading: ReadOptions) -> tuple[list[str], Exit]:
@@ -58,9 +59,10 @@ def _explain_file(log: InputFile, reading: ReadOptions) -> Iterator[tuple[str, b
             if isinstance(record, LoggedExchange) and isinstance(line, Line):
                 yield from ((text, True) for text in _explain_record(record, line, reading))
                 return
-            if isinstance(record, UnreadableLine) and is_first:
+            if isinstance(record, UnreadableLine | CountedExchange) and is_first:
                 is_first = False
-                yield f"{place}: {record}", False
+                is_counted = isinstance(record, CountedExchange)
+                yield f"{place}: {_COUNTED if is_counted else record}", is_counted
         if number >= _RECORDS_READ:
             yield f"no exchange in the first {_RECORDS_READ} records", False
             return

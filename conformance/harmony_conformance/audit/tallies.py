@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import TypeVar
 
 from harmony_conformance.audit.rates.groups import GroupCounter, Groups, GroupTally, add_each, add_groups
+from harmony_conformance.audit.readers.record import CountedExchange
 from harmony_conformance.evidence.file_lines import LinePosition, UnreadableLine
 from harmony_conformance.judge.check import Finding, Outcome
 from harmony_conformance.judge.judge import Result
@@ -68,6 +69,29 @@ class CheckTally:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CountedLines:
+    """Exchanges without content, counted by the outcomes in the log of the proxy.
+
+    Attributes:
+        exchanges: Number of exchanges.
+        checks: Exchanges whose line names the check, by check id. A line does not name the checks that passed.
+        outcomes: Exchanges times checks that no line names, by outcome.
+    """
+
+    exchanges: int = 0
+    checks: Mapping[str, int] = field(default_factory=dict[str, int])
+    outcomes: Mapping[Outcome, int] = field(default_factory=dict[Outcome, int])
+
+    def __add__(self, other: CountedLines) -> CountedLines:
+        """Return the sum."""
+        return CountedLines(
+            exchanges=self.exchanges + other.exchanges,
+            checks=add_each(self.checks, other.checks),
+            outcomes=add_each(self.outcomes, other.outcomes),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class LineProblems:
     """Lines with the same kind of problem: their number, and position and detail of the first ones."""
 
@@ -93,6 +117,7 @@ class Tally:
         errors_by_kind: Lines that were not judged because of an internal error, by kind.
         groups: Exchanges by model, day and the like.
         passed_over: Number of records that the plan did not judge.
+        counted: The exchanges without content, which are in the other members too.
     """
 
     exchanges: int = 0
@@ -102,6 +127,7 @@ class Tally:
     errors_by_kind: Mapping[str, LineProblems] = field(default_factory=dict[str, LineProblems])
     groups: Groups = field(default_factory=dict[str, Mapping[str, GroupTally]])
     passed_over: int = 0
+    counted: CountedLines = field(default_factory=CountedLines)
 
     def __add__(self, other: Tally) -> Tally:
         """Return the sum."""
@@ -113,6 +139,7 @@ class Tally:
             errors_by_kind=add_each(self.errors_by_kind, other.errors_by_kind),
             groups=add_groups(self.groups, other.groups),
             passed_over=self.passed_over + other.passed_over,
+            counted=self.counted + other.counted,
         )
 
     @property
@@ -155,6 +182,9 @@ class TallyBuilder:
         self._unread: dict[str, LineProblems] = {}
         self._errors: dict[str, LineProblems] = {}
         self._groups = GroupCounter()
+        self._counted = 0
+        self._counted_checks: Counter[str] = Counter()
+        self._counted_outcomes: Counter[Outcome] = Counter()
 
     def add(self, judged: JudgedExchange) -> None:
         """Count an exchange."""
@@ -177,6 +207,16 @@ class TallyBuilder:
             self._evidence.setdefault(result.check, set()).update(result.evidence)
             if result.outcome in _WITH_EXAMPLES:
                 self._add_example(judged, result)
+
+    def add_counted(self, counted: CountedExchange, source: Mapping[str, str]) -> None:
+        """Count an exchange by the outcomes that the log has instead of its content."""
+        self._exchanges += 1
+        self._counted += 1
+        self._groups.add(source, counted.checks[Outcome.FAIL])
+        for outcome, checks in counted.checks.items():
+            self._counted_checks.update(checks)
+            self._counts.update((check, outcome) for check in checks)
+        self._counted_outcomes.update(counted.outcomes)
 
     def _count_shared(self) -> None:
         not_applicable: Counter[str] = Counter()
@@ -229,6 +269,9 @@ class TallyBuilder:
             errors_by_kind=dict(self._errors),
             groups=self._groups.groups(),
             passed_over=self._passed_over,
+            counted=CountedLines(
+                exchanges=self._counted, checks=dict(self._counted_checks), outcomes=dict(self._counted_outcomes)
+            ),
         )
 
     def _add_example(self, judged: JudgedExchange, result: Result) -> None:

@@ -4,9 +4,11 @@ By default it contains nothing of the content of requests and responses.
 
     {"kind": "exchange", "id": "9f3a1c20-7", "started": "2026-01-31T12:00:00.000+00:00", "method": "POST", "path": "/v1/chat/completions", "api": "chat",
      "request_id": "…", "status": 200, "end": "complete", "request_bytes": 311, "response_bytes": 2218, "chunks": 12, "first_byte": 0.03, "seconds": 0.41,
-     "judged": true, "outcomes": {"pass": 24, …}, "failed": ["streaming.ends_with_done"], "variants": [], "errors": []}
+     "judged": true,
+     "model": "gpt-oss-20b", "engine": "", "outcomes": {"pass": 24, …}, "failed": ["streaming.ends_with_done"], "variants": [], "errors": []}
 
 - `id` is also sent to the client as `x-harmony-request-id` if the route repairs or blocks.
+- `model` and `engine` are the names in the answer, empty unless they are plain words.
 - An exchange that was not judged has `judged: false` and the reason as `unjudged`, after an internal error its type and place.
 - `error` (type and place) means that findings and sample could not be written.
 - `acted` lists actions: `repaired` (check: count), `blocked` (checks), `left` (check: reason why not repaired).
@@ -19,6 +21,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from harmony_conformance.audit.answer_names import engine_of, model_of
 from harmony_conformance.audit.redaction import Excerpts, apply_excerpts, function_names, redact_json
 from harmony_conformance.engines.answer_signature import engine_in_answer
 from harmony_conformance.evidence.exchange import Exchange
@@ -72,6 +75,8 @@ def log_line(
     counts = Counter([result.outcome for result in others])
     counts[Outcome.PASS], counts[Outcome.NOT_APPLICABLE] = len(applied) - len(others), not_applicable
     line |= {
+        "model": model_of(built.exchange),
+        "engine": engine_of(built.exchange),
         "outcomes": {outcome: counts[outcome] for outcome in ORDER},
         "failed": _checks(others, Outcome.FAIL),
         "variants": _checks(others, Outcome.VARIANT),

@@ -265,13 +265,25 @@ def test_an_audit_judges_repaired_answers_beyond_the_first_samples(tmp_path, cap
     assert "1 answer repaired by the proxy" in shown
 
 
-def test_an_audit_says_why_an_answer_before_a_block_is_not_judged(tmp_path, capsys):
+def test_an_audit_counts_an_answer_before_a_block_by_its_outcomes(tmp_path, capsys):
     _, line = exchanged(application(_parts(TEXT, stream=True), stream=True), "redacted", **BLOCK)
     assert not re.search(r"Hi|Sue", dumps(line))
-    *_, unread = audited(tmp_path, capsys, line, {**line, "before": None})
+    code, shown, rows, unread = audited(tmp_path, capsys, line, {**line, "before": None})
+    assert (code, unread) == (1, [])
+    assert [row["check"] for row in rows] == line["acted"]["blocked"] * 2 == [LEAK] * 2
+    assert {row["delivery"] for row in rows} == {"blocked"}
+    assert "2 answers blocked by the proxy" in shown
+
+
+def test_an_audit_says_why_a_line_without_outcomes_is_not_judged(tmp_path, capsys):
+    _, line = exchanged(application(_parts(TEXT, stream=False), stream=False), "redacted", **REPAIR)
+    del line["outcomes"]
+    lost = {name: value for name, value in line.items() if name != "sample"} | {"before": None}
+    *_, unread = audited(tmp_path, capsys, line, lost, {**lost, "judged": False})
     assert [kind.partition(" (")[0] for kind in unread] == [
         "not judged: the sample of the proxy is redacted, its letters and digits are masked",
         "no exchange: the proxy did not retain the answer, which was beyond its limit of size or memory",
+        "no exchange: the proxy did not judge it; `unjudged` in its line is the reason",
     ]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from harmony_conformance.audit.batches import BatchResult
 from harmony_conformance.audit.rates.groups import groups_json, read_groups
-from harmony_conformance.audit.tallies import CheckTally, FindingExample, LineProblems, Tally
+from harmony_conformance.audit.tallies import CheckTally, CountedLines, FindingExample, LineProblems, Tally
 from harmony_conformance.evidence.file_lines import LinePosition
 from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, loads, members, text, value_at
 from harmony_conformance.judge.check import Finding, Outcome, Verdict
@@ -84,6 +84,11 @@ def _tally_json(tally: Tally) -> JsonObject:
         "unreadable": _problems_json(tally.unreadable_by_kind),
         "errors": _problems_json(tally.errors_by_kind),
         "groups": groups_json(tally.groups),
+        "counted": {
+            "exchanges": tally.counted.exchanges,
+            "checks": {**tally.counted.checks},
+            "outcomes": {outcome.value: count for outcome, count in tally.counted.outcomes.items()},
+        },
     }
 
 
@@ -96,6 +101,11 @@ def _read_tally(value: Json) -> Tally:
         unreadable_by_kind=_read_problems(value_at(value, "unreadable")),
         errors_by_kind=_read_problems(value_at(value, "errors")),
         groups=read_groups(value_at(value, "groups")),
+        counted=CountedLines(
+            exchanges=integer(value_at(value, "counted", "exchanges")) or 0,
+            checks=_read_counts(value_at(value, "counted", "checks")),
+            outcomes=_read_outcomes(value_at(value, "counted", "outcomes")),
+        ),
     )
 
 
@@ -118,7 +128,7 @@ def _check_json(check: CheckTally) -> JsonObject:
 
 def _read_check(value: Json) -> CheckTally:
     return CheckTally(
-        counts={Outcome(name): count for name, count in _read_counts(value_at(value, "counts")).items()},
+        counts=_read_outcomes(value_at(value, "counts")),
         reasons=_read_counts(value_at(value, "reasons")),
         evidence=frozenset(map(text, items(value_at(value, "evidence")))),
         examples=tuple(
@@ -142,6 +152,10 @@ def _finding_json(finding: Finding) -> JsonObject:
 
 def _read_counts(value: Json) -> Mapping[str, int]:
     return {name: integer(count) or 0 for name, count in members(value).items()}
+
+
+def _read_outcomes(value: Json) -> Mapping[Outcome, int]:
+    return {Outcome(name): count for name, count in _read_counts(value).items()}
 
 
 def _read_finding(value: Json) -> Finding:

@@ -1,24 +1,43 @@
-"""Lines of the log of the proxy: samples of failing exchanges, and what the server sent before a repair or a block."""
+"""Lines of the log of the proxy: samples of failing exchanges, and what the server sent before a repair or a block.
+
+A line without content is counted by the outcomes of its checks, so that rates are those of the traffic.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from harmony_conformance.apis.registry import refine_api
-from harmony_conformance.audit.readers.record import Delivery, DiscoveryLine, LoggedExchange, Shape
+from harmony_conformance.audit.readers.record import CountedExchange, Delivery, DiscoveryLine, LoggedExchange, Shape
 from harmony_conformance.audit.redaction import is_redacted
 from harmony_conformance.audit.scopes import Scope
+from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange_json import DISCOVERY, NotAnExchangeError, read_exchange
-from harmony_conformance.json_value import Json, JsonObject, members, text, value_at
+from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
+from harmony_conformance.judge.check import Outcome
 from harmony_conformance.transport.messages import FailureKind
 
 _STOPPED = "blocked"
 """The end of an exchange whose upstream the proxy stopped."""
-_NO_SAMPLE = "no exchange: the line of the proxy has no sample (`--capture full` keeps failing exchanges)"
+_NOT_JUDGED = "no exchange: the proxy did not judge it; `unjudged` in its line is the reason"
+_NO_OUTCOMES = "no exchange: the line of the proxy has no sample and no outcomes; it has samples of ten failures of each check at most"
+_UNKNOWN_CHECK = (
+    "no exchange: the line of the proxy has no sample, and names a failed check that this version does not know"
+)
 _NOT_RETAINED = "no exchange: the proxy did not retain the answer, which was beyond its limit of size or memory"
 _MASKED = (
     "not judged: the sample of the proxy is redacted, its letters and digits are masked (`--capture full` keeps them)"
 )
+WITHOUT_SHARE = frozenset({_NO_OUTCOMES, _UNKNOWN_CHECK, _NOT_RETAINED, _MASKED})
+"""Reasons why a line that the proxy judged is not counted. The other lines are then samples of failures, and no share of the traffic."""
+
+_NAMED = {Outcome.FAIL: "failed", Outcome.VARIANT: "variants", Outcome.ERROR: "errors"}
+"""The member of a line that names the checks with an outcome."""
+_IDS = frozenset(rule.id for rule in CHECKS)
+
+
+class _NoContentError(NotAnExchangeError):
+    """The line has no content that can be judged again."""
 
 
 def read_recorded(value: Json, name: str) -> LoggedExchange | DiscoveryLine:
@@ -32,7 +51,15 @@ def _is_outcome_line(value: JsonObject) -> bool:
     return "judged" in value and "request_bytes" in value
 
 
-def _read_outcome_line(value: Json, name: str) -> LoggedExchange | DiscoveryLine:
+def _read_outcome_line(value: Json, name: str) -> LoggedExchange | CountedExchange | DiscoveryLine:
+    """Return the exchange of a line, or its outcomes if it has no content."""
+    try:
+        return _read_content(value, name)
+    except _NoContentError as problem:
+        return _read_outcomes(members(value), problem)
+
+
+def _read_content(value: Json, name: str) -> LoggedExchange | DiscoveryLine:
     """Return the sample of a line; without one, what the server sent before the proxy repaired or blocked it."""
     if (sample := value_at(value, "sample")) is not None:
         _refuse_masks([value_at(sample, part) for part in ("request", "response")])
@@ -47,9 +74,9 @@ def _read_outcome_line(value: Json, name: str) -> LoggedExchange | DiscoveryLine
 
 def _read_before(line: JsonObject, name: str) -> LoggedExchange:
     if "before" not in line:
-        raise NotAnExchangeError(_NO_SAMPLE)
+        raise _NoContentError(_NO_OUTCOMES)
     if not isinstance(before := line["before"], dict):
-        raise NotAnExchangeError(_NOT_RETAINED)
+        raise _NoContentError(_NOT_RETAINED)
     asked = line.get("request")
     _refuse_masks([asked, before])
     end = text(line.get("end"))
@@ -66,9 +93,33 @@ def _read_before(line: JsonObject, name: str) -> LoggedExchange:
     return LoggedExchange(exchange=x, scope=scope)
 
 
+def _read_outcomes(line: JsonObject, problem: NotAnExchangeError) -> CountedExchange:
+    """Return the outcomes of a line. Of a stream that the proxy stopped, they are the checks for which it was blocked.
+
+    Raises:
+        NotAnExchangeError: It has none, or names a check that is not known.
+    """
+    if line.get("judged") is not True:
+        blocked = tuple(map(text, items(value_at(line, "acted", "blocked"))))
+        if not blocked or not _IDS.issuperset(blocked):
+            raise NotAnExchangeError(_UNKNOWN_CHECK if blocked else _NOT_JUDGED)
+        checks = {outcome: blocked if outcome is Outcome.FAIL else () for outcome in _NAMED}
+        return CountedExchange(line=line, delivery=_delivery(line), checks=checks, outcomes={})
+    counts = {outcome: integer(value_at(line, "outcomes", outcome.value)) for outcome in Outcome}
+    if not all(isinstance(line.get(name), list) for name in _NAMED.values()) or None in counts.values():
+        raise problem
+    checks = {outcome: tuple(map(text, items(line[name]))) for outcome, name in _NAMED.items()}
+    if not all(_IDS.issuperset(names) for names in checks.values()):
+        raise NotAnExchangeError(_UNKNOWN_CHECK)
+    if any(not 0 <= (count or 0) <= len(_IDS) for count in counts.values()):
+        raise problem
+    others = {outcome: count for outcome, count in counts.items() if count and outcome not in _NAMED}
+    return CountedExchange(line=line, delivery=_delivery(line), checks=checks, outcomes=others)
+
+
 def _refuse_masks(value: Json) -> None:
     if is_redacted(value):
-        raise NotAnExchangeError(_MASKED)
+        raise _NoContentError(_MASKED)
 
 
 def _delivery(line: Json) -> Delivery:

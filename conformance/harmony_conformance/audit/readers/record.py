@@ -10,6 +10,7 @@ from typing import LiteralString
 from harmony_conformance.audit.scopes import Scope
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject
+from harmony_conformance.judge.check import Outcome
 from harmony_conformance.runtime.plural import number_of
 
 
@@ -30,6 +31,12 @@ def delivery_notes(exchanges: Mapping[str, int]) -> Iterator[str]:
         yield f"{number_of(repaired, 'answer')} repaired by the proxy: judged as the server sent, before the repair"
 
 
+def counted_note(exchanges: int) -> str:
+    """Return what a report says of exchanges that are counted by the outcomes in the log of the proxy."""
+    counted = "is counted by its outcomes" if exchanges == 1 else "are counted by their outcomes"
+    return f"{number_of(exchanges, 'exchange')} {counted} in the log of the proxy, which keeps at most ten samples for each check"
+
+
 @dataclass(frozen=True, kw_only=True)
 class LoggedExchange:
     """An exchange of a log, and the part of it that the log has. The exchange's id is the place of the record.
@@ -44,6 +51,23 @@ class LoggedExchange:
     engine: str = ""
     user: str = ""
     delivery: Delivery = Delivery.UNKNOWN
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountedExchange:
+    """An exchange that a proxy judged, and whose content its log lacks.
+
+    Attributes:
+        line: The line of the log.
+        delivery: What the proxy did with the answer.
+        checks: The ids of the checks that did not pass, by outcome.
+        outcomes: The number of the other checks by outcome.
+    """
+
+    line: JsonObject
+    delivery: Delivery
+    checks: Mapping[Outcome, tuple[str, ...]]
+    outcomes: Mapping[Outcome, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,4 +89,4 @@ class Shape:
     name: str
     title: LiteralString
     matches: Callable[[JsonObject], bool]
-    read: Callable[[Json, str], LoggedExchange | DiscoveryLine]
+    read: Callable[[Json, str], LoggedExchange | CountedExchange | DiscoveryLine]

@@ -11,7 +11,7 @@ from harmony_conformance.audit.readers.gateways import LITELLM, OBSERVATION, OPE
 from harmony_conformance.audit.readers.pairs import BATCH, EXCHANGES, HAR_ENTRY, PAIR
 from harmony_conformance.audit.readers.partial import ANSWER, CONVERSATION, TEXT, VLLM_RECORD
 from harmony_conformance.audit.readers.proxy_log import PROXY_LOG
-from harmony_conformance.audit.readers.record import DiscoveryLine, LoggedExchange, Shape
+from harmony_conformance.audit.readers.record import CountedExchange, DiscoveryLine, LoggedExchange, Shape
 from harmony_conformance.audit.readers.spans import SPAN, split_otlp
 from harmony_conformance.evidence.exchange_json import NotAnExchangeError
 from harmony_conformance.evidence.file_lines import Line, LineEncodingError, UnreadableLine, parse_line
@@ -53,7 +53,7 @@ _TORN = "no JSON: the last line is torn, or still being written"
 _LONGEST_INDEX = 10
 _WRONG_VALUE = "no exchange: a member has a value that cannot be read"
 
-Record = LoggedExchange | DiscoveryLine | UnreadableLine
+Record = LoggedExchange | CountedExchange | DiscoveryLine | UnreadableLine
 
 
 def read_line(line: Line, form: str, *, name: str, columns: Mapping[str, str] | None = None) -> list[Record]:

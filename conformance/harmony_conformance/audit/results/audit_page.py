@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harmony_conformance.audit.rates.groups import DIMENSIONS
 from harmony_conformance.audit.rates.rate import GroupRate, percent
-from harmony_conformance.audit.readers.record import delivery_notes
+from harmony_conformance.audit.readers.record import counted_note, delivery_notes
 from harmony_conformance.audit.results.stored_audit import StoredAudit, shown_files
 from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
 from harmony_conformance.report import text_excerpt
@@ -69,11 +69,19 @@ def audit_html(audit: StoredAudit) -> str:
             groups={dimension: found for dimension, found in groups.items() if found},
             causes=[_cause(one) for one in audit.causes],
             failed=failed,
-            notes=[*delivery_notes({one.name: one.tally.exchanges for one in audit.by("delivery")})],
+            notes=list(_notes(audit)),
             empty=list(map(text, items(audit.header.get("empty_files")))),
             problems=[*_problems(audit.header.get("unread")), *_problems(audit.header.get("not_judged"))],
         )
     )
+
+
+def _notes(audit: StoredAudit) -> Iterator[str]:
+    if note := text(audit.header.get("note")):
+        yield note
+    if counted := integer(audit.header.get("counted")):
+        yield counted_note(counted)
+    yield from delivery_notes({one.name: one.tally.exchanges for one in audit.by("delivery")})
 
 
 def _facts(audit: StoredAudit) -> list[tuple[str, Json]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from harmony_conformance.audit.plans.needles import NEEDLE_CHECKS
 from harmony_conformance.audit.plans.plan import AuditPlan
 from harmony_conformance.audit.rates.rate import rates, share_json
+from harmony_conformance.audit.readers.proxy_log import WITHOUT_SHARE
 from harmony_conformance.audit.redaction import Excerpts
 from harmony_conformance.audit.results.log_baseline import BaselineCounter, LogBaseline
 from harmony_conformance.audit.results.log_causes import SCENARIO, log_causes
@@ -29,6 +30,9 @@ WORST_FIRST = (
     Outcome.NOT_APPLICABLE,
 )
 _EXPECTED_LINE = "expected pairs of request and response, or another format of docs/audit.md; --explain-format shows what was detected, --map names the members"
+NO_SHARE = "samples of failures: no share of the traffic"
+"""Note of a report if the log of a proxy has lines that cannot be counted."""
+_PASSED_UNNAMED = "the log of the proxy does not name the checks that passed"
 COMPARISON_REASON = "compares exchanges, each line is judged alone"
 """Reason why comparisons are not applicable."""
 
@@ -69,7 +73,13 @@ class Audit:
     @property
     def counts(self) -> Counter[Outcome]:
         """Number of exchanges times checks for each outcome."""
-        return sum((Counter(dict(line.counts)) for line in self.lines), Counter[Outcome]())
+        unnamed = Counter(dict(self.tally.counted.outcomes))
+        return sum((Counter(dict(line.counts)) for line in self.lines), unnamed)
+
+    @property
+    def has_share(self) -> bool:
+        """False if the log of a proxy has samples of failures alone: their number is no share of the traffic."""
+        return not WITHOUT_SHARE & self.tally.unreadable_by_kind.keys()
 
     def summary(self) -> str:
         """Return the last line of the printed report."""
@@ -86,6 +96,8 @@ class Audit:
                 "files": files,
                 "excerpts": self.excerpts.value,
                 "exchanges": self.tally.exchanges,
+                **({"counted": counted} if (counted := self.tally.counted.exchanges) else {}),
+                **({} if self.has_share else {"note": NO_SHARE}),
                 "left_out": self.tally.discovery_exchanges,
                 "plan": {
                     "name": self.plan.name.value,
@@ -130,7 +142,7 @@ def make_audit(  # noqa: PLR0913 - what the log had, and how it was read
     empty_files: tuple[str, ...] = (),
 ) -> Audit:
     """Return the report of a tally. Every check has a line, even if no exchange was read."""
-    lines = (_line(rule, tally.checks.get(rule.id, CheckTally()), tally.exchanges) for rule in CHECKS)
+    lines = (_line(rule, tally) for rule in CHECKS)
     return Audit(
         files=files,
         tally=tally,
@@ -175,9 +187,8 @@ def unchecked_reason(audit: Audit) -> str:
     if not audit.tally.exchanges:
         empty = "only discovery requests" if audit.tally.discovery_exchanges else "the input is empty"
         return f"no exchange in the input ({unreadable_summary(audit.tally) or empty}); {_EXPECTED_LINE}"
-    if not audit.tally.passed_over and not any(
-        line.result.applied for line in audit.lines if line.result.severity is Severity.MUST
-    ):
+    has_passes = audit.tally.passed_over or audit.tally.counted.outcomes.get(Outcome.PASS)
+    if not has_passes and not any(line.result.applied for line in audit.lines if line.result.severity is Severity.MUST):
         return "no MUST check was applicable"
     return ""
 
@@ -209,8 +220,11 @@ def _problems_json(problems: Mapping[str, LineProblems]) -> JsonObject:
     }
 
 
-def _line(rule: Check | Comparison, tallied: CheckTally, exchanges: int) -> AuditLine:
+def _line(rule: Check | Comparison, tally: Tally) -> AuditLine:
+    tallied = tally.checks.get(rule.id, CheckTally())
     applied = sum(tallied.counts.get(outcome, 0) for outcome in WORST_FIRST[:4])
+    if tallied.counts.get(Outcome.FAIL):  # a line without content does not name the checks that passed
+        applied += tally.counted.exchanges - tally.counted.checks.get(rule.id, 0)
     examples = tallied.examples
     outcome = next((outcome for outcome in WORST_FIRST if tallied.counts.get(outcome)), Outcome.NOT_APPLICABLE)
     result = ResultLine(
@@ -225,22 +239,20 @@ def _line(rule: Check | Comparison, tallied: CheckTally, exchanges: int) -> Audi
         exchanges=tuple(str(example.place) for example in examples),
         passed=tallied.counts.get(Outcome.PASS, 0) + tallied.counts.get(Outcome.VARIANT, 0),
         applied=applied,
-        tries=exchanges,
+        tries=tally.exchanges,
         findings=tuple(finding_json(finding) for example in examples for finding in example.findings),
-        reason=_reason(rule, tallied, outcome, examples),
+        reason=_reason(rule, tally, outcome, examples),
     )
     return AuditLine(result=result, counts=tallied.counts, examples=examples)
 
 
-def _reason(
-    rule: Check | Comparison, tallied: CheckTally, outcome: Outcome, examples: tuple[FindingExample, ...]
-) -> str:
+def _reason(rule: Check | Comparison, tally: Tally, outcome: Outcome, examples: tuple[FindingExample, ...]) -> str:
+    tallied = tally.checks.get(rule.id, CheckTally())
     if outcome is Outcome.ERROR:
         return next((example.reason for example in examples if example.reason), "")
     if outcome is not Outcome.NOT_APPLICABLE:
         return ""
     if is_comparison(rule):
         return COMPARISON_REASON
-    return min(
-        tallied.reasons, key=lambda reason: (-tallied.reasons[reason], reason), default="the log has no exchange"
-    )
+    unknown = _PASSED_UNNAMED if tally.counted.exchanges else "the log has no exchange"
+    return min(tallied.reasons, key=lambda reason: (-tallied.reasons[reason], reason), default=unknown)

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from rich.console import Console
 from rich.markup import escape
 
+from harmony_conformance.audit.batches import NO_CONTENT
 from harmony_conformance.audit.rates.groups import DIMENSIONS
 from harmony_conformance.audit.rates.rate import rates
-from harmony_conformance.audit.readers.record import delivery_notes
-from harmony_conformance.audit.results.report import COMPARISON_REASON, Audit, AuditLine, exit_code
+from harmony_conformance.audit.readers.record import counted_note, delivery_notes
+from harmony_conformance.audit.results.report import COMPARISON_REASON, NO_SHARE, Audit, AuditLine, exit_code
 from harmony_conformance.audit.tallies import LineProblems
 from harmony_conformance.errors import Exit, error_place
 from harmony_conformance.json_value import items, text, value_at
@@ -56,6 +57,8 @@ def _lines(audit: Audit, fails_on: frozenset[Severity]) -> Iterator[str]:
         yield f"{number_of(audit.tally.passed_over, 'record')} not judged"
     delivered = {name: group.exchanges for name, group in audit.tally.groups.get("delivery", {}).items()}
     yield from delivery_notes(delivered)
+    if audit.tally.counted.exchanges:
+        yield counted_note(audit.tally.counted.exchanges)
     yield f"{number_of(audit.tally.exchanges, 'exchange')} judged; counts are exchanges times checks"
     yield audit.summary()
 
@@ -66,6 +69,7 @@ def _verdict(audit: Audit, fails_on: frozenset[Severity]) -> str:
     must = sum(line.result.severity is Severity.MUST for line in failed)
     exchanges = sum(group.failed for group in audit.tally.groups.get("api", {}).values())
     counts = f"{exchanges} of {number_of(audit.tally.exchanges, 'exchange')}"
+    counts += "" if audit.has_share else f" ({NO_SHARE})"
     expected = [line for line in failed if _is_expected(audit, line)]
     match exit_code(audit, fails_on):
         case Exit.DIVERGES:
@@ -120,13 +124,14 @@ def _failure(audit: Audit, line: AuditLine) -> Iterator[str]:
     if result.reason:
         yield f"  {escape(visible(result.reason))}"
     shown = [example for example in line.examples if example.outcome is outcome]
-    for example in shown[: _EXPECTED_SHOWN if is_expected else _EXAMPLES_SHOWN]:
+    others = line.counts[outcome] - len(shown := shown[: _EXPECTED_SHOWN if is_expected else _EXAMPLES_SHOWN])
+    for example in shown:
         yield f"  - {escape(visible(str(example.place)))}"
         for finding in example.findings:
             if finding.verdict.value == outcome.value:
                 yield from _finding(finding)
-    if (others := line.counts[outcome] - (_EXPECTED_SHOWN if is_expected else _EXAMPLES_SHOWN)) > 0:
-        yield f"  … and {number_of(others, 'more exchange')}"
+    if others:
+        yield f"  … and {number_of(others, 'more exchange')}" if shown else f"  {NO_CONTENT}"
     yield f"  spec: {escape(result.quotation)}"
 
 
@@ -141,8 +146,9 @@ def _others(audit: Audit) -> Iterator[str]:
         yield f"[{STYLE[Outcome.PASS]}]passed[/]: {number_of(len(passed), 'check')} ({shown}); --out DIR lists each"
     if idle:
         comparing = idle.count(COMPARISON_REASON)
+        applied = "had no failure" if audit.tally.counted.exchanges else "applied to no exchange"
         yield (
-            f"{number_of(len(idle), 'more check' if passed else 'check')} applied to no exchange"
+            f"{number_of(len(idle), 'more check' if passed else 'check')} {applied}"
             f" ({comparing} of them compare exchanges; each line is judged alone)"
         )
 
@@ -187,7 +193,7 @@ def _variants(audit: Audit) -> Iterator[str]:
         yield "[yellow]variants[/] (legitimate differences, never failures)"
     for check, (times, messages) in variants.items():
         first = messages.most_common(1)[0][0] if messages else ""
-        yield f"  {escape(check)}: {escape(visible(first))} ({number_of(times, 'exchange')})"
+        yield f"  {escape(check)}: {escape(visible(first)) or NO_CONTENT} ({number_of(times, 'exchange')})"
 
 
 def _rates(audit: Audit) -> Iterator[str]:
