@@ -17,6 +17,7 @@ _NO_PATH = (_NOT_FOUND, 405, 501)
 _REDIRECTS = (300, 400)
 _MAX_QUOTE = 200  # characters quoted from a response
 _PAGE = "text/html"
+_JSON = "application/json"
 
 
 class EndpointUnusableError(Exception):
@@ -47,6 +48,8 @@ def describe_missing_models(response: Response) -> str:
         return f"{seen} an empty list: name a model with --model"
     if not response.body.strip():
         return f"{seen} an empty body: not an OpenAI API"
+    if json_of(response) is None and response.content_type == _JSON:
+        return f"{seen} no JSON (HTTP {response.status}, {_JSON}: {_quote(response)}): not an OpenAI API"
     if json_of(response) is None:
         return f"{seen} {response.content_type or 'no content type'}, expected JSON: not an OpenAI API"
     return f"{seen} JSON without a list of models ({_quote(response)}): not an OpenAI API"

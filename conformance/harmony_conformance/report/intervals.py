@@ -12,6 +12,7 @@ from statistics import NormalDist
 
 _Z = NormalDist().inv_cdf(0.975)
 _EXACT = 2000
+_SMALLEST_P = 0.0001
 SIGNIFICANCE = 0.05
 """A p value, adjusted for the number of tests, that is below it is a certain difference."""
 
@@ -69,6 +70,11 @@ def _binomial(count: int, of: int, share: float) -> float:
     ways = [lgamma(of + 1) - lgamma(one + 1) - lgamma(of - one + 1) + one * odds for one in range(of + 1)]
     base = of * log1p(-share)
     return min(1.0, sum(exp(way + base) for way in ways if way <= ways[count] + 1e-7))
+
+
+def p_words(p: float, equals: str = " ") -> str:
+    """Return a p value in words. Below 0.0001, only the bound."""
+    return f"p < {_SMALLEST_P:.4f}" if p < _SMALLEST_P else f"p{equals}{p:.2g}"
 
 
 def holm(values: Sequence[float]) -> tuple[float, ...]:

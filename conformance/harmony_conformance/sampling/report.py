@@ -11,7 +11,7 @@ from rich.text import Text
 
 from harmony_conformance.json_value import JsonObject, dumps, members
 from harmony_conformance.report.formats.terminal import visible
-from harmony_conformance.report.intervals import SIGNIFICANCE, difference, fisher, holm
+from harmony_conformance.report.intervals import SIGNIFICANCE, difference, fisher, holm, p_words
 from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.sampling.graders import Grade
 from harmony_conformance.sampling.legacy import legacy_figures
@@ -92,7 +92,7 @@ def difference_lines(differences: Sequence[RateDifference]) -> Iterator[str]:
     certain = [one for one in differences if one.p < SIGNIFICANCE]
     for one in certain:
         better = "worse" if one.is_worse else "better"
-        yield f"{one.name}: {one.one.share:.3f} against {one.other.share:.3f}, {better} (p {one.p:.2g}, adjusted)"
+        yield f"{one.name}: {one.one.share:.3f} against {one.other.share:.3f}, {better} ({p_words(one.p)}, adjusted)"
     if not certain:
         yield f"no rate of {len(differences)} differs certainly (Fisher's test, adjusted by Holm, {SIGNIFICANCE:g})"
 

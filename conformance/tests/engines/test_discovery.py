@@ -328,6 +328,10 @@ NOTHING = {
         {"models": answered(b"<html>", content_type="text/html; charset=utf-8")},
         "^GET /v1/models returned text/html, expected JSON: not an OpenAI API$",
     ),
+    "models in a page that says it is JSON": (
+        {"models": answered(b"<html>")},
+        r"^GET /v1/models returned no JSON \(HTTP 200, application/json: <html>\): not an OpenAI API$",
+    ),
     "no bytes in place of models": (
         {"models": answered(b"")},
         "^GET /v1/models returned an empty body: not an",

@@ -6,7 +6,7 @@ from math import comb
 
 import pytest
 
-from harmony_conformance.report.intervals import difference, fisher, holm, pass_at_k, pass_hat_k, wilson
+from harmony_conformance.report.intervals import difference, fisher, holm, p_words, pass_at_k, pass_hat_k, wilson
 
 # by scipy: the interval "wilson" of binomtest
 SCIPY_WILSON = [
@@ -29,6 +29,14 @@ SCIPY_FISHER = [
     (50, 50, 49, 50, 1.0),
     (500, 1000, 460, 1000, 0.08086663232111979),
 ]
+
+
+@pytest.mark.parametrize(
+    ("p", "words"),
+    [(0.0, "p < 0.0001"), (9.9e-05, "p < 0.0001"), (0.0001, "p 0.0001"), (0.0456, "p 0.046"), (1.0, "p 1")],
+)
+def test_a_p_value_is_no_zero(p, words):
+    assert p_words(p) == words
 
 
 @pytest.mark.parametrize(("count", "of", "low", "high"), SCIPY_WILSON)

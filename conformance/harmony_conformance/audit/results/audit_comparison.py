@@ -10,7 +10,7 @@ from harmony_conformance.audit.rates.rate import percent
 from harmony_conformance.audit.results.stored_audit import AuditPart
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.judge.check import Severity
-from harmony_conformance.report.intervals import SIGNIFICANCE, difference, holm, shares_differ
+from harmony_conformance.report.intervals import SIGNIFICANCE, difference, holm, p_words, shares_differ
 from harmony_conformance.runtime.plural import number_of
 
 
@@ -48,7 +48,7 @@ class CheckChange:
         return (
             f"{self.before} of {self.of_before} ({percent(self.before / self.of_before)}) before,"
             f" {self.after} of {self.of_after} ({percent(self.after / self.of_after)}) after;"
-            f" difference {percent(low)} to {percent(high)}, p = {self.p:.2g}"
+            f" difference {percent(low)} to {percent(high)}, {p_words(self.p, ' = ')}"
         )
 
     def to_json(self) -> JsonObject:

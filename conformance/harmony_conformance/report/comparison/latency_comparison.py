@@ -12,7 +12,7 @@ from math import hypot, inf
 from statistics import NormalDist
 
 from harmony_conformance.json_value import Json, JsonObject, items, members, number, text, value_at
-from harmony_conformance.report.intervals import SIGNIFICANCE, holm
+from harmony_conformance.report.intervals import SIGNIFICANCE, holm, p_words
 
 _NORMAL = NormalDist()
 _Z = _NORMAL.inv_cdf(0.975)
@@ -67,7 +67,7 @@ class LatencyChange:
         """Return the change in words."""
         low, high = (_milliseconds(end) for end in self.interval)
         values = f"{_milliseconds(self.before.value)} before, {_milliseconds(self.after.value)} after"
-        return f"{self.metric} {self.percentile}, {self.load}: {values}; difference {low} to {high} ms, p {self.p:.2g}: {self.word}"
+        return f"{self.metric} {self.percentile}, {self.load}: {values}; difference {low} to {high} ms, {p_words(self.p)}: {self.word}"
 
     def to_json(self) -> JsonObject:
         """Return the JSON form. An infinite end of an interval is null."""
