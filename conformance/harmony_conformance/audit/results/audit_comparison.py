@@ -86,6 +86,7 @@ class AuditComparison:
         """Yield the comparison in words: higher rates, lower rates, the others."""
         yield f"before: {self.before.name}, {number_of(self.before.exchanges, 'exchange')}"
         yield f"after:  {self.after.name}, {number_of(self.after.exchanges, 'exchange')}"
+        yield f"{number_of(len(self.changes), 'check')} failed in one of them or in both"
         for change in RateChange:
             found = [one for one in self.changes if one.change is change]
             yield ""
