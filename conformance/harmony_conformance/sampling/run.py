@@ -20,6 +20,7 @@ from harmony_conformance.sampling.sampler import Sampler, TaskTry
 from harmony_conformance.sampling.task import Task
 from harmony_conformance.transport.client import SendResult
 from harmony_conformance.transport.messages import Request
+from harmony_conformance.transport.waits import Notice, ignore_wait
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,15 +44,21 @@ class Sampled:
 
 
 async def sample_endpoints(
-    endpoints: Sequence[Endpoint], tasks: Sequence[Task], tries: int, minima: Mapping[str, float]
+    endpoints: Sequence[Endpoint],
+    tasks: Sequence[Task],
+    tries: int,
+    minima: Mapping[str, float],
+    waiting: Callable[[Notice], None] = ignore_wait,
 ) -> tuple[Sampled, ...]:
     """Return the tries of each endpoint. A set of tasks ends early once its rate is certainly above or below its minimum everywhere.
+
+    `waiting`: callback for waits and slow answers of the discovery.
 
     Raises:
         EndpointUnusableError: An endpoint cannot be tested.
     """
     async with AsyncExitStack() as stack:
-        lanes = [await _open(endpoint, stack, len(tasks) * tries) for endpoint in endpoints]
+        lanes = [await _open(endpoint, stack, len(tasks) * tries, waiting) for endpoint in endpoints]
         for attempt in range(tries):
             decided = [_decided(lane.samples, minima) for lane in lanes]
             open_tasks = [task for task in tasks if not all(task.set in one for one in decided)]
@@ -81,9 +88,11 @@ class _Lane:
         return Sampled(capabilities=self.capabilities, samples=self.samples, stopped=stopped)
 
 
-async def _open(endpoint: Endpoint, stack: AsyncExitStack, conversations: int) -> _Lane:
+async def _open(
+    endpoint: Endpoint, stack: AsyncExitStack, conversations: int, waiting: Callable[[Notice], None]
+) -> _Lane:
     target, options = endpoint.target, endpoint.options
-    found = await discover_target(target, options)
+    found = await discover_target(target, options, waiting)
     client = await stack.enter_async_context(connect_client(target, options))
     limits = RunLimits(options.max_time, options.timeout, options.max_tokens, conversations=conversations)
     concurrency = options.max_concurrency(target)

@@ -349,14 +349,22 @@ def test_the_waits_of_discovery_are_told_one_line_each(raw_server, capsys, monke
     assert last.endswith(": rate limited: HTTP 429 after 3 waits")
 
 
-def test_a_server_that_hangs_is_named_while_the_run_waits(raw_server, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    "command",
+    [("run",), ("rates", "--set", "effort"), ("load", "--clients", "1"), ("load", "--rate", "2")],
+    ids=["run", "rates", "clients", "rate"],
+)
+def test_a_server_that_hangs_is_named_while_the_command_waits(command, raw_server, capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(harmony_conformance.transport.client, "SLOW_SECONDS", 0.05)
 
     def silent(connection, request):
         server.closing.wait(30)
 
     server = raw_server(silent)
-    code, _, err = run(capsys, f"openai:{server.url}", "--timeout", "0.5")
+    name, *options = command
+    monkeypatch.chdir(tmp_path)
+    code = main([name, f"openai:{server.url}", "--timeout", "0.5", *options])
+    err = capsys.readouterr().err
     lines = err.splitlines()
     assert code == 2
     assert lines[0].startswith("waiting: no answer to GET /v1/models for ")

@@ -6,6 +6,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from importlib.metadata import version
 from itertools import product
 
@@ -127,7 +128,7 @@ async def _send(
     target: Target, options: Options, loads: Sequence[OfferedLoad], warm_up: int, keep: Callable[[Exchange], None]
 ) -> tuple[list[tuple[OfferedLoad, tuple[LoadedRequest, ...]]], str]:
     """Return the requests of each load, and the reason why some were not sent, empty for a complete run."""
-    found = await discover_target(target, options)
+    found = await discover_target(target, options, partial(print, file=sys.stderr))
     async with connect_client(target, options) as client:
         limits = RunLimits(options.max_time, options.timeout, options.max_tokens)
 

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -70,7 +71,9 @@ def execute(arguments: Namespace) -> int:
         if arguments.against is not None:
             lanes.append(_endpoint(arguments, *read_measured(second_endpoint(arguments)), recording))
         try:
-            sampled = run_async(sample_endpoints(lanes, tasks, arguments.tries, minima))
+            sampled = run_async(
+                sample_endpoints(lanes, tasks, arguments.tries, minima, partial(print, file=sys.stderr))
+            )
         except EndpointUnusableError as problem:
             raise UsageError(f"{target}: {problem}") from None
         except KeyboardInterrupt:
