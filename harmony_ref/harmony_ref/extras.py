@@ -3,7 +3,7 @@
 import json
 from importlib.metadata import PackageNotFoundError, distribution
 from shlex import quote
-from typing import Final, cast
+from typing import Final
 
 from harmony_ref.json_value import Json
 
@@ -44,4 +44,4 @@ def _requirement(extra: str, recorded: str | None) -> str:
 
 def _member(source: dict[str, Json], table: str, name: str) -> Json:
     found = source.get(table)
-    return cast("dict[str, Json]", found).get(name) if isinstance(found, dict) else None
+    return found.get(name) if isinstance(found, dict) else None

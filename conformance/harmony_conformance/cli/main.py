@@ -41,7 +41,7 @@ class _Parser(ArgumentParser):
     ) -> tuple[Namespace, list[str]]:
         """Parse the words of this parser. Unknown ones are an error here, where the options that they could mean are known."""
         self._words = tuple(args or ())
-        chosen, unknown = super().parse_known_args(self._words, namespace)
+        chosen, unknown = super().parse_known_args(self._words, namespace or Namespace())
         if unknown:
             self.error(f"{_UNKNOWN}: {' '.join(unknown)}")
         return chosen, []

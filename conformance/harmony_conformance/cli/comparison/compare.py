@@ -46,7 +46,8 @@ def execute(arguments: Namespace) -> int:
     if any(files):
         before, after = (found or path for found, path in zip(files, paths, strict=True))
         return compare_measurements(before, after, arguments.format, arguments.slower_by)
-    compared = compare(*map(_read, paths), (arguments.before, arguments.after))
+    before_report, after_report = map(_read, paths)
+    compared = compare(before_report, after_report, (arguments.before, arguments.after))
     if not compared.both_judged:
         raise UsageError(f"{arguments.before} and {arguments.after}: expected results that both judged, got none")
     if arguments.format == "html":

@@ -133,7 +133,7 @@ def environment() -> Environment:
         trim_blocks=True,
         undefined=StrictUndefined,
     )
-    made.globals["counted"] = number_of
+    made.globals["counted"] = number_of  # pyright: ignore[reportArgumentType] # the type of jinja2's names alone is known
     return made
 
 
