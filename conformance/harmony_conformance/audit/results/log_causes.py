@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
+from typing import NamedTuple
 
 from harmony_conformance.audit.tallies import CheckTally, Tally
 from harmony_conformance.causes.attribution import find_causes
 from harmony_conformance.causes.cause import Cause
 from harmony_conformance.causes.known import KnownCause, causes_of_version
-from harmony_conformance.causes.signatures import FailureKey, Signature, read_signatures
+from harmony_conformance.causes.signatures import FailureKey, Signature, message_kind, read_signatures
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.engines.answer_signature import FINGERPRINTS
 from harmony_conformance.judge.check import Check, Comparison, Finding, Outcome
 from harmony_conformance.judge.judge import Result
 
 SCENARIO = "traffic"
+_USUAL = 0.5
+"""The smallest share of the steps, or of the exchanges, in which a usual failure of a defect occurs."""
 
 
 def log_causes(tally: Tally) -> tuple[Cause, ...]:
     """Return the causes of the failures of a log, by the examples of each check.
 
-    A log does not know which scenario an exchange is like. So signatures are compared by check and message alone, and fit if most of
-    their kinds of failures occur in the log.
+    A log does not know which scenario an exchange is like. So signatures are compared by check and message alone.
     """
     places: list[str] = []
     results = [result for rule in CHECKS for result in _results(rule, tally.checks.get(rule.id, CheckTally()), places)]
     if not places:  # reading the signatures takes a third of a second
         return ()
-    found = find_causes(results, signatures=_signatures(), known=list(_known(tally.groups.get("engine", {}))))
+    found = find_causes(results, signatures=_signatures(results), known=list(_known(tally.groups.get("engine", {}))))
     return tuple(
         replace(cause, example=replace(cause.example, exchange=places[int(cause.example.exchange)])) for cause in found
     )
@@ -59,16 +61,84 @@ def _results(rule: Check | Comparison, tallied: CheckTally, places: list[str]) -
     )
 
 
+class _Kind(NamedTuple):
+    """A check, and a message without its values: a failure as a log shows it, without scenario and step."""
+
+    check: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Defect:
+    """The failures of a defect in a run with it.
+
+    Attributes:
+        steps: The number of steps of scenarios that it makes fail. A defect with few of them needs a condition that is rare.
+        kinds: The kinds of failures by level.
+        usual: The kinds that occur in most of these steps.
+    """
+
+    steps: int
+    kinds: Mapping[str, frozenset[_Kind]]
+    usual: frozenset[_Kind]
+
+    def seen(self, kinds: frozenset[_Kind]) -> frozenset[_Kind]:
+        """Return those of the kinds that the defect explains."""
+        return kinds & frozenset[_Kind]().union(*self.kinds.values())
+
+
 @cache
-def _signatures() -> Mapping[str, Signature]:
-    """Return the signatures of defects as a log shows them: without scenario and step."""
+def _defects() -> Mapping[str, _Defect]:
+    return {name: _defect(levels) for name, levels in read_signatures().items()}
+
+
+def _defect(levels: Mapping[str, frozenset[FailureKey]]) -> _Defect:
+    steps: dict[_Kind, set[tuple[str, str]]] = {}
+    for one in frozenset[FailureKey]().union(*levels.values()):
+        steps.setdefault(_Kind(one.check, one.message), set()).add((one.scenario, one.step))
+    count = len(set[tuple[str, str]]().union(*steps.values()))
+    return _Defect(
+        steps=count,
+        kinds={level: frozenset(_Kind(one.check, one.message) for one in found) for level, found in levels.items()},
+        usual=frozenset(kind for kind, of_kind in steps.items() if len(of_kind) >= _USUAL * count),
+    )
+
+
+def _signatures(results: Sequence[Result]) -> Mapping[str, Signature]:
+    """Return the signatures of the defects that a log can show.
+
+    A log does not say which conditions its requests meet. So the defect that explains all failures is preferred, if its usual failures
+    occur in most exchanges and no other defect explains as much. Otherwise a defect is left out if one of more steps explains the same.
+    """
+    kinds = frozenset(
+        _Kind(result.check, message_kind(finding.message)) for result in results for finding in result.findings
+    )
+    failed = {one.check: (one.applied - one.passed) / one.applied for one in results}
+    seen = {name: found for name, defect in _defects().items() if (found := defect.seen(kinds))}
+    if whole := [name for name, found in seen.items() if found == kinds]:
+        return {name: {"log": _keys(kinds)} for name in _likeliest(whole, failed, kinds)}
     return {
-        defect: {
-            level: frozenset(FailureKey(one.check, SCENARIO, "", one.message) for one in failures)
-            for level, failures in levels.items()
-        }
-        for defect, levels in read_signatures().items()
+        name: {level: _keys(found) for level, found in _defects()[name].kinds.items()}
+        for name in seen
+        if not any(seen[name] <= seen[other] and _defects()[other].steps > _defects()[name].steps for other in seen)
     }
+
+
+def _likeliest(names: Sequence[str], failed: Mapping[str, float], kinds: frozenset[_Kind]) -> Sequence[str]:
+    """Return the defect whose usual failures occur in most exchanges, none if several are likely."""
+    usual = {name: [kind for kind in _defects()[name].usual if kind.check in failed] for name in names}
+    fitting = [
+        name
+        for name, expected in usual.items()
+        if expected and all(kind in kinds and failed[kind.check] >= _USUAL for kind in expected)
+    ]
+    fitting.sort(key=lambda name: -_defects()[name].steps)
+    first = fitting[:1]
+    return first if all(2 * _defects()[name].steps <= _defects()[first[0]].steps for name in fitting[1:]) else []
+
+
+def _keys(kinds: Iterable[_Kind]) -> frozenset[FailureKey]:
+    return frozenset(FailureKey(kind.check, SCENARIO, "", kind.message) for kind in kinds)
 
 
 def _known(fingerprints: Iterable[str]) -> Iterable[KnownCause]:

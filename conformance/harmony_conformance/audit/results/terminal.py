@@ -162,12 +162,12 @@ def _finding(finding: Finding) -> Iterator[str]:
 
 
 def _causes(audit: Audit) -> Iterator[str]:
-    """Yield the causes that explain failures of several checks, or that are known."""
+    """Yield the causes that are known, or the groups of like failures if none is."""
     named = [cause for cause in audit.causes if value_at(cause, "defects") or value_at(cause, "affected") is not None]
-    if named:
+    if audit.causes:
         yield ""
-        yield "likely causes of these failures"
-    for cause in named:
+        yield "likely causes of these failures" if named else "no known cause fits; failures that are alike"
+    for cause in named or audit.causes:
         sentence, identity = (text(value_at(cause, name)) for name in ("sentence", "id"))
         checks = ", ".join(map(text, items(value_at(cause, "checks"))))
         yield f"  [bold]{escape(visible(identity))}[/]: {escape(visible(sentence))}"

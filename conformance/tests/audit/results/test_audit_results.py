@@ -314,3 +314,54 @@ def test_the_queries_of_the_page_run(two_weeks, tmp_path, monkeypatch):
     tables = [duckdb.sql(query).fetchall() for query in queries]
     assert all(tables), [query for query, rows in zip(queries, tables, strict=True) if not rows]
     assert ("2026-11-10", "channels.no_marker_leak", 15) in tables[0]
+
+
+NAMED = [
+    *("output-unparsed", "reasoning-in-tags", "reasoning-repeated", "channel-name-left", "reasoning-tokens-too-many"),
+    *("total-without-prompt", "final-as-reasoning", "content-as-object", "finish-tool-calls-without-calls"),
+    "required-inverted",
+]
+"""Defects that a log of a few scenarios shows clearly."""
+NOT_CLEAR = [
+    *("usage-all-zero", "reasoning-tokens-zero", "raw-call-in-content", "raw-call-escaped", "calls-dropped"),
+    *("same-id-for-all", "later-choices-unparsed", "cut-reasoning-lost", "call-on-analysis-as-text"),
+    *("stream-without-done", "finished-reasoning-kept", "call-reasoning-hidden"),
+]
+"""Defects whose failures others explain as well, or that the log does not show."""
+SELECTED = ("simple_answer", "tool_round_trip", "several_choices", "cut_in_reasoning")
+
+
+def recorded(folder, defect, scenarios):
+    selected = (word for name in scenarios for word in ("--select", name))
+    cli.main(["run", f"reference:defect={defect}", *selected, "--latency", "0", "--out", str(folder), "-q"])
+    return folder / "exchanges.jsonl"
+
+
+def named_by(out):
+    lines = [json.loads(line) for line in (out / "audit.jsonl").read_text("utf-8").splitlines()]
+    return [line for line in lines if line["kind"] == "cause" and line["defects"]]
+
+
+@pytest.mark.parametrize("defect", [*NAMED, *NOT_CLEAR])
+def test_the_log_of_a_defect_names_it_or_none(tmp_path, defect):
+    audit(tmp_path / "out", recorded(tmp_path / "run", defect, SELECTED))
+    named = [one["id"] for one in named_by(tmp_path / "out")]
+    assert named == [defect] if defect in NAMED else named in ([], [defect])
+
+
+@pytest.mark.parametrize("scenarios", [SELECTED[:1], SELECTED[:2]], ids=["2 answers", "6 answers"])
+def test_a_few_answers_of_a_leaking_server_name_its_defect(tmp_path, scenarios):
+    audit(tmp_path / "out", recorded(tmp_path / "run", "output-unparsed", scenarios))
+    assert [one["id"] for one in named_by(tmp_path / "out")] == ["output-unparsed"]
+
+
+def test_few_leaks_of_many_answers_are_named_as_a_group(tmp_path, capsys):
+    leak = "analysisThe user greets.assistantfinalHello!"
+    rows = [pair(leak if n < 66 else "Hello.") for n in range(2800)]
+    audit(tmp_path / "out", write(tmp_path / "log.jsonl", rows))
+    assert not named_by(tmp_path / "out")
+    shown = capsys.readouterr().out
+    assert (
+        "no known cause fits; failures that are alike\n  channels.no_channel_words: content contains channel words"
+        in shown
+    )
