@@ -8,7 +8,7 @@ the scripted output, the answer, the expected and the actual value, the clause, 
 
 from __future__ import annotations
 
-import gzip
+import lzma
 import random
 import re
 import sys
@@ -55,7 +55,7 @@ class Failure:
 def failures(report: str) -> Iterator[Failure]:
     """Yield the failing findings of a stored report."""
     known: tuple[KnownCause, ...] = ()
-    lines = gzip.decompress((REPORTS / report / "report.jsonl.gz").read_bytes()).decode()
+    lines = lzma.decompress((REPORTS / report / "report.jsonl.xz").read_bytes()).decode()
     for line in lines.removesuffix("\n").split("\n"):
         row = members(loads(line))
         if row.get("kind") == "header":
@@ -132,7 +132,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--instances", type=int, default=1, metavar="COUNT", help="instances of each group")
     options = parser.parse_args()
-    folders = options.reports or sorted(file.parent.name for file in REPORTS.glob("*/report.jsonl.gz"))
+    folders = options.reports or sorted(file.parent.name for file in REPORTS.glob("*/report.jsonl.xz"))
     groups = defaultdict[tuple[str, str, str, str], list[Failure]](list)
     for report in folders:
         for failure in failures(report):

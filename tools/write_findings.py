@@ -3,14 +3,14 @@
     python tools/write_findings.py
     python tools/write_findings.py --prune
 
-The causes are those of `golden/causes/`, the results and examples those of the reports below `reports/`. A report is `report.jsonl` or `report.jsonl.gz`.
+The causes are those of `golden/causes/`, the results and examples those of the reports below `reports/`. A report is `report.jsonl` or `report.jsonl.xz`.
 With `--prune`, rows of `golden/causes/` that match no failure of the reports are removed first, and `seen_in` is written anew.
 """
 
 from __future__ import annotations
 
-import gzip
 import json
+import lzma
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -111,8 +111,8 @@ class Report:
 
 def read_report(folder: Path) -> Report:
     """Read the report of a folder, compressed or not."""
-    packed = folder / "report.jsonl.gz"
-    data = gzip.decompress(packed.read_bytes()) if packed.exists() else (folder / "report.jsonl").read_bytes()
+    packed = folder / "report.jsonl.xz"
+    data = lzma.decompress(packed.read_bytes()) if packed.exists() else (folder / "report.jsonl").read_bytes()
     lines = data.decode("utf-8").rstrip("\n").split("\n")
     target = value_at(loads(lines[0]), "target")
     causes = [loads(line) for line in lines if line.startswith('{"kind":"cause"')]

@@ -51,7 +51,7 @@ def engine_table() -> str:
     """Return a row for each engine and version: the dates, and for each report its APIs, failing checks and causes."""
     rows: dict[str, list[str]] = {}
     dates: dict[str, set[str]] = {}
-    for file in sorted((ROOT / "reports").glob("*/report.jsonl.gz")):
+    for file in sorted((ROOT / "reports").glob("*/report.jsonl.xz")):
         report = read_report_file(file)
         engine, version = (text(value_at(report.header, "target", name)) for name in ("engine", "engine_version"))
         name, lane = _ENGINES.get(engine, (engine, engine))

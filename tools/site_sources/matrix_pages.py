@@ -66,7 +66,7 @@ def write_matrix(folder: Path, reports: Mapping[str, Report]) -> None:
 
 def published_reports() -> Mapping[str, Report]:
     """Return the published reports, by the names of their folders."""
-    return {file.parent.name: read_run(file.parent) for file in sorted((ROOT / "reports").glob("*/report.jsonl.gz"))}
+    return {file.parent.name: read_run(file.parent) for file in sorted((ROOT / "reports").glob("*/report.jsonl.xz"))}
 
 
 def _overview(matrix: Matrix, engines: Mapping[str, Sequence[str]]) -> Iterator[str]:

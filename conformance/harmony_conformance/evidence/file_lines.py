@@ -1,4 +1,4 @@
-"""Read a file's lines with their byte offsets in constant memory. Plain and gzip files are distinguished by their first bytes.
+"""Read a file's lines with their byte offsets in constant memory. Plain and compressed files (gzip, bzip2, xz) are distinguished by their first bytes.
 
 Nothing is lost silently: an `UnreadableLine` reports each line that is too long, truncated gzip data and read errors, with its offset.
 Offsets count bytes of the text, after decompression.
@@ -12,8 +12,8 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
+from harmony_conformance.evidence.compressed_files import FIRST_BYTES, DamagedFileError, Readable, decompress
 from harmony_conformance.json_value import MAX_LINE_DEPTH, Json, loads
 
 LINE_LIMIT = 64 * 1024 * 1024
@@ -26,8 +26,6 @@ _NOT_BLANK = re.compile(rb"\S")
 _OTHER_FORMATS: Mapping[bytes, str] = {
     **dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), "the file is UTF-16: convert it (iconv -f utf-16 -t utf-8)"),
     b"\x28\xb5\x2f\xfd": "the file is packed by zstd: unpack it (zstd -d)",
-    b"BZh91AY&SY": "the file is packed by bzip2: unpack it (bzip2 -d)",
-    b"\xfd7zXZ\x00": "the file is packed by xz: unpack it (xz -d)",
     b"PK\x03\x04": "the file is a zip archive: unpack it (unzip)",
     b"PAR1\x15": "the file is Parquet: write it as JSON Lines",
     b"\x04\x22\x4d\x18": "the file is packed by lz4: unpack it (lz4 -d)",
@@ -35,18 +33,6 @@ _OTHER_FORMATS: Mapping[bytes, str] = {
 }
 """The first bytes of files without JSON lines, and the remedy."""
 _LONGEST_MARK = max(map(len, _OTHER_FORMATS))
-
-
-class DamagedFileError(OSError):
-    """Compressed data that cannot be decompressed further."""
-
-
-class Readable(Protocol):
-    """A binary stream."""
-
-    def read1(self, size: int, /) -> bytes:
-        """Return at most `size` available bytes, or none at the end."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,16 +90,18 @@ def read_lines(path: Path, *, limit: int = LINE_LIMIT) -> Iterator[Line | Unread
     """Yield the lines of a file, without blank ones. A file that cannot be opened yields one `UnreadableLine`.
 
     Args:
-        path: The file, plain or gzip.
+        path: The file, plain or compressed by gzip, bzip2 or xz.
         limit: The largest length of a line, in bytes.
     """
     try:
         with path.open("rb") as raw:
-            if raw.peek(2)[:2] == _GZIP:
+            head = raw.peek(_LONGEST_MARK)
+            mark = next(filter(head.startswith, FIRST_BYTES), None)
+            if head.startswith(_GZIP):
                 with gzip.open(raw, "rb") as unpacked:
                     yield from split_lines(unpacked, limit=limit)
             else:
-                yield from split_lines(raw, limit=limit)
+                yield from split_lines(raw if mark is None else decompress(raw, mark), limit=limit)
     except FileNotFoundError:
         yield UnreadableLine(offset=0, number=0, kind="no such file")
     except IsADirectoryError:

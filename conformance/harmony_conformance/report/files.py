@@ -30,13 +30,18 @@ REPORT = "report.jsonl"
 """The complete report; all other files are rendered from it."""
 
 
+def report_in(folder: Path) -> Path | None:
+    """Return the report in the folder of a run, which may be compressed."""
+    return next(filter(Path.is_file, (folder / f"{REPORT}{suffix}" for suffix in ("", ".gz", ".xz"))), None)
+
+
 def read_report_file(path: Path) -> Report:
-    """Read the report of a run: its folder, or its `report.jsonl`, plain or packed by gzip.
+    """Read the report of a run: its folder, or its `report.jsonl`, plain or compressed.
 
     Raises:
         InvalidReportError: It cannot be read, or is no complete report. The message has the file.
     """
-    file = path if path.is_file() else next(filter(Path.is_file, (path / REPORT, path / f"{REPORT}.gz")), path / REPORT)
+    file = path if path.is_file() else report_in(path) or path / REPORT
     lines: list[str] = []
     for line in read_lines(file):
         if isinstance(line, UnreadableLine):

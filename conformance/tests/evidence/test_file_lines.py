@@ -1,11 +1,13 @@
+import bz2
 import gzip
 import io
+import lzma
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harmony_conformance.evidence import file_lines
+from harmony_conformance.evidence import compressed_files, file_lines
 from harmony_conformance.evidence.file_lines import Line, UnreadableLine, read_lines, split_lines
 
 UTF16 = "the file is UTF-16: convert it (iconv -f utf-16 -t utf-8)"
@@ -41,9 +43,25 @@ def test_a_file_is_read_as_lines(tmp_path, data, expected):
     assert told(read_lines(written(tmp_path, data), limit=8)) == expected
 
 
+COMPRESSORS = pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+
+
+@COMPRESSORS
 @pytest.mark.parametrize(("data", "expected"), LINES)
-def test_a_compressed_file_is_read_as_the_same_lines_whatever_its_name(tmp_path, data, expected):
-    assert told(read_lines(written(tmp_path, gzip.compress(data)), limit=8)) == expected
+def test_a_compressed_file_is_read_as_the_same_lines_whatever_its_name(tmp_path, data, expected, compress):
+    assert told(read_lines(written(tmp_path, compress(data)), limit=8)) == expected
+
+
+@COMPRESSORS
+def test_joined_compressed_files_are_read_as_one(tmp_path, compress):
+    joined = compress(b"a\nb") + compress(b"c\nd\n")
+    assert told(read_lines(written(tmp_path, joined))) == [(0, 1, b"a"), (2, 2, b"bc"), (5, 3, b"d")]
+
+
+def test_an_xz_file_that_needs_too_much_memory_is_damaged(tmp_path, monkeypatch):
+    monkeypatch.setattr(compressed_files, "_XZ_MEMORY", 1 << 20)
+    (problem,) = read_lines(written(tmp_path, lzma.compress(b"line\n")))
+    assert problem.kind == "the compressed file is damaged"
 
 
 def test_a_long_line_is_told_with_its_length(tmp_path):
@@ -61,20 +79,22 @@ def test_a_folder_is_one_problem(tmp_path):
     assert str(problem) == "it is a folder, not a file"
 
 
-def test_a_compressed_file_that_breaks_off_gives_its_whole_lines_and_says_where(tmp_path):
-    text = b"".join(b'{"number": %d}\n' % number for number in range(20_000))
-    packed = gzip.compress(text)
+@COMPRESSORS
+def test_a_compressed_file_that_breaks_off_gives_its_whole_lines_and_says_where(tmp_path, compress):
+    text = b"".join(b'{"number": %d}\n' % (number * 7919 % 1_000_003) for number in range(200_000))
+    packed = compress(text)
     found = list(read_lines(written(tmp_path, packed[: len(packed) // 2])))
     assert isinstance(found[-1], UnreadableLine)
     assert found[-1].kind == "the compressed file is truncated"
     whole = [one for one in found[:-2] if isinstance(one, Line)]
     assert whole
-    assert all(text[line.offset :].startswith(line.data + b"\n") for line in whole)
+    assert all(text.startswith(line.data + b"\n", line.offset) for line in whole)
     assert found[-1].offset > whole[-1].offset
 
 
-def test_a_damaged_compressed_file_says_so(tmp_path):
-    packed = bytearray(gzip.compress(b"line\n" * 50_000))
+@COMPRESSORS
+def test_a_damaged_compressed_file_says_so(tmp_path, compress):
+    packed = bytearray(compress(b"line\n" * 50_000))
     packed[40:60] = bytes(20)
     found = list(read_lines(written(tmp_path, bytes(packed))))
     assert isinstance(found[-1], UnreadableLine)

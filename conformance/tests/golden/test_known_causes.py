@@ -1,7 +1,7 @@
 """`golden/causes/`: the causes of real engines fit the schema, exist elsewhere as they say, and explain the stored reports."""
 
-import gzip
 import json
+import lzma
 import re
 import runpy
 from dataclasses import replace
@@ -173,7 +173,7 @@ def test_reports_are_read_compressed_too(tmp_path):
     for folder in (plain, packed):
         folder.mkdir()
     (plain / "report.jsonl").write_text(text, "utf-8")
-    (packed / "report.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+    (packed / "report.jsonl.xz").write_bytes(lzma.compress(text.encode()))
     read = [FINDINGS["read_report"](folder) for folder in (plain, packed)]
     assert [(one.engine, [*one.named], len(one.failures)) for one in read] == [("vllm", ["x"], 1)] * 2
 

@@ -1,12 +1,14 @@
 """The files of a run are the same whether one process draws them or two, and what keeps one from being written is told."""
 
+import gzip
+import lzma
 import sys
 
 import pytest
 
 from harmony_conformance.judge.check import Severity
 from harmony_conformance.report import files
-from harmony_conformance.report.files import RENDERERS, REPORT, write_files
+from harmony_conformance.report.files import RENDERERS, REPORT, read_report_file, write_files
 
 MUST = frozenset({Severity.MUST})
 
@@ -58,3 +60,10 @@ def test_a_form_that_cannot_be_rendered_hides_no_other(real_report, tmp_path, mo
     names = {"html": "report.html", "md": "report.md", "junit": "junit.xml"}
     assert {path.name for path in tmp_path.iterdir()} == {REPORT, *names.values()} - {names[form]}
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("suffix", "compress"), [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)])
+def test_a_report_is_read_from_its_folder_compressed_or_not(real_report, tmp_path, suffix, compress):
+    text = "".join(f"{line}\n" for line in real_report.lines())
+    (tmp_path / f"{REPORT}{suffix}").write_bytes(compress(text.encode("utf-8", "surrogatepass")))
+    assert [*read_report_file(tmp_path).lines()] == [*real_report.lines()]

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from harmony_conformance.evidence.file_lines import LINE_LIMIT, Line, Readable, UnreadableLine, read_blocks
+from harmony_conformance.evidence.compressed_files import Readable
+from harmony_conformance.evidence.file_lines import LINE_LIMIT, Line, UnreadableLine, read_blocks
 
 LISTS: frozenset[tuple[bytes, ...]] = frozenset(
     {(), (b"log", b"entries"), (b"resourceSpans",), (b"resourceLogs",), (b"data",), (b"observations",), (b"batch",)}

@@ -5,10 +5,8 @@ Each decompressor has a bounded output for each step and a bounded window, so th
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import io
-import lzma
 import os
 import re
 import sys
@@ -19,10 +17,11 @@ from glob import glob, has_magic
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, cast
 
 from harmony_conformance.errors import UsageError
-from harmony_conformance.evidence.file_lines import LINE_LIMIT, DamagedFileError
+from harmony_conformance.evidence.compressed_files import FIRST_BYTES, BlockStream, DamagedFileError, decompress
+from harmony_conformance.evidence.file_lines import LINE_LIMIT
 from harmony_conformance.transport.content_coding import BodyDecoder, ContentDecodingError
 from harmony_conformance.transport.redaction import MASK, is_secret_parameter
 from harmony_ref.extras import install_command
@@ -30,7 +29,6 @@ from harmony_ref.extras import install_command
 STDIN = "-"
 _BLOCK = 64 * 1024
 _MOST_LAYERS = 3
-_XZ_MEMORY = 256 * 1024 * 1024
 _LONGEST_READ = 512 * 1024 * 1024
 _ZSTD_INPUT = 64
 _LARGEST_EMPTY = 256
@@ -309,47 +307,9 @@ def _decompress(stream: PeekableStream) -> PeekableStream:
     return stream
 
 
-class _Decompressor(Protocol):
-    """A decompressor of one bzip2 stream or xz stream."""
-
-    @property
-    def eof(self) -> bool: ...
-
-    @property
-    def needs_input(self) -> bool: ...
-
-    @property
-    def unused_data(self) -> bytes: ...
-
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
-
-
-def _read_members(stream: PeekableStream, make: Callable[[], _Decompressor]) -> Iterator[bytes]:
-    """Yield the decompressed bytes of concatenated streams. Null bytes after one are padding."""
-    rest = b""
-    while data := (rest or stream.read1(_BLOCK)).lstrip(b"\0"):
-        member, rest = make(), b""
-        while not member.eof:
-            try:
-                yield member.decompress(data, _BLOCK)
-            except (OSError, lzma.LZMAError, ValueError, EOFError) as error:
-                raise DamagedFileError(_one_line(error)) from None
-            data = stream.read1(_BLOCK) if member.needs_input and not member.eof else b""
-            if not data and member.needs_input and not member.eof:
-                raise EOFError
-        rest = member.unused_data
-
-
-def _joined(blocks: Iterator[bytes]) -> Callable[[int], bytes]:
-    def read(_: int) -> bytes:
-        return next(filter(None, blocks), b"")
-
-    return read
-
-
 def _unzstd(stream: PeekableStream) -> Callable[[int], bytes]:
     require("zstandard", "zstd")
-    return _joined(_read_frames(stream))
+    return BlockStream(_read_frames(stream)).read1
 
 
 def _read_frames(stream: PeekableStream) -> Iterator[bytes]:
@@ -374,9 +334,6 @@ def _gunzip(stream: PeekableStream) -> Callable[[int], bytes]:
 _DECOMPRESSORS: Mapping[bytes, Callable[[PeekableStream], Callable[[int], bytes]]] = {
     b"\x1f\x8b": _gunzip,
     b"\x28\xb5\x2f\xfd": _unzstd,
-    b"BZh": lambda stream: _joined(_read_members(stream, bz2.BZ2Decompressor)),
-    b"\xfd7zXZ\x00": lambda stream: _joined(
-        _read_members(stream, lambda: lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=_XZ_MEMORY))
-    ),
+    **{mark: lambda stream, mark=mark: decompress(stream, mark).read1 for mark in FIRST_BYTES},
 }
 """Decompressors by the first bytes of a file."""

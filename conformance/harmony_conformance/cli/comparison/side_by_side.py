@@ -12,7 +12,7 @@ from harmony_conformance.json_value import JsonObject
 from harmony_conformance.load.load_file import LOAD, InvalidLoadError, read_loads
 from harmony_conformance.load.side_by_side import load_rows
 from harmony_conformance.report.comparison.matrix import Matrix, make_matrix
-from harmony_conformance.report.files import REPORT
+from harmony_conformance.report.files import report_in
 from harmony_conformance.report.model import Report
 from harmony_conformance.report.summary import title
 from harmony_conformance.sampling.rates_file import RATES, InvalidRatesError, SampledRates, read_rates
@@ -52,7 +52,7 @@ def read_endpoint_folder(path: Path) -> EndpointFolder:
     """
     rates = next(filter(Path.is_file, (path / RATES, path / RATES_FOLDER / RATES)), None)
     loads = next(filter(Path.is_file, (path / LOAD, path / LOAD_FOLDER / LOAD)), None)
-    has_run = any((path / name).is_file() for name in (REPORT, f"{REPORT}.gz"))
+    has_run = report_in(path) is not None
     try:
         return EndpointFolder(
             path=path,
