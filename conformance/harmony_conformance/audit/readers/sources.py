@@ -13,6 +13,7 @@ import sys
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from glob import glob, has_magic
 from importlib import import_module
 from importlib.util import find_spec
@@ -327,6 +328,10 @@ def _read_frames(stream: PeekableStream) -> Iterator[bytes]:
         raise EOFError from None
 
 
+def _decompress_members(first_bytes: bytes, stream: PeekableStream) -> Callable[[int], bytes]:
+    return decompress(stream, first_bytes).read1
+
+
 def _gunzip(stream: PeekableStream) -> Callable[[int], bytes]:
     return gzip.GzipFile(fileobj=cast("BinaryIO", stream), mode="rb").read1
 
@@ -334,6 +339,6 @@ def _gunzip(stream: PeekableStream) -> Callable[[int], bytes]:
 _DECOMPRESSORS: Mapping[bytes, Callable[[PeekableStream], Callable[[int], bytes]]] = {
     b"\x1f\x8b": _gunzip,
     b"\x28\xb5\x2f\xfd": _unzstd,
-    **{mark: lambda stream, mark=mark: decompress(stream, mark).read1 for mark in FIRST_BYTES},
+    **{mark: partial(_decompress_members, mark) for mark in FIRST_BYTES},
 }
 """Decompressors by the first bytes of a file."""
