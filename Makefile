@@ -41,12 +41,12 @@ demo: $(READY)  ## run every check against the embedded reference server
 
 # each process single-threaded, the longest first, on two cores; what each says is printed in one piece when it ends. Not by pytest-xdist, every worker of
 # which would read all the tests before it runs its share. The selftest, which has a process for each core, has them to itself.
-test: $(READY)  ## all that CI runs; JOBS=2 at a time
+test: $(READY)  ## all that CI runs; JOBS=3 at a time, since many tests wait for processes
 	@$(MAKE) --no-print-directory -j $(JOBS) environments
 	@$(MAKE) --no-print-directory -j $(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) together
 	@$(MAKE) --no-print-directory selftest-sample
 
-JOBS ?= 2
+JOBS ?= 3
 together: lint unit-doors unit-conformance unit-harmony_ref types-pyright unit-proxy unit-examples types-mypy golden
 
 check: lint types  ## without running the tests

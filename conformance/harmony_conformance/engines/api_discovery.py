@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.apis.registry import Api, UnsupportedByApiError
@@ -21,8 +22,12 @@ from harmony_ref import encode_with_special_tokens
 
 PROBE_WORD = "quokka"
 """A word that only a played script puts into an answer."""
-PROBE_SCRIPT = tuple(encode_with_special_tokens(f"<|channel|>final<|message|>{PROBE_WORD}<|return|>"))
-"""Token ids of a completion with that word."""
+
+
+@cache
+def probe_script() -> tuple[int, ...]:
+    """Return the token ids of a completion with that word. It is encoded when it is needed: loading the vocabulary takes half a second."""
+    return tuple(encode_with_special_tokens(f"<|channel|>final<|message|>{PROBE_WORD}<|return|>"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +86,8 @@ async def probe_api(send: SendRequest, api: Api, engine: Engine, plain: JsonObje
         ids_field = engine.ids_field if turn is not None and turn.prompt_ids else None
     script_method = ScriptMethod.NONE
     if way.method not in (ScriptMethod.NONE, ScriptMethod.DERENDER):
-        body = with_script({**plain, "max_tokens": 64}, PROBE_SCRIPT, way)
-        probes.append(await probe.ask("script", body, PROBE_SCRIPT))
+        body = with_script({**plain, "max_tokens": 64}, probe_script(), way)
+        probes.append(await probe.ask("script", body, probe_script()))
         script_method = way.method if response_contains(probes[-1], PROBE_WORD) else ScriptMethod.NONE
     side = _prompt_endpoint(api, engine, path) if ids_field is None else None
     counter = replace(first.request, path=path + engine.count_endpoint) if engine.count_endpoint is not None else None

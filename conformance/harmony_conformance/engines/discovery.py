@@ -9,13 +9,13 @@ from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS, Api
 from harmony_conformance.engines import diagnosis
 from harmony_conformance.engines.api_discovery import (
-    PROBE_SCRIPT,
     PROBE_WORD,
     ApiSupport,
     probe_api,
     probe_count_endpoint,
     probe_prompt_endpoint,
     probe_prompts,
+    probe_script,
     response_contains,
 )
 from harmony_conformance.engines.identification import identify
@@ -301,8 +301,8 @@ async def _probe_script(send: SendRequest, plain: JsonObject, method: ScriptMeth
     Raises:
         EndpointUnusableError: The response lacks the word of the script.
     """
-    body = with_script({**plain, "max_tokens": _LIMITS[1]}, PROBE_SCRIPT, Scripting(method=method))
-    x = replace(_exchange("script", body, SendResult()), script=PROBE_SCRIPT)
+    body = with_script({**plain, "max_tokens": _LIMITS[1]}, probe_script(), Scripting(method=method))
+    x = replace(_exchange("script", body, SendResult()), script=probe_script())
     is_derendered = method is ScriptMethod.DERENDER
     answered = await render_and_derender(send, x, 1) if is_derendered else with_response(x, await send(x.request))
     if answered is None or not response_contains(answered, PROBE_WORD):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 
 from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS, Api
@@ -21,11 +22,6 @@ from harmony_conformance.transport.messages import Request
 from harmony_ref import encode_with_special_tokens
 
 _WORD = "quokka"
-_SCRIPT = tuple(
-    encode_with_special_tokens(
-        f"<|channel|>analysis<|message|>Say it.<|end|><|start|>assistant<|channel|>final<|message|>{_WORD}<|return|>"
-    )
-)
 _TRAILERS = (3, 4, 5, 6, 7, 8, 2)
 """Numbers of tokens to try, the likeliest first: 3 for plain text, 4 for quoted text."""
 _SPARE = 16
@@ -63,6 +59,16 @@ _GRAMMAR_PROBES: Mapping[str, tuple[JsonObject, str]] = {
     ),
 }
 """Request members that may cause a grammar, and a script that every such grammar forbids."""
+
+
+@cache
+def _script() -> tuple[int, ...]:
+    """Return the output to play. It is encoded when it is needed: loading the vocabulary takes half a second."""
+    return tuple(
+        encode_with_special_tokens(
+            f"<|channel|>analysis<|message|>Say it.<|end|><|start|>assistant<|channel|>final<|message|>{_WORD}<|return|>"
+        )
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,13 +129,13 @@ async def _find_trailer(
     short: tuple[int, Exchange] | None = None
     for trailer in _TRAILERS:
         trial = replace(way, suffix_tokens={role: trailer})
-        x = await door.ask(f"script after {role}", body, _SCRIPT, trial)
+        x = await door.ask(f"script after {role}", body, _script(), trial)
         has_ids = x.turn is not None and x.turn.output_ids is not None
         if (_completion_tokens(x) is not None or has_ids) and drop_unplayed_script(x, trial).script is not None:
             return trailer, x, way.counts_stop
         if short is not None and trailer == short[0] + 1:
             return *short, False
-        short = (trailer, x) if _completion_tokens(x) == len(_SCRIPT) - 1 else None
+        short = (trailer, x) if _completion_tokens(x) == len(_script()) - 1 else None
     return 0, None, way.counts_stop
 
 
