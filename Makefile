@@ -47,7 +47,7 @@ test: $(READY)  ## all that CI runs; JOBS=3 at a time, since many tests wait for
 	@$(MAKE) --no-print-directory selftest-sample
 
 JOBS ?= 3
-together: lint unit-doors unit-conformance unit-harmony_ref types-pyright unit-proxy unit-examples types-mypy golden
+together: lint unit-doors unit-conformance unit-data unit-harmony_ref types-pyright unit-proxy unit-examples types-mypy golden
 
 check: lint types  ## without running the tests
 
@@ -78,18 +78,22 @@ unit: $(READY) $(ORACLES) $(MITMPROXY)/.ready  ## the tests
 unit-%: $(READY) $(ORACLES)  # those of one folder, in one process
 	$(UNIT) $*/tests
 
-unit-proxy unit-doors: $(MITMPROXY)/.ready
+unit-proxy unit-doors unit-data: $(MITMPROXY)/.ready
 
 EXAMPLES_OF_CHECKS := $(wildcard conformance/tests/golden/test_golden*.py)
 
-# the rooms at the doors, whose tests start processes, and the pages: as long as all the others
-DOORS := $(addprefix conformance/tests/,audit cli load report sampling test_examples_in_pages.py)
+# the rooms at the doors, whose tests start processes, and the pages: two jobs, each as long as half of the others
+DOORS := $(addprefix conformance/tests/,cli test_examples_in_pages.py)
+DATA := $(addprefix conformance/tests/,audit load report sampling)
 
 unit-conformance: $(READY) $(ORACLES)
-	$(UNIT) conformance/tests $(EXAMPLES_OF_CHECKS:%=--ignore=%) $(DOORS:%=--ignore=%)
+	$(UNIT) conformance/tests $(EXAMPLES_OF_CHECKS:%=--ignore=%) $(DOORS:%=--ignore=%) $(DATA:%=--ignore=%)
 
 unit-doors: $(READY) $(ORACLES)
 	$(UNIT) $(DOORS)
+
+unit-data: $(READY) $(ORACLES)
+	$(UNIT) $(DATA)
 
 unit-examples: $(READY)
 	$(UNIT) $(EXAMPLES_OF_CHECKS)
