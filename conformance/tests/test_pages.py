@@ -102,3 +102,22 @@ def test_form_of_a_guide(guide):
     assert re.search(r"\]\([\w./-]+\.md", sections[-1])
     headings = re.findall(r"^##+ (.*)", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
     assert [heading for heading in headings if not re.match(r"[A-Z0-9`]|vLLM|systemd|opencode", heading)] == []
+
+
+SPLIT = {
+    "audit": ("audit-formats", "audit-reference"),
+    "proxy": ("proxy-policies", "proxy-monitoring", "proxy-reference"),
+}
+"""Guides whose reference has pages of its own."""
+
+
+@pytest.mark.parametrize(("guide", "references"), SPLIT.items(), ids=SPLIT)
+def test_a_long_guide_has_its_reference_on_other_pages(guide, references):
+    text = (ROOT / "docs" / f"{guide}.md").read_text("utf-8")
+    assert len(text.split()) < 1200
+    for name in references:
+        reference = (ROOT / "docs" / f"{name}.md").read_text("utf-8")
+        assert reference.startswith("# ")
+        assert reference.splitlines()[0].endswith(": reference")
+        assert f"({guide}.md" in reference.split("\n\n")[1]
+        assert f"]({name}.md)" in text.partition("## Next steps")[2]

@@ -33,7 +33,7 @@ PAGES: Mapping[str, tuple[str, str, Sequence[str]]] = {
     ),
     "audit": (
         "Judging batches of a log",
-        "Judge the rows of an Arrow table, in an engine that splits and distributes tables itself: [auditing logs](../../docs/audit.md).",
+        "Judge the rows of an Arrow table, in an engine that splits tables itself: [other engines](../../docs/audit-reference.md#in-other-engines).",
         (
             "harmony_conformance.audit.arrow_batches.judge_batch",
             "harmony_conformance.audit.batches.ReadOptions",

@@ -65,7 +65,7 @@ FILES = (
     ConfigurationFile(
         name="policy",
         title="The policy file of the proxy",
-        about="What the [proxy](../../docs/proxy.md#policies) does with a failed check: observe, repair or block. Without a policy it observes."
+        about="What the [proxy](../../docs/proxy-policies.md#policies) does with a failed check: observe, repair or block. Without a policy it observes."
         " Only MUST checks can be repaired or blocked. [Repairs](../../docs/repairs.md) lists the checks that have a repair.",
         keys=setting_keys.KEYS,
         command="harmony-conformance proxy --upstream vllm:http://127.0.0.1:8000/v1 --policy policy.toml",

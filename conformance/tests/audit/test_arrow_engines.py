@@ -1,4 +1,4 @@
-"""The code of `docs/audit.md` for Ray Data and Spark, as it is there: its rows are those of the command. `make test-ray` runs it."""
+"""The code of `docs/audit-reference.md` for Ray Data and Spark, as it is there: its rows are those of the command. `make test-ray` runs it."""
 
 import json
 import os
@@ -14,7 +14,7 @@ pytest.importorskip("ray", reason="make test-ray has an environment with Ray and
 pytest.importorskip("pyspark", reason="make test-ray has an environment with Ray and Spark")
 pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 
-PAGE = Path(__file__).parents[3] / "docs" / "audit.md"
+PAGE = Path(__file__).parents[3] / "docs" / "audit-reference.md"
 CODE = {
     name: code
     for code in re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)

@@ -1,4 +1,4 @@
-"""The table of paths in docs/proxy.md holds: guarded, harmless, passed and counted, or refused."""
+"""The table of paths in docs/proxy-policies.md holds: guarded, harmless, passed and counted, or refused."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from harmony_proxy.judging.judge_queue import JudgeQueue
 from harmony_proxy.judging.judge_settings import JudgeSettings
 from harmony_proxy.judging.queue_codec import decode_frame
 
-PAGE = Path(__file__).parents[3].joinpath("docs/proxy.md").read_text("utf-8")
+PAGE = Path(__file__).parents[3].joinpath("docs/proxy-policies.md").read_text("utf-8")
 ROWS = re.findall(r"^\| `([A-Z]+) (/[^`]*)` \| (\w+) \| (\w+) \|$", PAGE, re.MULTILINE)
 LEAK = {"role": "assistant", "content": "<|channel|>analysis<|message|>Secret<|end|>"}
 RULES = {fail: load_rules(block=["channels.no_marker_leak"], fail=fail) for fail in ("open", "closed")}

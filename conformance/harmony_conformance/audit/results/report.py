@@ -29,7 +29,10 @@ WORST_FIRST = (
     Outcome.INCONCLUSIVE,
     Outcome.NOT_APPLICABLE,
 )
-_EXPECTED_LINE = "expected pairs of request and response, or another format of docs/audit.md; --explain-format shows what was detected, --map names the members"
+_EXPECTED_LINE = (
+    "expected pairs of request and response, or another format of docs/audit-formats.md;"
+    " --explain-format shows what was detected, --map names the members"
+)
 NO_SHARE = "samples of failures: no share of the traffic"
 """Note of a report if the log of a proxy has lines that cannot be counted."""
 _PASSED_UNNAMED = "the log of the proxy does not name the checks that passed"
