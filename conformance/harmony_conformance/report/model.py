@@ -254,22 +254,28 @@ def _without_kind(value: Json) -> JsonObject:
     return {name: member for name, member in members(value).items() if name != "kind"}
 
 
+_SEVERITIES = {severity.value: severity for severity in Severity}
+_OUTCOMES = {outcome.value: outcome for outcome in Outcome}
+
+
 def _read_result(value: Json) -> ResultLine:
+    read = members(value).get
+    severity, outcome = text(read("severity")), text(read("outcome"))
     return ResultLine(
-        check=text(value_at(value, "check")),
-        severity=Severity(text(value_at(value, "severity"))),
-        outcome=Outcome(text(value_at(value, "outcome"))),
-        scenario=text(value_at(value, "scenario")),
-        api=text(value_at(value, "api")),
-        spec=text(value_at(value, "spec")),
-        quotation=text(value_at(value, "quotation")),
-        evidence=tuple(text(item) for item in items(value_at(value, "evidence"))),
-        exchanges=tuple(text(item) for item in items(value_at(value, "exchanges"))),
-        passed=integer(value_at(value, "passed")) or 0,
-        applied=integer(value_at(value, "applied")) or 0,
-        tries=integer(value_at(value, "tries")) or 1,
-        findings=tuple(members(item) for item in items(value_at(value, "findings"))),
-        reproduce=text(value_at(value, "reproduce")),
-        script=text(value_at(value, "script")),
-        reason=text(value_at(value, "reason")),
+        check=text(read("check")),
+        severity=_SEVERITIES.get(severity) or Severity(severity),
+        outcome=_OUTCOMES.get(outcome) or Outcome(outcome),
+        scenario=text(read("scenario")),
+        api=text(read("api")),
+        spec=text(read("spec")),
+        quotation=text(read("quotation")),
+        evidence=tuple(map(text, items(read("evidence")))),
+        exchanges=tuple(map(text, items(read("exchanges")))),
+        passed=integer(read("passed")) or 0,
+        applied=integer(read("applied")) or 0,
+        tries=integer(read("tries")) or 1,
+        findings=tuple(map(members, items(read("findings")))),
+        reproduce=text(read("reproduce")),
+        script=text(read("script")),
+        reason=text(read("reason")),
     )

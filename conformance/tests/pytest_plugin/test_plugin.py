@@ -1,4 +1,4 @@
-"""The plugin in pytest sessions of its own: subprocesses in another folder than the checkout, with the plugins of the environment beside it."""
+"""The plugin in pytest sessions of its own, in another folder than the checkout, with the plugins of the environment beside it."""
 
 import xml.etree.ElementTree as ET
 from collections import Counter
@@ -26,11 +26,16 @@ FAILS = "tool_calls.finish_reason_agrees[tool_call]"
 
 @pytest.fixture
 def session(pytester):
-    """Runs pytest against an endpoint, in an empty folder."""
+    """Runs pytest against an endpoint, in an empty folder.
+
+    A process of its own is slower: for all plugins of the environment, and for a conftest.py, which changes checks.
+    """
 
     def run(*words, endpoint="reference", plugins=PLAIN):
         target = [] if endpoint is None else ["--endpoint", endpoint]
-        return pytester.runpytest_subprocess("--pyargs", MODULE, *target, *plugins, *words)
+        alone = plugins != PLAIN or (pytester.path / "conftest.py").exists()
+        start = pytester.runpytest_subprocess if alone else pytester.runpytest_inprocess
+        return start("--pyargs", MODULE, *target, *plugins, *words)
 
     return run
 
