@@ -30,9 +30,13 @@ HOSTILE = f"\x1b[2J\x9b2J\x9b1;1H\x07\r\n{FORGED}\n\u202e\u2066\u2028\u2029\u200
 MODEL = f"gpt-oss-{HOSTILE}"
 COMMAND = [sys.executable, "-m", "harmony_conformance"]
 FORKS = """
-import json, os, sys
-from harmony_conformance.cli.main import build_parser, main
-build_parser(None)  # imports the module of every command, once
+import importlib, json, os, pkgutil, sys
+from harmony_conformance import cli
+from harmony_conformance.cli.main import main
+from harmony_ref.tokenizer.tokens import encoding
+for module in pkgutil.walk_packages(cli.__path__, "harmony_conformance.cli."):
+    importlib.import_module(module.name)
+encoding()  # the vocabulary, as the modules, is loaded once
 for line in sys.stdin:
     words, folder, *outputs = json.loads(line)
     if not (child := os.fork()):
