@@ -1,6 +1,6 @@
 """Write the sources of the documentation site: the pages of this repository, and pages made from the code.
 
-    python tools/write_site.py OUT [--repository URL]
+    python tools/write_site.py OUT [--repository URL] [--draft]
 
 OUT/pages gets the pages, OUT/zensical.toml the configuration of the site; `zensical build --strict -f OUT/zensical.toml` builds it.
 Links to files that are no pages lead to the repository's URL. Without `--repository` they become plain text.
@@ -29,6 +29,7 @@ def main() -> None:
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--repository", default="", help="URL of the files of the repository")
+    parser.add_argument("--draft", action="store_true", help="runs as empty pages, which takes half the time")
     arguments = parser.parse_args()
     out: Path = arguments.out
     pages = out / "pages"
@@ -41,7 +42,7 @@ def main() -> None:
     write_files(pages / "reference" / "configuration")
     write_api(pages / "reference" / "api")
     reports = published_reports()
-    write_runs(pages / "reports", reports)
+    write_runs(pages / "reports", reports, is_draft=arguments.draft)
     write_matrix(pages / "reports" / "matrix", reports)
     write_home(pages, reports)
     (out / "zensical.toml").write_text(settings(navigation(pages, explained)), encoding="utf-8")

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     out = tmp_path_factory.mktemp("site")
-    subprocess.run([sys.executable, ROOT / "tools" / "write_site.py", out], check=True, capture_output=True)
+    subprocess.run([sys.executable, ROOT / "tools" / "write_site.py", "--draft", out], check=True, capture_output=True)
     return out
 
 

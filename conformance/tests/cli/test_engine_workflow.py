@@ -204,6 +204,7 @@ def test_install_step_takes_a_tag_of_a_repository(tmp_path):
         "HARMONY_SOURCE": source,
         "PIP_NO_DEPS": "1",  # its dependencies and the build backend are those of this environment
         "PIP_NO_BUILD_ISOLATION": "0",
+        "PIP_NO_COMPILE": "1",
     }
     installed = subprocess.run(
         ["bash", "-e", "-c", step["run"]], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
