@@ -146,3 +146,70 @@ def test_options_fit_a_phone(browser, address):
     )
     assert widest <= 400
     page.close()
+
+
+LONG = "reference/checks/channels.answer_is_more_than_reasoning/"
+BOX = "element => { const box = element.getBoundingClientRect(); return [box.left, box.right]; }"
+
+
+def test_the_header_is_as_wide_as_the_page(page, address):
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto(address + LONG)
+    *_, right = page.locator(".md-main__inner").evaluate(BOX)
+    *_, search = page.locator(".md-search__button").evaluate(BOX)
+    assert right - search < 40
+
+
+def test_names_in_the_side_bar_break_between_their_words(page, address):
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto(address + LONG)
+    parts = page.locator(".md-sidebar--primary .md-nav__link--active .md-ellipsis").first.evaluate(
+        """label => [...label.querySelectorAll("wbr")].map(one => one.previousSibling.data.trim())"""
+    )
+    assert parts == ["answer_", "is_", "more_", "than_"]
+    lines = page.locator(".md-sidebar--primary .md-nav__link--active .md-ellipsis").first.evaluate(
+        """label => {
+          const range = document.createRange();
+          range.selectNodeContents(label);
+          return new Set([...range.getClientRects()].map(box => Math.round(box.top))).size;
+        }"""
+    )
+    assert lines == 2
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_code_ends_before_the_button_that_copies_it(page, address, width):
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(f"{address}docs/proxy/")
+    page.locator(".md-code__nav").first.wait_for()
+    for block in page.locator(".md-typeset pre:has(> .md-code__nav)").all()[:8]:
+        _, code = block.locator("code").evaluate(BOX)
+        button, _ = block.locator(".md-code__nav").evaluate(BOX)
+        assert code <= button + 1
+
+
+CONTRAST = """() => {
+  const numbers = text => text.match(/[0-9.]+/g).slice(0, 3).map(Number);
+  const light = rgb => rgb.map(one => one / 255)
+    .map(one => one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, one, i) => sum + one * [0.2126, 0.7152, 0.0722][i], 0);
+  const own = light(numbers(getComputedStyle(document.querySelector(".md-content a:not(.headerlink)")).color));
+  const paper = light(numbers(getComputedStyle(document.body).backgroundColor));
+  return (Math.max(own, paper) + 0.05) / (Math.min(own, paper) + 0.05);
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_links_have_enough_contrast(browser, address, scheme):
+    page = browser.new_page(color_scheme=scheme)
+    page.goto(f"{address}docs/proxy/")
+    page.locator(f"body[data-md-color-scheme={'slate' if scheme == 'dark' else 'default'}]").wait_for()
+    assert page.evaluate(CONTRAST) > 4.5
+    page.close()
+
+
+def test_the_site_has_its_own_mark(page, address):
+    page.goto(f"{address}docs/proxy/")
+    mark, icon = page.locator(".md-header .md-logo img"), page.locator("link[rel=icon]")
+    assert mark.evaluate("image => image.naturalWidth > 0")
+    assert icon.get_attribute("href").endswith("assets/mark.svg")

@@ -10,16 +10,16 @@ from harmony_conformance.report.model import Report
 from harmony_conformance.report.summary import title
 
 _SOURCE = Path(__file__).with_name("home.md")
-_STYLE = Path(__file__).with_name("site.css")
+_ASSETS = Path(__file__).with_name("assets")
+"""The style sheet, a script for the side bars, and the mark."""
 _COUNTS = "COUNTS"
 
 
 def write_home(pages: Path, reports: Mapping[str, Report]) -> None:
-    """Write the page, and the style sheet of the site."""
+    """Write the page, and the files that all pages use."""
     text = _SOURCE.read_text("utf-8")
     (pages / "index.md").write_text(text.replace(f"{_COUNTS}\n", f"{_counts(reports)}\n"), encoding="utf-8")
-    (pages / "assets").mkdir(exist_ok=True)
-    shutil.copy(_STYLE, pages / "assets" / _STYLE.name)
+    shutil.copytree(_ASSETS, pages / _ASSETS.name)
 
 
 def _counts(reports: Mapping[str, Report]) -> str:

@@ -32,6 +32,7 @@ def settings(navigation: Sequence[object]) -> str:
         'docs_dir = "pages"\n'
         'site_dir = "site"\n'
         'extra_css = ["assets/site.css"]\n'
+        'extra_javascript = ["assets/site.js"]\n'
         f"nav = {_toml(navigation)}\n\n"
         "[project.plugins.mkdocstrings.handlers.python]\n"
         f"paths = {_toml([str(ROOT / name) for name in _SOURCES])}\n\n"
@@ -47,6 +48,8 @@ def settings(navigation: Sequence[object]) -> str:
         "show_attribute_values = false\n\n"
         "[project.theme]\n"
         "font = false\n"
+        'logo = "assets/mark.svg"\n'
+        'favicon = "assets/mark.svg"\n'
         f"features = {_toml(_FEATURES)}\n"
         f"{lines(_palette())}"
     )
@@ -62,6 +65,8 @@ def _palette() -> Iterator[str]:
         yield "\n[[project.theme.palette]]"
         yield f'media = "(prefers-color-scheme{preference})"'
         yield from (f'scheme = "{scheme}"',) if scheme else ()
+        yield 'primary = "custom"'
+        yield 'accent = "custom"'
         yield f'toggle.icon = "{icon}"'
         yield f'toggle.name = "Switch to {following}"'
 
