@@ -163,11 +163,11 @@ def test_the_header_is_as_wide_as_the_page(page, address):
 def test_names_in_the_side_bar_break_between_their_words(page, address):
     page.set_viewport_size({"width": 1280, "height": 900})
     page.goto(address + LONG)
-    parts = page.locator(".md-sidebar--primary .md-nav__link--active .md-ellipsis").first.evaluate(
+    parts = page.locator(".md-sidebar--primary a.md-nav__link--active .md-ellipsis").first.evaluate(
         """label => [...label.querySelectorAll("wbr")].map(one => one.previousSibling.data.trim())"""
     )
     assert parts == ["answer_", "is_", "more_", "than_"]
-    lines = page.locator(".md-sidebar--primary .md-nav__link--active .md-ellipsis").first.evaluate(
+    lines = page.locator(".md-sidebar--primary a.md-nav__link--active .md-ellipsis").first.evaluate(
         """label => {
           const range = document.createRange();
           range.selectNodeContents(label);
