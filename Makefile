@@ -39,15 +39,14 @@ $(READY): requirements/installer.lock requirements/dev.lock pyproject.toml
 demo: $(READY)  ## run every check against the embedded reference server
 	$(BIN)/harmony-conformance run reference
 
-# each process single-threaded, the longest first, on two cores; what each says is printed in one piece when it ends. Not by pytest-xdist, every worker of
-# which would read all the tests before it runs its share. The selftest, which has a process for each core, has them to itself.
+# each process single-threaded, on two cores, the longest first, and those that wait for processes before those that only compute; what each says is printed
+# in one piece when it ends. Not by pytest-xdist, every worker of which would read all the tests before it runs its share.
 test: $(READY)  ## all that CI runs; JOBS=3 at a time, since many tests wait for processes
 	@$(MAKE) --no-print-directory -j $(JOBS) environments
 	@$(MAKE) --no-print-directory -j $(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) together
-	@$(MAKE) --no-print-directory selftest-sample
 
 JOBS ?= 3
-together: lint unit-doors unit-conformance unit-data unit-harmony_ref types-pyright unit-proxy unit-examples types-mypy golden
+together: lint unit-doors unit-conformance unit-proxy unit-data unit-harmony_ref unit-examples types-pyright selftest-sample types-mypy golden
 
 check: lint types  ## without running the tests
 
@@ -151,8 +150,8 @@ fuzz: $(READY)  ## random inputs against openai-harmony; EXAMPLES=200000 SEED=<t
 selftest: $(READY)  ## every defect against every check, and blind mutants; minutes on two quiet cores
 	$(BIN)/harmony-conformance selftest
 
-selftest-sample: $(READY)  ## each sixteenth defect, which is what CI has time for
-	$(BIN)/harmony-conformance selftest --every 16
+selftest-sample: $(READY)  ## each twentieth defect, which is what CI has time for
+	$(BIN)/harmony-conformance selftest --every 20
 
 # every extra except ray's, which is large, and mitmproxy's, which needs a newer Python and pins much of its environment
 EXTRAS := pytest http2 socks websocket compat huggingface teleprompter proxy otel logs needles
