@@ -21,9 +21,9 @@ def run(*command):
 
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory):
-    """The results of about 150 innocent answers and of each way to leak."""
+    """The results of about 100 innocent answers and of each way to leak."""
     folder = tmp_path_factory.mktemp("sample")
-    done = run(BENCHMARKS / "false_alarms.py", "--sample", "150", "--out", folder)
+    done = run(BENCHMARKS / "false_alarms.py", "--sample", "100", "--out", folder)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads((folder / "false_alarms.json").read_text("utf-8"))
 

@@ -116,7 +116,7 @@ def javascript(folder, _):
 
 @pytest.fixture(scope="module", params=[python, go, rust, javascript], ids=lambda build: build.__name__)
 def runner(request, tmp_path_factory):
-    cache = request.config.cache.mkdir(f"{request.param.__name__}-runner")
+    cache = request.config.cache.mkdir(f"{request.param.__name__}-build")
     return request.param(tmp_path_factory.mktemp("runner"), cache)
 
 

@@ -52,7 +52,7 @@ def rows():
     for kind in KINDS:
         for _ in AFTER:
             yield kind, next(borders), next(before), next(after)
-    for length in (200_000, 500_000, 800_000, TIKTOKEN_ANSWERS_TO):
+    for length in (400_000, TIKTOKEN_ANSWERS_TO):
         for kind in ("blanks", "tabs and blanks"):
             yield kind, length, next(before), next(after)
 
@@ -93,7 +93,7 @@ PIECES = [
 spaced_texts = st.lists(st.sampled_from(PIECES), max_size=24).map("".join)
 
 
-@settings(max_examples=1500, derandomize=True, deadline=None, database=None)
+@settings(max_examples=600, derandomize=True, deadline=None, database=None)
 @given(text=spaced_texts, longest=st.integers(2, 7), allowed=st.sampled_from(["all", frozenset(), {"<|end|>"}]))
 def test_no_text_has_other_ids_where_shorter_runs_are_cut(text, longest, allowed):
     ordinary = bare(text)
