@@ -20,6 +20,7 @@ from harmony_conformance.runner.judge_run import Plan
 from harmony_conformance.runner.run import Options
 from harmony_conformance.runner.sender import sendable_scenarios
 from harmony_conformance.runtime.plural import number_of
+from harmony_conformance.transport.messages import FailureKind
 
 _FIRST, _INTERVAL = 5.0, 30.0
 """Seconds until the first line, and between two lines."""
@@ -28,7 +29,7 @@ _SILENCE = 5.0
 
 
 class RunProgress:
-    """State: the number of requests of the run, and of those that are finished or lost."""
+    """State: the number of requests of the run, and of those that are finished, lost or skipped."""
 
     def __init__(
         self, plan: Plan, tries: int, count_failures: Callable[[], int | None], timeout: float = Options.timeout
@@ -37,7 +38,7 @@ class RunProgress:
         self.total = self.finished = 0
         self._plan, self._tries, self._count_failures = plan, tries, count_failures
         self._names = {scenario.name for scenario in plan.scenarios}
-        self._lost = 0
+        self._lost = self._skipped = 0
         self._timeout = timeout
         self._started = self._last = monotonic()
         self.update: Callable[[], None] = lambda: None
@@ -57,14 +58,16 @@ class RunProgress:
         self._last = monotonic()
         if x.scenario in self._names:
             self.finished += 1
-            self._lost += x.failure is not None and x.response is None
+            is_skipped = x.failure is not None and x.failure.kind is FailureKind.NOT_SENT
+            self._skipped += is_skipped
+            self._lost += x.failure is not None and x.response is None and not is_skipped
             self.update()
 
     @property
     def problems(self) -> str:
-        """The failures so far, in words; empty without a failure."""
+        """The failures so far, and the requests that the suite skipped, in words; empty without any."""
         failed = self._count_failures()
-        counts = {"failed": failed or 0, "without an answer": self._lost}
+        counts = {"failed": failed or 0, "without an answer": self._lost, "not sent": self._skipped}
         return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
 
     def describe(self) -> str:

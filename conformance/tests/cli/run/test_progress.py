@@ -101,6 +101,13 @@ def test_progress_is_described_with_its_failures_and_the_time_left(monkeypatch):
     assert shown.describe().endswith("about 35 min left, no answer for 880 s (--timeout 60)")
 
 
+def test_requests_that_the_suite_does_not_send_are_not_called_unanswered():
+    shown = progress.RunProgress(make_plan(Options(select=("simple_answer",))), 1, lambda: None)
+    for kind in (FailureKind.NOT_SENT, FailureKind.NOT_SENT, FailureKind.TIMEOUT):
+        shown.add(make_exchange("simple_answer", Failure(kind=kind, detail="x")))
+    assert shown.problems == "1 without an answer, 2 not sent"
+
+
 def test_failed_results_are_counted_while_requests_are_sent():
     options = Options(skip=("rows_*", "broken_*", "markers_*", "odd_texts", "questionable_*", "slow_stream"))
     plan, counts = make_plan(options), []
