@@ -16,6 +16,7 @@ from harmony_conformance.cli.report import read_run
 from harmony_conformance.engines.target import InvalidTargetError, parse_target
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.evidence.file_lines import Line, parse_line, read_lines
+from harmony_conformance.evidence.recording_file import BrokenRecordingError, read_recording
 from harmony_conformance.json_value import JsonObject, dumps, items, members, text, value_at
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.report.files import REPORT
@@ -25,7 +26,9 @@ from harmony_conformance.runner.selection import PAIR_SEPARATOR
 from harmony_conformance.runner.shared_run import recording_in
 from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.runtime.similar_names import suggestion
+from harmony_conformance.transport.messages import FailureKind
 
+_NAMES_SHOWN = 5
 _BEST_FIRST = (Exit.CONFORMS, Exit.USAGE, Exit.DIVERGES, Exit.INTERNAL_ERROR)
 
 
@@ -45,7 +48,7 @@ def execute(arguments: Namespace) -> int:
     codes = [
         code
         for api in dict.fromkeys(result.api for result in recorded)
-        for code in _repeat(target, [result for result in recorded if result.api == api], options)
+        for code in _repeat(arguments.run_dir, target, [result for result in recorded if result.api == api], options)
     ]
     for cause in report.causes:
         if text(value_at(cause, "id")) in names and (timing := text(value_at(cause, "timing"))):
@@ -130,7 +133,7 @@ def _note(what: str, words: Sequence[str]) -> None:
         print(f"{what}: {shlex.join(words)}", file=sys.stderr)
 
 
-def _repeat(target: str, recorded: Sequence[ResultLine], options: Sequence[str]) -> list[int]:
+def _repeat(run: Path, target: str, recorded: Sequence[ResultLine], options: Sequence[str]) -> list[int]:
     """Run the scenarios of results of one API, and return the exit code that each result calls for."""
     from harmony_conformance.cli.main import main  # noqa: PLC0415 - main imports the commands
 
@@ -145,7 +148,36 @@ def _repeat(target: str, recorded: Sequence[ResultLine], options: Sequence[str])
         results = {
             (one.check, one.scenario): one for one in read_run(Path(folder)).results if one.api == recorded[0].api
         }
-    return [_compare(one, results.get((one.check, one.scenario))) for one in recorded]
+        codes = [_compare(one, results.get((one.check, one.scenario))) for one in recorded]
+        _note_other_requests(run, Path(folder), [one for one, code in zip(recorded, codes, strict=True) if not code])
+    return codes
+
+
+def _note_other_requests(run: Path, folder: Path, passed: Sequence[ResultLine]) -> None:
+    """Report results that no longer fail, and whose requests are not the recorded ones: the suite may have changed, not the server."""
+    failing = {one.name: {text(value_at(finding, "exchange")) for finding in failures(one)} for one in passed}
+    before, now = (_request_bodies(path, frozenset().union(*failing.values())) for path in (run, folder))
+    if names := [
+        name for name, ids in failing.items() if any(now.get(one) != before[one] for one in ids & before.keys())
+    ]:
+        shown = ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
+        print(
+            f"no longer happens, but the request is not the recorded one, which the command of the report sends: {shown}",
+            file=sys.stderr,
+        )
+
+
+def _request_bodies(folder: Path, ids: frozenset[str]) -> dict[str, bytes]:
+    """Return the bodies of the requests that a run sent, by the ids of their exchanges; none without a readable recording."""
+    recording = recording_in(folder)
+    if not ids or not recording.is_file():
+        return {}
+    try:
+        series = read_recording(recording).series
+    except BrokenRecordingError:
+        return {}
+    sent = (x for one in series for x in one.exchanges.values() if x.id in ids)
+    return {x.id: x.request.body for x in sent if x.failure is None or x.failure.kind is not FailureKind.NOT_SENT}
 
 
 def _compare(recorded: ResultLine, now: ResultLine | None) -> int:

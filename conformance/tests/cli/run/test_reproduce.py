@@ -51,6 +51,24 @@ def test_it_no_longer_happens_on_the_correct_server(run, capsys):
     assert capsys.readouterr().out.startswith("no longer happens: ")
 
 
+def test_a_request_that_the_suite_sends_no_more_is_named(run, tmp_path, capsys):
+    note = "the request is not the recorded one, which the command of the report sends"
+    name = "streaming.ends_with_done@simple_answer"
+    assert main(["reproduce", str(run), name, "--against", "reference"]) == Exit.CONFORMS
+    assert note not in capsys.readouterr().err
+    for file in ("exchanges.jsonl", "report.jsonl"):
+        (tmp_path / file).write_bytes((run / file).read_bytes())
+    lines = [json.loads(line) for line in (run / "exchanges.jsonl").read_text("utf-8").splitlines()]
+    for line in lines:
+        if line["kind"] == "exchange" and line["scenario"] == "simple_answer":
+            line["request"]["json"]["messages"][-1]["content"] = "An earlier release of the suite asked this."
+    (tmp_path / "exchanges.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
+    assert main(["reproduce", str(tmp_path), name, "--against", "reference"]) == Exit.CONFORMS
+    printed = capsys.readouterr()
+    assert printed.out == "no longer happens: streaming.ends_with_done in simple_answer: pass\n"
+    assert f"{note}: streaming.ends_with_done@simple_answer" in printed.err
+
+
 def test_another_failure_of_the_check_is_reported_as_such(run, tmp_path, capsys):
     for file in ("exchanges.jsonl", "report.jsonl"):
         text = (run / file).read_text("utf-8").replace("the stream ends without [DONE]", "the stream has two ends")
