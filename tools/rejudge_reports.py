@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import subprocess
 import sys
 from argparse import ArgumentParser
 from collections.abc import Mapping
-from contextlib import redirect_stdout
-from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -129,12 +128,6 @@ LANES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "vllm-rs-parsers-0.33.0": ("vllm-rs 0.33.0", "vllm:http://127.0.0.1:18580/v1", _PARSERS),
 }
 """Engine with version, target and options of each lane's run, by folder."""
-_MATRIX_HEAD = """# Engines side by side
-
-`harmony-conformance matrix RUN…` over the stored runs: of the checks that could judge a server, those that fail. What a server does
-not show, and scripts that it could not play, leave checks out. Causes with a common id of the [catalogue](../golden/defects.json) share a row;
-`harmony-conformance explain ID` explains each.
-"""
 
 
 def rejudge(lane: str, reports: Path = REPORTS) -> int:
@@ -175,9 +168,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=REPORTS, metavar="FOLDER")
     options = parser.parse_args()
     code = max(rejudge(lane, options.out) for lane in options.lanes or LANES)
-    with redirect_stdout(StringIO()) as matrix:
-        run_command(["matrix", *(str(options.out / lane) for lane in LANES if (options.out / lane).is_dir())])
-    (options.out / "MATRIX.md").write_text(f"{_MATRIX_HEAD}\n{matrix.getvalue()}", "utf-8")
+    writer = Path(__file__).with_name("write_matrix.py")
+    subprocess.run([sys.executable, writer, options.out], check=True)  # noqa: S603 - a tool of this folder
     return code
 
 

@@ -1,6 +1,7 @@
 """The pages for users: short, current, and without a dead link or an invalid command."""
 
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -40,6 +41,21 @@ def test_readme_is_current():
         [sys.executable, ROOT / "tools" / "write_readme.py", "--check"], capture_output=True, text=True, check=False
     )
     assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_the_matrix_fits_a_page_of_the_repository():
+    """A section for each engine, with few columns. That of TGI is what the tool writes of its reports."""
+    written = (ROOT / "reports" / "MATRIX.md").read_text("utf-8")
+    tables = [line for line in written.splitlines() if line.startswith("|")]
+    assert {len(re.split(r"(?<!\\)\|", line)) - 2 for line in tables} <= set(range(2, 8))
+    runs = {file.parent.name for file in (ROOT / "reports").glob("*/report.jsonl.xz")}
+    assert set(re.findall(r"\]\(([^)/]+)/report\.md\)", written)) == runs
+    matrix = runpy.run_path(str(ROOT / "tools" / "write_matrix.py"))
+    names = sorted(run for run in runs if run.startswith("tgi-"))
+    text = matrix["page"]({name: matrix["read_report_file"](ROOT / "reports" / name) for name in names})
+    own = text.partition("\n## tgi\n")[2]
+    assert own
+    assert own.strip() in written, "run `python tools/write_matrix.py`"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

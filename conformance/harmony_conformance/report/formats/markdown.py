@@ -51,6 +51,7 @@ _THREADS = 4
 _LONGEST = 1500
 
 _SIGN = re.compile(r"""[\\`*_{}\[\]()#+\-.!|~:@$=]""")
+_BAR = re.compile(r"(?<!\\)\|")
 _ENTITIES = str.maketrans({"<": "&lt;", ">": "&gt;", "&": "&amp;"})
 _MARK = {
     Outcome.PASS: "✅",
@@ -261,5 +262,6 @@ def _folded(summary: str, content: str) -> str:
 
 
 def table(head: Sequence[str], lines: Iterable[Iterable[str]], rule: str = "---") -> str:
-    """Return a table of cells that are Markdown already."""
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, [rule] * len(head), *lines))
+    """Return a table of cells that are Markdown already. A bar within a cell is escaped, also within code."""
+    rows = ((_BAR.sub(r"\|", cell) for cell in cells) for cells in (head, [rule] * len(head), *lines))
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)

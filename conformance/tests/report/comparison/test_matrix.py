@@ -8,6 +8,7 @@ from harmony_conformance.cli.main import main
 from harmony_conformance.errors import Exit
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.comparison.matrix import make_matrix
+from harmony_conformance.report.formats.markdown import prose, table
 from harmony_conformance.report.model import ResultLine, make_report
 
 
@@ -62,6 +63,11 @@ def test_causes_of_two_engines_share_a_row_by_the_catalogue_or_the_defect():
     two = report({}, cause("llamacpp-b", 3, ["V07"]), cause("llamacpp-c", 4, ["V07"]))
     rows = {row.name: row.cells for row in make_matrix([one, two]).causes}
     assert rows == {"V07": ("2", "7"), "leak": ("1", ""), "vllm-own": ("5", "")}
+
+
+def test_a_bar_in_code_does_not_end_a_cell():
+    shown = table(("cause", "what happens"), [("`a`", prose("`<|end|>` is missing, or a | is.")), ("`b`", "c")])
+    assert shown.splitlines()[2] == r"| `a` | `<\|end\|>` is missing, or a \| is\. |"
 
 
 def test_runs_of_equal_names_are_numbered():
