@@ -8,21 +8,9 @@ from typing import LiteralString
 
 from harmony_conformance.apis.chat_completion import Usage
 from harmony_conformance.apis.text_fields import FieldKind
+from harmony_conformance.checks.helpers import empty_answers
 from harmony_conformance.checks.helpers.added_end import with_added_end
 from harmony_conformance.checks.helpers.api_words import end_of
-from harmony_conformance.checks.helpers.empty_answers import (
-    foreign_arguments,
-    goes_beyond_limit,
-    has_only_allowed_calls,
-    has_refusal,
-    has_typed_call,
-    may_be_cut,
-    no_stop_string_ended_it,
-    owes_nothing,
-    shows_all_as_reasoning,
-    stopped_by_itself,
-    wrote_only_forbidden_calls,
-)
 from harmony_conformance.checks.helpers.fitting_clauses import (
     ANALYSIS,
     FORM,
@@ -49,6 +37,7 @@ from harmony_conformance.judge.rulings import MARKUP_IN_ERRORS
 from harmony_conformance.redactable_text import Location, RedactableText, quote, shorten
 from harmony_ref import encode_with_special_tokens
 
+_DROPPED_CALL: LiteralString = "a call that the request does not allow was dropped, and nothing is shown instead"
 _HEADER_TOKENS = 10  # cost of the headers and ends of an analysis and a final message, without their text
 
 
@@ -232,8 +221,8 @@ def no_suspected_broken_character(x: Exchange) -> Iterator[Finding]:
         on.is_conversation,
         on.is_complete_answer,
         on.is_no_random_guess,
-        stopped_by_itself,
-        no_stop_string_ended_it,
+        empty_answers.stopped_by_itself,
+        empty_answers.no_stop_string_ended_it,
     ),
 )
 def answer_is_more_than_reasoning(x: Exchange) -> Iterator[Finding]:
@@ -245,13 +234,15 @@ def answer_is_more_than_reasoning(x: Exchange) -> Iterator[Finding]:
     turn = x.turn
     if turn is None or not (turn.reasoning or "").strip() or turn.has_answer:
         return
-    if x.expectation is not None and owes_nothing(x.expectation.required_output):
+    if x.expectation is not None and empty_answers.owes_nothing(x.expectation.required_output):
         return
     written = count_output_tokens(x.output.ids) if x.output.ids is not None else None
-    if (written is not None and not written.user_tokens and not written.call_tokens) or shows_all_as_reasoning(x):
+    if (
+        written is not None and not written.user_tokens and not written.call_tokens
+    ) or empty_answers.shows_all_as_reasoning(x):
         yield variant("the model wrote nothing that is not shown as reasoning", where="content")
         return
-    if written is not None and wrote_only_forbidden_calls(x, written):
+    if written is not None and empty_answers.wrote_only_forbidden_calls(x, written):
         yield variant(_DROPPED_CALL, where="content")
         return
     message = "the answer is reasoning alone, although it stopped by itself"
@@ -286,7 +277,7 @@ def answer_is_told_once(x: Exchange) -> Iterator[Finding]:
         on.is_conversation,
         on.is_complete_answer,
         on.expected_output_is_known,
-        has_only_allowed_calls,
+        empty_answers.has_only_allowed_calls,
         wrote_what_was_asked_for,
     ),
 )
@@ -321,7 +312,7 @@ def content_is_the_answer(x: Exchange) -> Iterator[Finding]:
     )
     problem = differs if content else empty
     clause = clause_of_content(x, output, content)
-    if goes_beyond_limit(x, "".join(output.user_texts), content):
+    if empty_answers.goes_beyond_limit(x, "".join(output.user_texts), content):
         problem, clause = "the content continues beyond the limit", "chat#max-tokens"
     yield Finding(message=problem, location="content", expected=expected, actual=actual, clause=clause)
 
@@ -368,18 +359,25 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
     `content: null`, no calls, `finish_reason: stop` and a token count: the parser ended in a state that it does not flush (defects V06, V10, O21, M02, S01).
     """
     turn = x.turn
-    if turn is None or turn.is_truncated or turn.has_answer or has_refusal(x) or has_typed_call(x) or may_be_cut(x):
+    if (
+        turn is None
+        or turn.is_truncated
+        or turn.has_answer
+        or empty_answers.has_refusal(x)
+        or empty_answers.has_typed_call(x)
+        or empty_answers.may_be_cut(x)
+    ):
         return
     usage = turn.usage or Usage()
     spent = len(x.output.ids) if usage.completion_tokens is None and x.output.ids else usage.completion_tokens or 0
-    if owes_nothing(x.expectation.required_output if x.expectation is not None else x.expected_output):
+    if empty_answers.owes_nothing(x.expectation.required_output if x.expectation is not None else x.expected_output):
         return
     reasoned = usage.reasoning_tokens or min(spent, len(encode_with_special_tokens(turn.reasoning or "")))
     unaccounted = spent - reasoned - _HEADER_TOKENS
     told = RedactableText("{} tokens were spent, and the client got neither content nor a call", spent)
     if x.output.ids is not None:
         written = count_output_tokens(x.output.ids)
-        if wrote_only_forbidden_calls(x, written):
+        if empty_answers.wrote_only_forbidden_calls(x, written):
             yield variant(_DROPPED_CALL, where="content")
             return
         unaccounted = written.user_tokens + written.call_tokens
@@ -389,16 +387,13 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
                 "the script has {} tokens, about {} of them of reasoning, and the client got neither content nor a call"
             )
         told = RedactableText(template, spent, written.reasoning_tokens)
-    if unaccounted > 0 and shows_all_as_reasoning(x):
+    if unaccounted > 0 and empty_answers.shows_all_as_reasoning(x):
         yield variant("text under a broken header is shown as reasoning", where="reasoning")
     elif unaccounted > 0:
-        if foreign := foreign_arguments(x):
+        if foreign := empty_answers.foreign_arguments(x):
             message = "text of the model arrived as the arguments of a call of another tool, and nothing else did"
             actual = shorten(" | ".join(foreign))
             yield cited(mismatch(message, "content", "content or a call", actual), clause_of_loss(x))
             return
         actual = RedactableText("{}, no content, no call", end_of(x))
         yield cited(mismatch(told, "content", "content or a call", actual), clause_of_loss(x))
-
-
-_DROPPED_CALL: LiteralString = "a call that the request does not allow was dropped, and nothing is shown instead"

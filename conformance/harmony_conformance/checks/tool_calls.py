@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from harmony_conformance.apis.chat_completion import ABORTED, ToolCall
-from harmony_conformance.apis.json_equality import equal_as_doubles, equal_json, has_added_fractions
-from harmony_conformance.apis.registry import RESPONSES
+from harmony_conformance.apis.chat_completion import ABORTED
 from harmony_conformance.checks.headers import INVENTED_CALL, WRITTEN_CALL
 from harmony_conformance.checks.helpers.api_words import end_of, words_of
-from harmony_conformance.checks.helpers.call_alignment import align_calls, is_completed, is_same_call
+from harmony_conformance.checks.helpers.call_alignment import align_calls, is_same_call
+from harmony_conformance.checks.helpers.call_changes import call_changes, is_same_object
 from harmony_conformance.checks.helpers.fitting_clauses import (
     ARGUMENTS,
     CALL_ID,
@@ -20,26 +19,22 @@ from harmony_conformance.checks.helpers.fitting_clauses import (
 )
 from harmony_conformance.checks.helpers.json_schema import first_violation
 from harmony_conformance.checks.helpers.malformed_output import lenient_on_malformed_output
-from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.expected_output import FunctionCall, contains_call, possible_function_names
+from harmony_conformance.evidence.expected_output import contains_call, possible_function_names
 from harmony_conformance.evidence.leaks.by_text import Strength
 from harmony_conformance.evidence.leaks.calls_in_text import written_calls
 from harmony_conformance.json_value import (
     InvalidJsonError,
     Json,
-    canonical_json,
     items,
     loads,
-    parse_object,
     pointer,
     text,
     value_at,
 )
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check, cited, mismatch, ruled, variant
+from harmony_conformance.judge.check import MUST, Finding, check, cited, mismatch, variant
 from harmony_conformance.judge.condition import condition, within_limits
-from harmony_conformance.judge.rulings import EMPTY_ARGUMENTS, NUMBERS_IN_OBJECTS
 from harmony_conformance.prompts import request_members
 from harmony_conformance.redactable_text import Location, RedactableText, quote, shorten
 
@@ -167,7 +162,7 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
             found = RedactableText("call {} of the answer", moved + 1)
             yield mismatch(message, pointer("tool_calls", moved), "the order of the model", found)
             continue
-        yield from _changes(x, call, turn.tool_calls[place], pointer("tool_calls", place))
+        yield from call_changes(x, call, turn.tool_calls[place], pointer("tool_calls", place))
     if len(added) > len(output.calls) - len(expected_calls):
         wanted = RedactableText("{} calls", len(output.calls))
         extra = turn.tool_calls[added[-1]]
@@ -183,38 +178,6 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
             yield cited(finding, clause_of_forbidden_call(x, extra.name))
         else:
             yield mismatch(INVENTED_CALL, "/tool_calls", wanted, shown)
-
-
-def _changes(x: Exchange, call: FunctionCall, arrived: ToolCall, where: str) -> Iterator[Finding]:
-    """Yield the differences between a call of the model and the one that arrived for it."""
-    if arrived.name != call.name:
-        message = "a call arrived under another name"
-        yield mismatch(message, where + "/function/name", quote(call.name), shorten(arrived.name))
-    if arrived.arguments == call.arguments or _is_same_object(x, arrived.arguments, call.arguments):
-        return
-    is_equal, where = equal_json(arrived.arguments, call.arguments), where + "/function/arguments"
-    if is_equal and not has_added_fractions(call.arguments, arrived.arguments):
-        yield variant("the arguments were rewritten: equal as JSON, another text", where=where)
-    else:
-        expected, actual = text_difference(call.arguments, arrived.arguments)
-        fraction = "a whole number of the arguments was rewritten with a fraction"
-        message = fraction if is_equal else "the arguments differ from what the model wrote"
-        yield _ruled_arguments(cited(mismatch(message, where, expected, actual), ARGUMENTS), x, call, arrived)
-
-
-def _ruled_arguments(finding: Finding, x: Exchange, call: FunctionCall, arrived: ToolCall) -> Finding:
-    """Return the finding with the ruling on what the API makes of the arguments, if there is one."""
-    if x.api == RESPONSES.name and is_completed(call.arguments, arrived.arguments):
-        return ruled(finding, EMPTY_ARGUMENTS)
-    has_other_digits = not equal_json(call.arguments, arrived.arguments)
-    is_same = has_other_digits and equal_as_doubles(call.arguments, arrived.arguments)
-    return ruled(finding, NUMBERS_IN_OBJECTS) if is_same and not x.api_adapter.has_text_arguments else finding
-
-
-def _is_same_object(x: Exchange, arguments: str, written: str) -> bool:
-    """Return True if the API has arguments as an object, and they are what the model wrote."""
-    is_equal = canonical_json(parse_object(arguments)) == canonical_json(parse_object(written))
-    return is_equal and not x.api_adapter.has_text_arguments
 
 
 @check(MUST, spec="chat#tool-choice", when=(on.is_conversation, on.forbade_tools))
@@ -365,7 +328,7 @@ def arguments_fit_the_schema(x: Exchange) -> Iterator[Finding]:
         declared = next((one for one in functions if value_at(one, "name") == call.name), None)
         violation = _violation(call.arguments, value_at(declared, "parameters"))
         is_strict = value_at(declared, "strict") is True
-        is_its_own = any(call.arguments == own or _is_same_object(x, call.arguments, own) for own in written)
+        is_its_own = any(call.arguments == own or is_same_object(x, call.arguments, own) for own in written)
         if violation is None or (is_its_own and not is_strict) or (is_strict and x.script is not None):
             continue
         where = pointer("tool_calls", index, "function", "arguments") + violation[0]

@@ -76,6 +76,11 @@ class Options:
         """Return the concurrency of an exclusive scenario about load: --concurrency, else 16 for localhost and 2 elsewhere."""
         return self.concurrency or (16 if target.is_local else 2)
 
+    def run_limits(self, scenarios: int | None = None) -> RunLimits:
+        """Return new limits for a number of scenarios whose answers are kept; None if none is kept."""
+        kept = None if scenarios is None else scenarios * self.tries
+        return RunLimits(self.max_time, self.timeout, self.max_tokens, conversations=kept)
+
 
 @cache
 def _public_text() -> str:
@@ -183,9 +188,7 @@ async def discover_target(
         EndpointUnusableError: The endpoint cannot be tested.
     """
     async with connect_client(target, options) as client:
-        return await _discover(
-            client, target, options, RunLimits(options.max_time, options.timeout, options.max_tokens), waiting
-        )
+        return await _discover(client, target, options, options.run_limits(), waiting)
 
 
 async def send_scenarios(
@@ -194,9 +197,7 @@ async def send_scenarios(
     """Send scenarios to an endpoint with known capabilities; return their series."""
     keep = mask_requests(options, keep)
     async with connect_client(target, options) as client:
-        limits = RunLimits(
-            options.max_time, options.timeout, options.max_tokens, conversations=len(scenarios) * options.tries
-        )
+        limits = options.run_limits(len(scenarios))
         return await _sender(client, target, options, found, keep, limits).send_all(scenarios, options.tries)
 
 
@@ -205,9 +206,7 @@ async def send_latency_probe(
 ) -> tuple[Exchange, ...]:
     """Send the latency probe to an endpoint with known capabilities; return its exchanges."""
     async with connect_client(target, options) as client:
-        send = rate_limited_send(
-            client, options.max_rps, RunLimits(options.max_time, options.timeout, options.max_tokens)
-        )
+        send = rate_limited_send(client, options.max_rps, options.run_limits())
         return await _probe(send, _chat_profile(found, options), target, options, mask_requests(options, keep))
 
 
@@ -247,9 +246,7 @@ async def run_with_client(  # noqa: PLR0913, PLR0917 - those of `run`, and the c
     keep = mask_requests(options, keep)
     judge, progress = judge or RunJudge(plan), progress or Progress()
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    limits = RunLimits(
-        options.max_time, options.timeout, options.max_tokens, conversations=len(plan.scenarios) * options.tries
-    )
+    limits = options.run_limits(len(plan.scenarios))
     found = await _discover(client, target, options, limits, told)
     told(found)
     for x in found.exchanges:

@@ -87,8 +87,7 @@ class Guard:
         self._pending_head: ResponseHead | None = None  # of a stream, until its first bytes
         self._stream: StreamRepair | None = None
         self._decoder: BodyDecoder | None = None
-        self._unsent = UnsentBytes()
-        self._is_given_up = False
+        self._unsent, self._is_given_up = UnsentBytes(), False
         self._undecodable_reason = ""  # of a body that is read undecoded
 
     @property

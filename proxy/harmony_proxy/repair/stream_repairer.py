@@ -85,12 +85,12 @@ class StreamRepairer:
         is_unrepairable = self._handler is None and self._is_answer
         self._unrepairable_checks = rules.repaired_checks & ({FINISH_CHECK} if is_unrepairable else frozenset[str]())
         self._history = EmittedHistory(None, keeps_bytes=keeps_bytes or bool(self._unrepairable_checks))
-        self._buffered = HoldBuffer(limit=limit)
+        self._buffered, self._progress = HoldBuffer(limit=limit), ChoiceProgress()
         read_checks = LEAK_CHECKS & rules.blockable_checks if self._handler is not None else frozenset[str]()
         self._others = OtherClientsView(
             self._judge, read_checks, blocked=rules.blocked_checks, is_error=not response.is_success
         )
-        self._size, self._passes_all, self._progress = 0, False, ChoiceProgress()
+        self._size, self._passes_all = 0, False
         self._blocking_checks: tuple[str, ...] = ()
 
     @property
@@ -217,7 +217,7 @@ class StreamRepairer:
             return self._block(failing)
         if reason := piece.reject_reason(is_answer=self._is_answer, is_strict=self._rules.fails_closed):
             self._notes.record_unrepaired(("*",), reason)
-        return self._unexamined() if reason and self._rules.fails_closed else []
+        return self._end(NOT_EXAMINED, unexamined_message(self._id)) if reason and self._rules.fails_closed else []
 
     def _buffer_event(self, piece: RawEvent) -> None:
         self._accounting.record_event(piece)
@@ -267,7 +267,8 @@ class StreamRepairer:
                 and not unclear
             ):
                 return self._release()
-            ready = (place for place, status in statuses.items() if status is Status.READY and self._may_grow(place))
+            growing = (place for place in statuses if place[0] not in self._progress.finished)
+            ready = (place for place in growing if statuses[place] is Status.READY)
             more = (handler.probe(place, fragment) for place in ready for fragment in PROBES)
             probes = chain(handler.next_text_events() if is_over else (), more)
             if not (is_last or is_odd):
@@ -276,14 +277,11 @@ class StreamRepairer:
                 return self._act(handler, findings, handler.restrict_to_findings(statuses, findings), is_last=is_last)
         return self._no_verdict() if self._buffered.is_full else []
 
-    def _may_grow(self, place: TextKey) -> bool:
-        return place[0] not in self._progress.finished
-
     def _no_verdict(self) -> list[bytes]:
         """Emit the buffered events and stop tracking their texts; end the answer if the policy says `fail = "closed"`."""
         self._notes.record_unrepaired(self._rules.stream_checks, f"no verdict within {HOLD_LIMIT} bytes")
         if self._rules.fails_closed:
-            return self._unexamined()
+            return self._end(NOT_EXAMINED, unexamined_message(self._id))
         for tracked in self._handler.texts.values() if self._handler is not None else ():
             tracked.is_ignored = tracked.is_ignored or (tracked.parser is None and bool(tracked.pending))
         return self._release()
@@ -308,9 +306,8 @@ class StreamRepairer:
         handler.can_roll_back = True
         try:
             handler.begin(statuses)
-            is_all = is_last and not self._drops_unexamined
-            waits = handler.ends_with_choices and not is_all
-            out = self._release(self._progress.waiting(statuses) if waits else ())
+            is_all = not handler.ends_with_choices or (is_last and not self._drops_unexamined)
+            out = self._release(() if is_all else self._progress.waiting(statuses))
         except NoDestinationError as problem:
             reason = f"the model wrote {problem}"
         else:
@@ -354,10 +351,10 @@ class StreamRepairer:
     def _finish(self) -> list[bytes]:
         """Judge the complete answer, and emit or block its end."""
         number, out = self._number, self._resolve(is_last=True)  # number of the next event if the buffer is dropped
-        if self.is_terminated or not self._rules.blockable_checks:
+        if self.is_terminated or not (blockable := self._rules.blockable_checks):
             return out
         emission = self._history if self._handler is None else self._handler.emission
-        failing = self._judge.failing_checks_of_stream(emission, self._buffered.pieces, self._rules.blockable_checks)
+        failing = self._judge.failing_checks_of_stream(emission, self._buffered.pieces, blockable)
         return self._block(failing, number) if failing else out
 
     def _record_unrepaired(self) -> None:
@@ -367,11 +364,9 @@ class StreamRepairer:
         if self._handler is not None:
             self._accounting.close(self._handler)
         elif self._unrepairable_checks:
-            reason = f"answers of the API {self._api} are not repaired"
-            self._notes.record_unrepaired(
-                self._judge.failing_checks_of_stream(self._history, self._buffered.pieces, self._unrepairable_checks),
-                reason,
-            )
+            pieces = self._buffered.pieces
+            failing = self._judge.failing_checks_of_stream(self._history, pieces, self._unrepairable_checks)
+            self._notes.record_unrepaired(failing, f"answers of the API {self._api} are not repaired")
 
     def _flush(self) -> Iterable[bytes]:
         """Return the text that parsers still buffer if the stream ends without a finish reason."""
@@ -382,15 +377,13 @@ class StreamRepairer:
 
     def _block(self, checks: Collection[str], number: int | None = None) -> list[bytes]:
         self._blocking_checks = tuple(sorted(checks))
-        self.is_terminated = True
-        self._buffered.take()
-        number, message = self._number if number is None else number, blocked_message(self._blocking_checks, self._id)
-        return [error_event(self._api, BLOCKED, message, number=number)]
+        return self._end(BLOCKED, blocked_message(self._blocking_checks, self._id), number)
 
-    def _unexamined(self) -> list[bytes]:
+    def _end(self, kind: str, message: str, number: int | None = None) -> list[bytes]:
+        """Drop the buffered events, and return the error that ends the answer."""
         self.is_terminated = True
         self._buffered.take()
-        return [error_event(self._api, NOT_EXAMINED, unexamined_message(self._id), number=self._number)]
+        return [error_event(self._api, kind, message, number=self._number if number is None else number)]
 
     def give_up(self, reason: str) -> list[bytes]:
         """Stop examining: emit the buffered events and pass all further bytes, or end the answer if the policy is closed."""
@@ -398,7 +391,7 @@ class StreamRepairer:
             return []
         self._notes.record_unrepaired(self._rules.stream_checks | self._rules.blockable_checks, reason)
         if self._rules.fails_closed:
-            return self._unexamined()
+            return self._end(NOT_EXAMINED, unexamined_message(self._id))
         out = [*self._release(), *self._flush(), self._splitter.rest()]
         self._passes_all = True
         self._handler, self._history = None, EmittedHistory(None, keeps_bytes=False)

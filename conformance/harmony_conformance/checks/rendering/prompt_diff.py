@@ -15,18 +15,13 @@ from typing import LiteralString
 
 from harmony_conformance.apis.json_equality import equal_json
 from harmony_conformance.checks.helpers.value_diff import argument_difference
+from harmony_conformance.checks.rendering import content_placement
 from harmony_conformance.checks.rendering.accepted_renderings import (
     INSTRUCTIONS_IN_SYSTEM,
     AcceptedRendering,
     ExpectedMessage,
     library_prompts,
     renderings,
-)
-from harmony_conformance.checks.rendering.content_placement import (
-    PART_SEPARATORS,
-    kind_of,
-    place_of_empty_text,
-    without_content,
 )
 from harmony_conformance.checks.rendering.differing_tokens import differing_tokens, tokens_of_text
 from harmony_conformance.checks.rendering.system_and_developer import (
@@ -254,7 +249,7 @@ def _is_of_same_kind(one: ExpectedMessage, shown: PromptMessage) -> bool:
 
 
 def _kind(message: PromptMessage) -> PartKind | None:
-    return PartKind.INSTRUCTIONS if message.role == "developer" else kind_of(message)
+    return PartKind.INSTRUCTIONS if message.role == "developer" else content_placement.kind_of(message)
 
 
 def _is_joined_in(one: ExpectedMessage, shown: PromptMessage) -> bool:
@@ -317,7 +312,9 @@ def _joined_by_white_space(one: ExpectedMessage, request: Json) -> list[str]:
     """Join the parts of a content by each white space that servers use, since no source defines a separator."""
     where = one.where.split("/")
     parts = items(value_at(request, "messages", int(where[2]), "content")) if where[-1] == "content" else []
-    return [mark.join(text(value_at(part, "text")) for part in parts) for mark in PART_SEPARATORS if parts]
+    return [
+        mark.join(text(value_at(part, "text")) for part in parts) for mark in content_placement.PART_SEPARATORS if parts
+    ]
 
 
 def _unexpected_message(
@@ -331,10 +328,10 @@ def _unexpected_message(
     )
     reasoning = next(dropped, None) if message.role == "assistant" else None
     problem, words = Problem.EXTRA, _NO_SUCH_MESSAGE
-    if (place := place_of_empty_text(request, message)) is not None and reasoning is None:
+    if (place := content_placement.place_of_empty_text(request, message)) is not None and reasoning is None:
         words = f"the text of the request is empty, and the prompt has {shorten(message.content)!r}"
         difference = failing_difference(Part.CONTENT, Problem.DIFFERENT, words)
-        yield _prompt_difference(difference, number, without_content(message), message, place)
+        yield _prompt_difference(difference, number, content_placement.without_content(message), message, place)
         return
     if reasoning is not None:
         problem, words = Problem.REASONING_KEPT, "reasoning before an answer has to be dropped, and is retained"

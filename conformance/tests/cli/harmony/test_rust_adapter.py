@@ -20,7 +20,9 @@ def build(request):
     """Builds the adapter, from the source that a function returns for that of the example."""
     if shutil.which("cargo") is None:
         pytest.skip("cargo is not installed")
-    cache = request.config.cache.mkdir("rust-build")  # shared with the runner of golden/README.md, whose dependencies are the same
+    cache = request.config.cache.mkdir(
+        "rust-build"
+    )  # shared with the runner of golden/README.md, whose dependencies are the same
 
     def built(folder, change=str):
         shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("target", "Cargo.lock"))
