@@ -71,7 +71,8 @@ class StreamRepairer:
         x, actions = as_answer(replace(x, api=facts.api), actions)
         active = {check: action for check, action in actions.items() if action is not Action.OBSERVE}
         self._rules = rules = StreamRules(actions=active, fallback=fallback, fails_closed=fail is FailMode.CLOSED)
-        self._drops_unexamined, self._is_answer, self._limit = False, response.is_success, limit
+        self._drops_unexamined, self._passes_all = False, False
+        self._is_answer, self._limit, self._size = response.is_success, limit, 0
         self._is_lines = find_api(self._api).framing is Framing.LINES and response.is_line_stream
         self._splitter: Splitter = LineSplitter(limit=limit) if self._is_lines else SseSplitter(limit=limit)
         self._judge = StreamJudge(x, is_lines=self._is_lines, blocked=rules.blocked_checks, call_apart=call_apart)
@@ -90,7 +91,6 @@ class StreamRepairer:
         self._others = OtherClientsView(
             self._judge, read_checks, blocked=rules.blocked_checks, is_error=not response.is_success
         )
-        self._size, self._passes_all = 0, False
         self._blocking_checks: tuple[str, ...] = ()
 
     @property
@@ -267,8 +267,7 @@ class StreamRepairer:
                 and not unclear
             ):
                 return self._release()
-            growing = (place for place in statuses if place[0] not in self._progress.finished)
-            ready = (place for place in growing if statuses[place] is Status.READY)
+            ready = (place for place, status in statuses.items() if status is Status.READY and self._may_grow(place))
             more = (handler.probe(place, fragment) for place in ready for fragment in PROBES)
             probes = chain(handler.next_text_events() if is_over else (), more)
             if not (is_last or is_odd):
@@ -276,6 +275,9 @@ class StreamRepairer:
             if findings:
                 return self._act(handler, findings, handler.restrict_to_findings(statuses, findings), is_last=is_last)
         return self._no_verdict() if self._buffered.is_full else []
+
+    def _may_grow(self, place: TextKey) -> bool:
+        return place[0] not in self._progress.finished
 
     def _no_verdict(self) -> list[bytes]:
         """Emit the buffered events and stop tracking their texts; end the answer if the policy says `fail = "closed"`."""
