@@ -6,12 +6,16 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import venv
 from pathlib import Path
 
 import pytest
 
+from harmony_conformance.runtime.checkout import commit_of
+
 ROOT = Path(__file__).parents[2]
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
 
 
 def run(*command, cwd):
@@ -63,7 +67,7 @@ def test_what_a_page_of_the_sdist_links_to_is_in_it(source):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["harmony_conformance", "--version"], "0.1.0"),
+        (["harmony_conformance", "--version"], VERSION),
         (["harmony_proxy", "--help"], "usage: harmony-conformance proxy"),
     ],
 )
@@ -72,6 +76,14 @@ def test_the_packages_run_as_programs(installed, words, says):
     shown = run(python, "-m", *words, cwd=elsewhere)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert shown.stdout.startswith(says)
+
+
+def test_a_wheel_that_is_no_release_has_the_commit_of_its_sources(installed, source):
+    _, python, elsewhere = installed
+    shown = run(python, "-m", "harmony_conformance", "--version", cwd=elsewhere)
+    commit = commit_of(ROOT)
+    assert (source / "_commit.txt").read_text("utf-8").strip() == (commit or "unknown")
+    assert shown.stdout.strip() == f"{VERSION}+{f'g{commit[:8]}' if commit else 'unknown'}"
 
 
 def test_package_is_read_from_the_wheel(installed):

@@ -8,7 +8,6 @@ from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,11 +55,11 @@ from harmony_conformance.report.comparison.baseline import (
 from harmony_conformance.report.comparison.baseline_file import BaselineFile, BaselineUpdate, read_baseline_file
 from harmony_conformance.report.formats.terminal import report_console
 from harmony_conformance.runner.options import FAIL_ON
+from harmony_conformance.runtime.build_version import build_version, package_version
 from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.runtime.processes import reduce_garbage_collection
 
 _PIPED_WIDTH = 160
-_PACKAGE = "harmony-conformance"
 _LEAST_KEY = 16
 
 
@@ -205,7 +204,7 @@ def _scan(paths: list[str], reading: ReadOptions, arguments: Namespace, counters
         for counter in counters.each:
             counter.add(scanned.failures.splitlines())
     files = tuple(map(_shown, paths))
-    audit = make_audit(total, files, reading.excerpts, version(_PACKAGE), reading.plan, empty_files=empty)
+    audit = make_audit(total, files, reading.excerpts, build_version(), reading.plan, empty_files=empty)
     return with_baseline(audit, counters.expected) if counters.expected is not None else audit
 
 
@@ -230,7 +229,7 @@ def _scan_into(out: Path, paths: list[str], reading: ReadOptions, arguments: Nam
     seen = _seen(paths, killed)
     files = list[Json](map(_shown, paths))
     ends = {path: size for path, (size, _) in seen.items()}
-    journal: JsonObject = {"version": version(_PACKAGE), "files": files, **options, "ends": {**ends}}
+    journal: JsonObject = {"version": package_version(), "files": files, **options, "ends": {**ends}}
     if progress.entry:
         journal["judged"] = progress.entry.tally.exchanges
     local = [path for name in paths if name != STDIN and (path := Path(name)).exists()]
@@ -247,7 +246,7 @@ def _scan_into(out: Path, paths: list[str], reading: ReadOptions, arguments: Nam
                 folder.add(scanned)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("stopped; the same command with --resume continues") from None
-        made_by = version(_PACKAGE)
+        made_by = build_version()
         audit = make_audit(folder.total, every, reading.excerpts, made_by, reading.plan, empty_files=empty)
         for counter in counters.each:
             with (out / ROW_FILES[0]).open("rb") as rows:

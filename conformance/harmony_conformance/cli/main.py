@@ -10,13 +10,14 @@ import traceback
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from importlib.metadata import entry_points, version
+from importlib.metadata import entry_points
 from itertools import takewhile
 from typing import NoReturn
 
 from harmony_conformance.cli import COMMANDS
 from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import Exit, UsageError
+from harmony_conformance.runtime.build_version import build_version
 from harmony_conformance.runtime.similar_names import suggestion
 from harmony_conformance.runtime.terminal_text import escape_invisible, escaped_output
 
@@ -136,7 +137,7 @@ def build_parser(called: str | None) -> ArgumentParser:
         epilog="exit codes: 0 conforms, 1 does not conform, 2 usage error, incomplete run or nothing could be checked, 3 internal error",
         formatter_class=RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=version("harmony-conformance"))
+    parser.add_argument("--version", action="version", version=build_version())
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in all_commands():
         own = subparsers.add_parser(command.name, help=command.help, description=command.help)

@@ -188,12 +188,12 @@ def test_install_step_takes_a_tag_of_a_repository(tmp_path):
         archive.extractall(tmp_path / "source", filter="data")
     repository = next((tmp_path / "source").iterdir())
     identity = ["-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "commit.gpgsign=false"]
-    for words in (["init", "-q"], ["add", "-A", "-f"], [*identity, "commit", "-q", "-m", "x"], ["tag", "v0.1.0"]):
+    for words in (["init", "-q"], ["add", "-A", "-f"], [*identity, "commit", "-q", "-m", "x"], ["tag", "v0.2.0"]):
         subprocess.run(["git", *words], cwd=repository, check=True)
     venv.create(tmp_path / "env", with_pip=False)
     site = sysconfig.get_path("purelib", vars={"base": str(tmp_path / "env"), "platbase": str(tmp_path / "env")})
     Path(site, "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", "utf-8")
-    source = f"git+file://{repository}@v0.1.0"
+    source = f"git+file://{repository}@v0.2.0"
     assert re.fullmatch(
         r"git\+https://github\.com/OWNER/harmony-conformance@v\d+\.\d+\.\d+", JOB["env"]["HARMONY_SOURCE"]
     )

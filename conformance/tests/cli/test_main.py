@@ -624,7 +624,7 @@ def test_a_run_as_json_is_one_document_on_standard_output(capsys):
     assert (code, value["exit_code"], value["verdict"]) == (1, 1, "does not conform")
     assert [cause["id"] for cause in value["causes"]] == ["stream-without-done"]
     assert (value["folder"], value["report"]) == ("run", "run/report.html")
-    assert "reference 0.1.0 at embedded" in err
+    assert "reference 0.2.0 at embedded" in err
 
 
 def test_a_check_that_raises_is_an_error_of_our_own(capsys, monkeypatch, tmp_path):

@@ -7,7 +7,6 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from importlib.metadata import version
 from itertools import product
 
 from harmony_conformance.cli.measurements.rates import read_measured
@@ -33,6 +32,7 @@ from harmony_conformance.load.report import load_json, metric_table
 from harmony_conformance.report.formats.terminal import report_console, visible
 from harmony_conformance.runner.limits.run_limits import RunLimits, count_output_tokens
 from harmony_conformance.runner.run import Options, connect_client, discover_target, mask_requests
+from harmony_conformance.runtime.build_version import package_version
 from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.runtime.private_files import write_private
 from harmony_conformance.transport.client import SendResult, run_async
@@ -54,9 +54,7 @@ def execute(arguments: Namespace) -> int:
     objectives = _objectives(arguments.slo) if arguments.slo else ()
     with ExitStack() as stack:
         out = stack.enter_context(open_run_folder(arguments.out, target))
-        recording = RunRecording(
-            out, {"version": version("harmony-conformance"), "load": True}, None, has_scenarios=False
-        )
+        recording = RunRecording(out, {"version": package_version(), "load": True}, None, has_scenarios=False)
         stack.callback(recording.close)
 
         def record(x: Exchange) -> None:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 
 from harmony_conformance.cli.run.dry_run import Cost, print_assumptions, request_cost
@@ -25,6 +24,7 @@ from harmony_conformance.report.formats.terminal import report_console, visible
 from harmony_conformance.runner.arguments import add_options
 from harmony_conformance.runner.options import read_options
 from harmony_conformance.runner.run import Options
+from harmony_conformance.runtime.build_version import package_version
 from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.runtime.private_files import write_private
 from harmony_conformance.sampling.rates import all_rates, pass_rates, rate_names
@@ -63,9 +63,7 @@ def execute(arguments: Namespace) -> int:
     target, options = read_measured(arguments)
     with ExitStack() as stack:
         out = stack.enter_context(open_run_folder(arguments.out, target))
-        recording = RunRecording(
-            out, {"version": version("harmony-conformance"), "rates": True}, None, has_scenarios=False
-        )
+        recording = RunRecording(out, {"version": package_version(), "rates": True}, None, has_scenarios=False)
         stack.callback(recording.close)
         lanes = [_endpoint(arguments, target, options, recording)]
         if arguments.against is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from argparse import Namespace
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
 from harmony_conformance.causes.attribution import find_causes
@@ -38,6 +37,7 @@ from harmony_conformance.runner.options import (
 from harmony_conformance.runner.reproduce import reproduce_result, script_text, shown_exchange
 from harmony_conformance.runner.resume import recorded_options
 from harmony_conformance.runner.run import Options, Run
+from harmony_conformance.runtime.build_version import build_version, package_version
 from harmony_conformance.transport.redaction import Mask
 
 _LARGE = 1 << 40
@@ -77,7 +77,7 @@ def _report(target: Target, options: Options, finished: Run, observed: Observati
     incomplete = finished.missing_part or (cut.detail if cut is not None else finished.unsent_part)
     missing = [name for name in arguments.require if not observed.features[name]]
     header: JsonObject = {
-        "version": version("harmony-conformance"),
+        "version": build_version(),
         **endpoint_facts(target, finished.capabilities),
         **({"incomplete": incomplete} if incomplete else {}),
         "renderer": observed.renderer.to_json() if observed.renderer is not None else None,
@@ -148,7 +148,7 @@ def _is_text(body: bytes) -> bool:
 def run_facts(target: Target, options: Options) -> JsonObject:
     """Return the facts of a run that its continuation must share."""
     return {
-        "version": version("harmony-conformance"),
+        "version": package_version(),
         "tries": options.tries,
         "seed": options.seed,
         "options": recorded_options(target, options),

@@ -48,7 +48,7 @@ def test_only_failures_that_the_other_lacks_count(target, other, code, tmp_path,
     assert main(["run", target, "--against", other, *SMALL, "--out", str(tmp_path / "out")]) == code
     printed = capsys.readouterr().out
     assert ("NEW MUST output-unparsed" in printed) is bool(code)
-    label = "gpt-oss-reference on reference 0.1.0"
+    label = "gpt-oss-reference on reference 0.2.0"
     assert f"against:  {label}, {other}\nendpoint: {label}, {target}\n" in printed
     folders = [str(tmp_path / "out" / name) for name in ("against", "endpoint")]
     assert main(["compare", *folders]) == code

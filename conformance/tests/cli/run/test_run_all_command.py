@@ -41,9 +41,9 @@ def test_right_broken_and_dead_endpoints_are_told_apart_on_one_page(tmp_path, ca
     assert code == 1
     shown = capsys.readouterr()
     printed = shown.out
-    assert "right: reference 0.1.0 at embedded, model gpt-oss-reference;" in shown.err
-    assert "right: gpt-oss-reference on reference 0.1.0: conforms;" in printed
-    assert "broken <b>: gpt-oss-reference on reference 0.1.0: does not conform; causes: 1;" in printed
+    assert "right: reference 0.2.0 at embedded, model gpt-oss-reference;" in shown.err
+    assert "right: gpt-oss-reference on reference 0.2.0: conforms;" in printed
+    assert "broken <b>: gpt-oss-reference on reference 0.2.0: does not conform; causes: 1;" in printed
     assert "dead: harmony-conformance run: http://127.0.0.1:9" in printed
     page = (tmp_path / "all" / "matrix.html").read_text("utf-8")
     assert "<b>" not in page
