@@ -42,7 +42,7 @@ def test_the_picture_shows_every_room_and_root_module(package):
 
 def listed_rooms(package):
     """The rooms within a room that the page lists."""
-    section = PAGE.partition("## Rooms within a room\n")[2].partition("\n## ")[0]
+    section = PAGE.partition("## Subpackages\n")[2].partition("\n## ")[0]
     block = re.search(rf"^{package}\n((?:  .*\n)+)", section, re.MULTILINE)
     return [line.split()[0] for line in block.group(1).splitlines()] if block else []
 

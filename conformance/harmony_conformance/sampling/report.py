@@ -35,7 +35,7 @@ class RateDifference:
 
     @property
     def is_worse(self) -> bool:
-        """True if the first endpoint is certainly worse."""
+        """True if the first endpoint is significantly worse."""
         return self.p < SIGNIFICANCE and (self.one.share or 0.0) < (self.other.share or 0.0)
 
     def to_json(self) -> JsonObject:
@@ -94,7 +94,7 @@ def difference_lines(differences: Sequence[RateDifference]) -> Iterator[str]:
         better = "worse" if one.is_worse else "better"
         yield f"{one.name}: {one.one.share:.3f} against {one.other.share:.3f}, {better} ({p_words(one.p)}, adjusted)"
     if not certain:
-        yield f"no rate of {len(differences)} differs certainly (Fisher's test, adjusted by Holm, {SIGNIFICANCE:g})"
+        yield f"no rate of {len(differences)} differs significantly (Fisher's test, adjusted by Holm, {SIGNIFICANCE:g})"
 
 
 def unsolved_lines(samples: Sequence[TaskTry]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from harmony_conformance.sampling.rates_file import SampledRates
 
 
 def rate_rows(sampled: Sequence[SampledRates | None]) -> Iterator[MatrixRow]:
-    """Yield a row for each rate. A cell is marked if it is certainly worse than the best: Fisher's test, adjusted by Holm for all of them."""
+    """Yield a row for each rate. A cell is marked if it is significantly worse than the best: Fisher's test, adjusted by Holm for all of them."""
     columns = [{rate.name: rate for rate in one.rates if rate.of} if one is not None else {} for one in sampled]
     names = list(dict.fromkeys(name for column in columns for name in column))
     pairs = [(name, place) for name in names for place in _below_best([column.get(name) for column in columns])]

@@ -30,7 +30,7 @@ def measurement_file(path: Path) -> Path | None:
 
 
 def compare_measurements(before: Path, after: Path, form: str, slowdown: float | None) -> int:
-    """Print the comparison of two files of one kind. Exit code 1: a rate is certainly worse, or a latency certainly slower.
+    """Print the comparison of two files of one kind. Exit code 1: a rate is significantly worse, or a latency significantly slower.
 
     Raises:
         UsageError: A file is invalid, or they have nothing in common.

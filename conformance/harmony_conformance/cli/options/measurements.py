@@ -60,7 +60,7 @@ def configure_rates(parser: ArgumentParser) -> None:
     add(
         "--against",
         metavar="TARGET",
-        help="a second endpoint, whose requests alternate; exit code 1 if a rate is certainly worse",
+        help="a second endpoint, whose requests alternate; exit code 1 if a rate is significantly worse",
     )
     add("--against-model", metavar="MODEL", help="name of the model of --against")
     add("--against-key-env", metavar="VAR", help="environment variable with the API key of --against")
@@ -167,7 +167,7 @@ def configure_compare(parser: ArgumentParser) -> None:
         "--slower-by",
         type=_share,
         metavar="SHARE",
-        help="exit code 1 if a percentile of the latency is certainly slower by more than this share (default: 0.1 for loads, not for runs)",
+        help="exit code 1 if a percentile of the latency is significantly slower by more than this share (default: 0.1 for loads, not for runs)",
     )
 
 

@@ -35,7 +35,7 @@ class MatrixRow:
     """A row: its name, what it means, and a cell for each run. The cell of a run that says nothing is empty.
 
     Attributes:
-        worse: The places of the cells that are certainly worse than the best.
+        worse: The places of the cells that are significantly worse than the best.
         threads: Addresses of issues and pull requests about a cause. The JSON form leaves them out, as the reports have them.
     """
 
