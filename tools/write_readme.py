@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from argparse import ArgumentParser
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import StringIO
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 
 from harmony_conformance.json_value import text, value_at
-from harmony_conformance.judge.check import Severity
 from harmony_conformance.report.evidence_grade import evidence_grade
 from harmony_conformance.report.files import read_report_file
 from harmony_conformance.report.formats.terminal import print_summary
@@ -31,13 +30,13 @@ SHOWN_RUN = "vllm-0.32.0"
 _COLUMNS = 110
 _BEGIN, _END = "<!-- engines: made by tools/write_readme.py -->\n", "<!-- /engines -->"
 _ENGINES = {
-    "dynamo": ("NVIDIA Dynamo, scripted worker", "parsers"),
-    "lmdeploy": ("LMDeploy, scripted engine", "parsers"),
-    "sglang": ("SGLang, scripted scheduler", "parsers"),
-    "smg": ("SGLang's router (smg), scripted worker", "sglang-router"),
-    "vllm-rs": ("vLLM's Rust front end, scripted engine", "parsers"),
+    "dynamo": ("NVIDIA Dynamo", "parsers"),
+    "lmdeploy": ("LMDeploy", "parsers"),
+    "sglang": ("SGLang", "parsers"),
+    "smg": ("SGLang's router (smg)", "sglang-router"),
+    "vllm-rs": ("vLLM's Rust front end", "parsers"),
     "gpt-oss": ("gpt-oss's Responses server", "gpt-oss"),
-    "litellm": ("LiteLLM, a gateway,", "litellm"),
+    "litellm": ("LiteLLM, a gateway", "litellm"),
     "llamacpp": ("llama.cpp", "llama-cpp"),
     "ollama": ("Ollama", "ollama"),
     "tgi": ("TGI's router", "tgi"),
@@ -48,31 +47,33 @@ _ENGINES = {
 
 
 def engine_table() -> str:
-    """Return a row for each engine and version: the dates, and for each report its APIs, failing checks and causes."""
-    rows: dict[str, list[str]] = {}
-    dates: dict[str, set[str]] = {}
+    """Return a row for each engine: its newest tested version, the date of the last run, and for each report its APIs and failing checks."""
+    found: dict[str, list[tuple[tuple[int, ...], str, str, str]]] = {}
     for file in sorted((ROOT / "reports").glob("*/report.jsonl.xz")):
         report = read_report_file(file)
         engine, version = (text(value_at(report.header, "target", name)) for name in ("engine", "engine_version"))
-        name, lane = _ENGINES.get(engine, (engine, engine))
-        renderer = (f"{lane}-render", ", renderer alone") if "-render" in file.parent.name else (lane, "")
-        server = f"[{name}](engines/{renderer[0]}/README.md) {version}{renderer[1]}"
-        dates.setdefault(server, set()).add(text(value_at(report.header, "started"))[:10])
+        name, folder = _ENGINES.get(engine, (engine, engine))
+        if "-render" in file.parent.name:
+            name, folder = f"{name}'s renderer", f"{folder}-render"
         behind = file.parent.name.partition("-before-")[2]
-        apis = ", ".join(_apis(report)) + (f" before {behind}" if behind else "")
-        link = f"[{apis}](reports/{file.parent.name}/report.md): {_extent(report)}"
-        rows.setdefault(server, []).append(link)
-    head = "| engine, and dates of its runs | checks that failed, of those that could judge |\n| --- | --- |\n"  # two columns fit a phone
-    return head + "".join(
-        f"| {row}<br>{', '.join(sorted(dates[row]))} | {'<br>'.join(rows[row])} |\n"
-        for row in sorted(rows, key=str.casefold)
-    )
+        apis = f"before {behind}" if behind else "+".join(_apis(report))
+        link = f"[{apis}](reports/{file.parent.name}/report.md) {_extent(report)}"
+        numbers = tuple(map(int, re.findall(r"\d+", version)))
+        row = (numbers, version, text(value_at(report.header, "started"))[:10], link)
+        found.setdefault(f"[{name}](engines/{folder}/README.md)", []).append(row)
+    head = "| engine | version, date | checks that failed, of those that could judge |\n| --- | --- | --- |\n"
+    return head + "".join(_row(server, found[server]) for server in sorted(found, key=str.casefold))
+
+
+def _row(server: str, found: Sequence[tuple[tuple[int, ...], str, str, str]]) -> str:
+    newest = max(numbers for numbers, *_ in found)
+    version, date = max((version, date) for numbers, version, date, _ in found if numbers == newest)
+    links = ", ".join(link for numbers, _, _, link in found if numbers == newest)
+    return f"| {server} | {version}, {date} | {links} |\n"
 
 
 def _extent(report: Report) -> str:
-    failed = failed_checks(by_check(report))
-    must = sum(check.severity is Severity.MUST for check in failed)
-    return f"{len(failed)} of {evidence_grade(report).judged}, {must} MUST; {len(report.causes)} causes"
+    return f"{len(failed_checks(by_check(report)))}/{evidence_grade(report).judged}"
 
 
 def _apis(report: Report) -> Iterator[str]:

@@ -19,7 +19,8 @@ class CauseSummary:
 
     Attributes:
         name: The known cause, the likeliest defect, or the failing check of a group of like failures.
-        also: What else explains the failures equally well, and the ids of the catalogue. Empty if there is neither.
+        alternatives: What else explains the failures equally well. Empty if there is nothing.
+        catalogued: The ids of the catalogue. Empty without one.
         extent: How many results and scenarios it explains.
         users_see: What a user of the server sees. Empty if unknown.
         clause: The quotation and its source.
@@ -35,7 +36,8 @@ class CauseSummary:
     name: str
     severity: Severity
     sentence: str
-    also: str
+    alternatives: str
+    catalogued: str
     extent: str
     users_see: str
     clause: tuple[str, str]
@@ -48,6 +50,11 @@ class CauseSummary:
     script: str
     reproduce: str
     is_expected: bool
+
+    @property
+    def also(self) -> str:
+        """Alternatives and ids of the catalogue."""
+        return "; ".join(filter(None, (self.alternatives, self.catalogued)))
 
 
 def cause_summaries(report: Report) -> tuple[CauseSummary, ...]:
@@ -67,7 +74,8 @@ def _cause_summary(cause: JsonObject) -> CauseSummary:
         name=text(value_at(cause, "id")),
         severity=Severity(text(value_at(cause, "severity"))),
         sentence=text(value_at(cause, "sentence")),
-        also="; ".join(filter(None, (f"or {alternatives}" if alternatives else "", catalogued))),
+        alternatives=f"or {alternatives}" if alternatives else "",
+        catalogued=catalogued,
         extent=f"{number_of(integer(value_at(cause, 'results')) or 0, 'result')} in {scenarios}",
         users_see=text(value_at(cause, "users_see")),
         clause=(text(value_at(cause, "clause", "quotation")), text(value_at(cause, "clause", "source"))),

@@ -193,7 +193,9 @@ def _causes(report: Report, width: int, rows: int) -> Iterator[Text]:
 
 def _cause(cause: CauseSummary, width: int) -> Iterator[str]:
     style = STYLE[Outcome.FAIL] if cause.severity is Severity.MUST else STYLE[Outcome.VARIANT]
-    also = f" ({escape(visible(cause.also))})" if cause.also else ""
+    known = f"known as {cause.catalogued}" if cause.catalogued else ""
+    words = "; ".join(filter(None, (cause.alternatives, known)))
+    also = f" ({escape(visible(words))})" if words else ""
     mark = "[dim]EXPECTED[/] " if cause.is_expected else ""
     yield f"  {mark}[{style}]{cause.severity.upper()}[/] [bold]{escape(visible(cause.name))}[/]: {cause.extent}{also}"
     yield f"    {escape(visible(cut_words(cause.sentence, width - 4)))}"
