@@ -13,14 +13,16 @@ import random
 import re
 import sys
 from argparse import ArgumentParser
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from harmony_conformance.causes.known import KnownCause, causes_of_version
 from harmony_conformance.causes.signatures import step_of
-from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.engines.profiles import ScriptMethod
+from harmony_conformance.engines.scripting import drop_unproven_stream_scripts
+from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.recording_file import read_recording
 from harmony_conformance.json_value import JsonObject, items, loads, members, text, value_at
 from harmony_ref import decode
@@ -55,9 +57,7 @@ class Failure:
 def failures(report: str) -> Iterator[Failure]:
     """Yield the failing findings of a stored report."""
     known: tuple[KnownCause, ...] = ()
-    lines = lzma.decompress((REPORTS / report / "report.jsonl.xz").read_bytes()).decode()
-    for line in lines.removesuffix("\n").split("\n"):
-        row = members(loads(line))
+    for row in _rows(report):
         if row.get("kind") == "header":
             engine, version = (text(value_at(row, "target", name)) for name in ("engine", "engine_version"))
             known = causes_of_version(engine, version)
@@ -72,6 +72,29 @@ def failures(report: str) -> Iterator[Failure]:
                 }
                 cause = next((one.id for one in known if one.explains(parts)), "-")
                 yield Failure(report=report, result=row, finding=finding, cause=cause)
+
+
+def _rows(report: str) -> Iterator[JsonObject]:
+    lines = lzma.decompress((REPORTS / report / "report.jsonl.xz").read_bytes()).decode()
+    yield from (members(loads(line)) for line in lines.removesuffix("\n").split("\n"))
+
+
+def _judged_exchanges(report: str) -> Mapping[str, Exchange]:
+    """Return the recorded exchanges of a report by id."""
+    header = next(_rows(report))
+    method = ScriptMethod(text(value_at(header, "capabilities", "script")))
+    return judged_exchanges(read_recording(REPORTS / report / "exchanges.jsonl.gz").series, method)
+
+
+def judged_exchanges(series: Sequence[Series], method: ScriptMethod) -> Mapping[str, Exchange]:
+    """Return recorded exchanges by id, with the script by which they are judged, or the reason why by none."""
+    return {x.id: x for one in series for x in drop_unproven_stream_scripts(one, method).exchanges.values()}
+
+
+def severities_of(group: Sequence[Failure]) -> str:
+    """Return the severity of a group, with the numbers of findings if it has several."""
+    counts = Counter(failure.severity for failure in group)
+    return ", ".join(f"{count} {severity}" if len(counts) > 1 else severity for severity, count in counts.most_common())
 
 
 def lines_of(failure: Failure, exchanges: Mapping[str, Exchange]) -> Iterator[str]:
@@ -144,15 +167,14 @@ def main() -> None:
     for number, key in enumerate(chosen, 1):
         (report, check, cause, _), group = key, groups[key]
         first = group[0]
-        _print(f"{number} {report} | {check} {first.severity} | {cause} | {len(group)} times")
+        _print(f"{number} {report} | {check} {severities_of(group)} | {cause} | {len(group)} times")
         _print(f"    {first.finding.get('message')}")
         if options.brief:
             values = (str(first.finding.get(name, "")) for name in ("exchange", "at"))
             _print("    " + " | ".join(_shorten(value, 320) for value in (*values, _values(first.finding))))
             continue
         if report not in exchanges:
-            recording = read_recording(REPORTS / report / "exchanges.jsonl.gz")
-            exchanges = {report: {x.id: x for one in recording.series for x in one.exchanges.values()}}
+            exchanges = {report: _judged_exchanges(report)}
         for failure in [first, *chance.sample(group[1:], min(options.instances, len(group)) - 1)]:
             _print("\n".join(lines_of(failure, exchanges[report])))
     _print(f"{len(chosen)} of {len(groups)} groups, {sum(map(len, groups.values()))} failing findings")

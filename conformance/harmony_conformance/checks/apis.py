@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import LiteralString
 
@@ -11,16 +11,17 @@ from harmony_conformance.apis.json_equality import equal_json
 from harmony_conformance.apis.registry import APIS, RESPONSES
 from harmony_conformance.checks.helpers.api_words import end_of, words_of
 from harmony_conformance.checks.helpers.call_alignment import differ_by_completion
-from harmony_conformance.checks.helpers.fitting_clauses import ARGUMENTS
-from harmony_conformance.checks.helpers.value_diff import json_differences, text_difference
+from harmony_conformance.checks.helpers.fitting_clauses import ARGUMENTS, clause_of_contrast
+from harmony_conformance.checks.helpers.value_diff import json_differences, lacks_cut_character, text_difference
 from harmony_conformance.evidence.exchange import API_SEPARATOR, Exchange, Series
+from harmony_conformance.evidence.series_pairs import STREAM_SUFFIX
 from harmony_conformance.json_value import Json, canonical_json, parse_object, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, cited, comparison, mismatch, ruled, variant
 from harmony_conformance.judge.condition import condition, evidence, series_only
 from harmony_conformance.judge.harmony_clauses import CLAUSES
 from harmony_conformance.judge.history_conditions import has_allowed_order
-from harmony_conformance.judge.rulings import EMPTY_ARGUMENTS
+from harmony_conformance.judge.rulings import CUT_CHARACTERS, EMPTY_ARGUMENTS
 from harmony_conformance.prompts.conversation import ConversationOptions, conversation_of
 from harmony_conformance.prompts.expected_parts import PromptMessage
 from harmony_conformance.prompts.request_members import REASONING_FIELDS
@@ -115,8 +116,10 @@ def same_content(series: Series) -> Iterator[Finding]:
         if texts[0] != texts[1] and "".join(texts[0].split()) == "".join(texts[1].split()):
             joined = variant("messages are joined differently than over the other API", where="content")
             yield replace(joined, exchange=other.x.id)
-        else:
-            yield from _differences({"content": texts[0]}, {"content": texts[1]}, one, other)
+            continue
+        is_cut = STREAM_SUFFIX in one.x.step and any(map(lacks_cut_character, texts, reversed(texts)))
+        for finding in _differences({"content": texts[0]}, {"content": texts[1]}, one, other):
+            yield ruled(finding, CUT_CHARACTERS) if is_cut else finding
 
 
 @comparison(MUST, spec="raw-cot#output", when=SAME_OUTPUT)
@@ -128,7 +131,9 @@ def same_reasoning(series: Series) -> Iterator[Finding]:
         if "".join(thoughts[0].split()) != "".join(thoughts[1].split()):
             lacking = one if lengths[0] < lengths[1] else other
             for finding in _differences({"reasoning": thoughts[0]}, {"reasoning": thoughts[1]}, one, other):
-                yield cited(finding, _clause_of_reasoning(lacking.x))
+                is_cut = STREAM_SUFFIX in one.x.step and any(map(lacks_cut_character, thoughts, reversed(thoughts)))
+                fitting = cited(finding, _clause_of_reasoning(lacking.x))
+                yield ruled(fitting, CUT_CHARACTERS) if is_cut else fitting
 
 
 def _clause_of_reasoning(x: Exchange) -> str:
@@ -209,8 +214,10 @@ def same_prompt(series: Series) -> Iterator[Finding]:
                 longest = max(len(first), len(second))
                 place = next(i for i in range(longest) if first[i : i + 1] != second[i : i + 1])
                 message = f"the prompt differs from the one over {one.api_adapter.title}"
-                both = _values(*_contrasted(_messages(one), _messages(other), place), one, other)
-                yield mismatch(message, f"prompt message {place}", _SAME, both, exchange=other.id)
+                ours, theirs = ([*_messages(x)[place:], None][0] for x in (one, other))
+                both = _values(*_contrasted(ours, theirs), one, other)
+                finding = mismatch(message, f"prompt message {place}", _SAME, both, exchange=other.id)
+                yield cited(finding, clause_of_contrast(ours, theirs, one.chat_request))
             elif shown[0] != shown[1]:
                 form = variant(f"the prompt has another form than over {one.api_adapter.title}", where="prompt")
                 yield replace(form, exchange=other.id)
@@ -261,11 +268,8 @@ def _messages(x: Exchange) -> list[PromptMessage]:
     return [one for one in x.prompt_messages if one.content or one.role != "assistant" or one.recipient is not None]
 
 
-def _contrasted(
-    first: Sequence[PromptMessage], second: Sequence[PromptMessage], place: int
-) -> tuple[ReportText, ReportText]:
+def _contrasted(one: PromptMessage | None, other: PromptMessage | None) -> tuple[ReportText, ReportText]:
     """Return two messages of prompts: the differing part of their contents if their headers are the same, else each with its header."""
-    one, other = ([*messages[place:], None][0] for messages in (first, second))
     if one is not None and other is not None and one.header == other.header:
         return text_difference(one.content, other.content)
     return quote(one) if one is not None else "no message", quote(other) if other is not None else "no message"

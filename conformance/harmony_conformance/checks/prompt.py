@@ -9,7 +9,7 @@ from typing import LiteralString
 from harmony_conformance.apis.json_equality import equal_as_doubles, equal_json, has_added_fractions
 from harmony_conformance.checks.helpers.closed_schemas import is_closed_in_prompt
 from harmony_conformance.checks.helpers.counted_pairs import counted_pairs, token_difference
-from harmony_conformance.checks.helpers.fitting_clauses import ARGUMENTS, clause_of_counted_text, clause_of_part
+from harmony_conformance.checks.helpers.fitting_clauses import ARGUMENTS, clause_of_counted_text, clause_of_difference
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.checks.rendering import content_placement as placement
 from harmony_conformance.checks.rendering.accepted_renderings import has_predictable_prompt
@@ -353,7 +353,7 @@ def is_an_accepted_rendering(x: Exchange) -> Iterator[Finding]:
         more = RedactableText("; and {} more", len(others)) if others else RedactableText("")
         message = RedactableText("{}{}", first.sentence, more)
         where = first.where or f"prompt message {first.message_index}"
-        yield cited(mismatch(message, where, first.tokens[0], first.tokens[1]), clause_of_part(first.difference.part))
+        yield cited(mismatch(message, where, first.tokens[0], first.tokens[1]), clause_of_difference(first.difference))
     elif compared.differences or compared.notes:
         summaries = [*compared.notes, *dict.fromkeys(one.summary for one in compared.differences)]
         expected, actual = compared.differences[0].tokens if compared.differences else (None, None)

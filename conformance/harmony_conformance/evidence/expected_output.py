@@ -227,6 +227,14 @@ def _headers(ids: Sequence[int]) -> tuple[list[tuple[int, ...]], tuple[int, ...]
     return headers, tuple(header)
 
 
+def called_recipients(ids: Sequence[int]) -> tuple[str, ...]:
+    """Return the recipient in each header that has one."""
+    headers, _ = _headers(ids)
+    found = (_FIRST_RECIPIENT.search(decode(header)) for header in headers)
+    return tuple(match[1] for match in found if match is not None)
+
+
+_FIRST_RECIPIENT = re.compile(r"to=([^\s<]+)")
 _CHANNELS = ("analysis", "commentary", "final")
 _FUNCTION_RECIPIENT = re.compile(re.escape(FUNCTIONS_PREFIX) + r"\S+")
 

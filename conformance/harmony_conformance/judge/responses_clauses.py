@@ -134,7 +134,25 @@ RESPONSES_CLAUSES: dict[str, Clause] = {
         "summary part is completed.",
     ),
     "responses#reasoning-text-done": Clause(
-        _RESPONSES + "streaming events, response.reasoning_text.done", "Emitted when a reasoning text is completed."
+        _RESPONSES + "streaming events, response.reasoning_text.done",
+        "Emitted when a reasoning text is completed. […] text: The full text of the completed reasoning content.",
+    ),
+    "responses#refusal-done": Clause(
+        _RESPONSES + "streaming events, response.refusal.done",
+        "Emitted when refusal text is finalized. […] refusal: The refusal text that is finalized.",
+    ),
+    "responses#arguments-done": Clause(
+        _RESPONSES + "streaming events, response.function_call_arguments.done",
+        "Emitted when function-call arguments are finalized. […] arguments: The function-call arguments.",
+    ),
+    "responses#mcp-arguments-done": Clause(
+        _RESPONSES + "streaming events, response.mcp_call_arguments.done",
+        "Emitted when the arguments for an MCP tool call are finalized. […] arguments: A JSON string containing the finalized arguments for the MCP tool "
+        "call.",
+    ),
+    "responses#code-done": Clause(
+        _RESPONSES + "streaming events, response.code_interpreter_call_code.done",
+        "Emitted when the code snippet is finalized by the code interpreter. […] code: The final code snippet output by the code interpreter.",
     ),
     "responses#content-part": Clause(
         _RESPONSES + "streaming events, response.content_part.added and .done",
@@ -198,6 +216,10 @@ RESPONSES_CLAUSES: dict[str, Clause] = {
     "responses#custom-input-events": Clause(
         _RESPONSES + "streaming events, response.custom_tool_call_input.delta",
         "Event representing a delta (partial update) to the input of a custom tool call.",
+    ),
+    "responses#custom-input-done": Clause(
+        _RESPONSES + "streaming events, response.custom_tool_call_input.done",
+        "Event indicating that input for a custom tool call is complete. […] input: The complete input data for the custom tool call.",
     ),
     "responses#background": Clause(_RESPONSES + "background", "Whether to run the model response in the background."),
     "responses#starting-after": Clause(

@@ -69,7 +69,13 @@ RULINGS: Mapping[str, Ruling] = MappingProxyType(
             subject="a stream lacks the U+FFFD of an incomplete last character, which the whole answer has",
             source="The official library does the same: its parsed message ends in U+FFFD, and its joined deltas do not. No source asks for it.",
             severity=SHOULD,
-            checks=("streaming.content_equals_whole", "streaming.reasoning_equals_whole"),
+            checks=(
+                "streaming.content_equals_whole",
+                "streaming.reasoning_equals_whole",
+                "responses.texts_are_told_alike",
+                "apis.same_content",
+                "apis.same_reasoning",
+            ),
         ),
         EFFORTS_OF_THE_API: Ruling(
             subject="the efforts `none`, `minimal` and `xhigh` are not mapped to the nearest level",
@@ -181,6 +187,11 @@ RULINGS: Mapping[str, Ruling] = MappingProxyType(
             subject="an assistant message has an empty list of calls",
             source="OpenAI's API refuses it: `[] is too short`. The API reference states no minimum.",
             steps=("content_forms/empty list of calls",),
+        ),
+        "null-tool-calls": Ruling(
+            subject="the calls of an assistant message are null",
+            source="API reference: `tool_calls` is an array, and may be missing. It is not nullable, unlike `content` (openai/openai-openapi issue 348).",
+            steps=("content_forms/null list of calls",),
         ),
         "arrays-without-items": Ruling(
             subject="a parameter is an array without `items`",

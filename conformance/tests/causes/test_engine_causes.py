@@ -528,6 +528,17 @@ def test_failures_of_other_servers(target, check, scenario, parts, expected):
             "apis.same_prompt",
             "all",
             {
+                "scenario": "cut_answer_replayed",
+                "step": "go on",
+                "actual": "Chat Completions: 345, Responses: 350",
+            },
+            "chat-cut-reasoning-dropped",
+        ),
+        (
+            SMG,
+            "apis.same_prompt",
+            "all",
+            {
                 "scenario": "markers_by_count",
                 "step": "marked preamble",
                 "actual": "Chat Completions: 432, Responses: 462",

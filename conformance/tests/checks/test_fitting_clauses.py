@@ -8,12 +8,17 @@ import pytest
 from rich.console import Console
 
 from harmony_conformance.checks import CHECKS
-from harmony_conformance.checks.helpers.fitting_clauses import clause_of_forbidden_call, clause_of_text
+from harmony_conformance.checks.helpers.fitting_clauses import (
+    clause_of_contrast,
+    clause_of_forbidden_call,
+    clause_of_text,
+)
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.golden import data as golden
 from harmony_conformance.json_value import dumps, loads
 from harmony_conformance.judge.check import Severity, Verdict
 from harmony_conformance.judge.judge import judge
+from harmony_conformance.prompts.expected_parts import read_prompt
 from harmony_conformance.report.formats.junit import junit
 from harmony_conformance.report.formats.markdown import markdown
 from harmony_conformance.report.formats.terminal import print_report
@@ -152,6 +157,57 @@ def test_a_message_to_the_user_is_no_call():
     spoken = exchange("<|channel|>commentary to=user<|message|>Good news.<|end|>", tools=TOOLS)
     assert clause_of_forbidden_call(spoken, "user") == "harmony#preambles"
     assert clause_of_forbidden_call(exchange("", tools=TOOLS), "user") == "harmony#receiving-calls"
+
+
+def message(text):
+    (one,) = read_prompt(encode_with_special_tokens(f"<|start|>{text}<|end|>")).messages
+    return one
+
+
+SYSTEM = "system<|message|>You are ChatGPT, a large language model trained by OpenAI.\nReasoning: {}\n\n# Valid channels: final"
+DEVELOPER = "developer<|message|># Instructions\n\n{}\n\n# Tools\n\n## functions\n\nnamespace functions {{\n\ntype {} = () => any;\n\n}}"
+THOUGHT, CALL = (
+    "assistant<|channel|>analysis<|message|>Look.",
+    "assistant to=functions.f<|channel|>commentary<|message|>{}",
+)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "clause"),
+    [
+        (SYSTEM.format("low"), SYSTEM.format("medium"), "harmony#system"),
+        (SYSTEM.format("low"), SYSTEM.format("low") + ", analysis", "harmony#message-format"),
+        (SYSTEM.format("low"), SYSTEM.format("low") + "\n\n# Tools\n\n## browser", "harmony#built-in-tools"),
+        (DEVELOPER.format("Be brief.", "f"), DEVELOPER.format("Be long.", "f"), "harmony#developer"),
+        (DEVELOPER.format("Be brief.", "f"), DEVELOPER.format("Be brief.", "g"), "harmony#tools"),
+        (THOUGHT, CALL, "harmony#keep-reasoning"),
+        (THOUGHT.replace("Look", "Done"), "user<|message|>Go on.", "harmony#drop-reasoning"),
+        (CALL, CALL.replace("{}", '{"a":1}'), "chat#arguments"),
+        (CALL, CALL.replace("functions.f", "functions.g"), "harmony#receiving-calls"),
+        ("developer<|message|># Instructions\n\nBe brief.", "user<|message|>Note: Be brief.", "harmony#roles"),
+        ("assistant<|channel|>final<|message|>Empty.", "user<|message|>Go on.", "chat#messages"),
+        ("user<|message|>Go.", "user<|message|>Go on.", "chat#messages"),
+        ("user<|message|>Go.", None, "chat#messages"),
+        (
+            "functions.f to=assistant<|channel|>commentary<|message|>1",
+            "functions.f to=assistant<|channel|>commentary<|message|>2",
+            "harmony#tool-messages",
+        ),
+        ("assistant<|channel|>final<|message|>Yes.", "assistant<|channel|>final<|message|>No.", "harmony#final"),
+        ("assistant<|channel|>final<|message|>Yes.", "assistant<|message|>Yes.", "harmony#message-format"),
+    ],
+)
+def test_two_prompts_of_one_request_are_cited_by_what_differs(one, other, clause):
+    request = {
+        "messages": [
+            {"role": "user", "content": "Go."},
+            {"role": "assistant", "content": "Yes.", "reasoning": "Done."},
+            {"role": "user", "content": "Go on."},
+        ]
+    }
+    pair = [message(text) if text is not None else None for text in (one, other)]
+    assert clause_of_contrast(*pair, request) == clause
+    assert clause_of_contrast(*reversed(pair), request) == clause
 
 
 def printed(report):

@@ -51,6 +51,37 @@ def test_a_message_before_the_limit_is_well_formed(cut, severity):
     assert severity_of_lost_content(change) is severity
 
 
+TOOLS = [{"type": "function", "function": {"name": "f"}}]
+CALL = "<|channel|>commentary to={} <|constrain|>json<|message|>{{}}"
+
+
+@pytest.mark.parametrize(
+    ("script", "request_", "severity"),
+    [
+        pytest.param(CALL.format("repo_browser.open_file"), {}, SHOULD, id="another namespace"),
+        pytest.param(CALL.format("repo_browser.open_file"), {"tools": TOOLS}, SHOULD, id="beside functions"),
+        pytest.param(CALL.format("f"), {"tools": TOOLS}, SHOULD, id="a bare name"),
+        pytest.param(CALL.format("functions.f"), {}, SHOULD, id="nothing offered"),
+        pytest.param(CALL.format("functions.g"), {"tools": TOOLS}, SHOULD, id="not declared"),
+        pytest.param(CALL.format("functions.f"), {"tools": TOOLS, "tool_choice": "none"}, SHOULD, id="not allowed"),
+        pytest.param(CALL.format("functions.f"), {"tools": TOOLS}, MUST, id="offered"),
+        pytest.param(
+            f"{CALL.format('functions.f')}<|call|><|start|>assistant{CALL.format('functions.g')}",
+            {"tools": TOOLS},
+            MUST,
+            id="one of two is offered",
+        ),
+        pytest.param(CALL.format("browser.open"), {"tools": [{"type": "browser"}]}, MUST, id="a tool of the server"),
+    ],
+)
+def test_the_severity_of_a_call_that_nobody_offered_does_not_depend_on_a_row(script, request_, severity):
+    def change(x):
+        x["script"] = f"{script}<|call|>"
+        x["request"]["json"].update(request_)
+
+    assert severity_of_lost_content(change) is severity
+
+
 @pytest.mark.parametrize(("streamed", "severity"), [("Hello", SHOULD), ("Hell", MUST)])
 def test_a_stream_may_lack_the_sign_of_an_incomplete_character(streamed, severity):
     def change(x):

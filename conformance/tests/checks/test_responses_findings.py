@@ -6,6 +6,7 @@ import pytest
 
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.golden import data as golden
+from harmony_conformance.judge.check import MUST, SHOULD
 from harmony_conformance.judge.judge import judge
 
 RULES = {rule.id: rule for rule in CHECKS}
@@ -17,19 +18,26 @@ def findings(
     check, name, of="responses.events_follow_the_grammar", drop=lambda event: False, change=lambda event: event
 ):
     """The findings of a check on an example of golden data, without the events of `drop`, and with the others changed."""
-    shown = json.loads((golden.root() / "exchanges" / of / f"{name}.json").read_text("utf-8"))
-    if "events" in shown.get("response", {}):
-        shown["response"]["events"] = [change(event) for event in shown["response"]["events"] if not drop(event)]
-    example = golden.read_example(json.dumps(shown).encode(), check=check, name=name)
-    (result,) = judge([example.series], [RULES[check]])
     return [
         (
             str(one.message),
             one.location,
             *(None if value is None else str(value) for value in (one.expected, one.actual)),
         )
-        for one in result.findings
+        for one in result_of(check, name, of, drop, change).findings
     ]
+
+
+def result_of(
+    check, name, of="responses.events_follow_the_grammar", drop=lambda event: False, change=lambda event: event
+):
+    """The result of a check on the same changed example."""
+    shown = json.loads((golden.root() / "exchanges" / of / f"{name}.json").read_text("utf-8"))
+    if "events" in shown.get("response", {}):
+        shown["response"]["events"] = [change(event) for event in shown["response"]["events"] if not drop(event)]
+    example = golden.read_example(json.dumps(shown).encode(), check=check, name=name)
+    (result,) = judge([example.series], [RULES[check]])
+    return result
 
 
 def told(*arguments, **options):
@@ -188,3 +196,54 @@ def test_an_item_that_ends_at_the_place_of_another_is_not_called_changed():
 
     assert told("responses.items_stay_as_announced", "pass-answer", change=to_the_first_place) == []
     assert told("responses.events_name_their_item", "pass-answer", change=to_the_first_place) != []
+
+
+KINDS = [
+    ("response.function_call_arguments", "responses#arguments-done"),
+    ("response.mcp_call_arguments", "responses#mcp-arguments-done"),
+    ("response.custom_tool_call_input", "responses#custom-input-done"),
+    ("response.code_interpreter_call_code", "responses#code-done"),
+]
+
+
+@pytest.mark.parametrize(("kind", "clause"), KINDS)
+@pytest.mark.parametrize(
+    ("check", "name"),
+    [
+        ("responses.texts_begin_and_end", "fail-arguments-not-ended"),
+        ("responses.texts_are_told_alike", "fail-arguments-cut"),
+    ],
+)
+def test_a_text_is_cited_by_the_event_that_ends_its_kind(check, name, kind, clause):
+    member = {"input": "input", "code": "code"}.get(kind.rpartition("_")[2], "arguments")
+
+    def change(event):
+        event = {**event, "type": event["type"].replace("response.function_call_arguments", kind)}
+        if event["type"] == f"{kind}.done":
+            return {**event, member: event["arguments"]}
+        if event["type"] == DONE:
+            return {**event, "item": {**event["item"], member: event["item"]["arguments"]}}
+        return event
+
+    (finding,) = result_of(check, name, of=check, change=change).findings
+    assert finding.clause == clause
+    if check == "responses.texts_begin_and_end":
+        assert str(finding.expected) == f"{kind}.done"
+
+
+@pytest.mark.parametrize(
+    ("deltas", "whole", "severity"),
+    [
+        pytest.param("Hello!", "Hello!\ufffd", SHOULD, id="the sign of an incomplete character"),
+        pytest.param("Hello", "Hello!\ufffd", MUST, id="a character before it too"),
+        pytest.param("Hello!", "Hello!\ufffda", MUST, id="a sign that is not the last character"),
+    ],
+)
+def test_deltas_may_lack_the_sign_of_an_incomplete_last_character(deltas, whole, severity):
+    def change(event):
+        written = json.dumps(event)
+        old, new = ("Hello!", whole) if not event["type"].endswith(".delta") else ("Hello", deltas)
+        return {**json.loads(written.replace(old, json.dumps(new)[1:-1])), "type": event["type"]}
+
+    check = "responses.texts_are_told_alike"
+    assert result_of(check, "fail-delta-lost", of=check, change=change).severity is severity

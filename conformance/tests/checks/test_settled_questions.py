@@ -8,13 +8,14 @@ import pytest
 
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.checks.helpers.added_end import with_added_end
-from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.expected_output import is_malformed
+from harmony_conformance.evidence.levels import Validity
 from harmony_conformance.golden import data as golden
 from harmony_conformance.judge.check import MUST, SHOULD, Outcome, clause_of_failure
 from harmony_conformance.judge.judge import judge
 from harmony_conformance.prompts.request_members import has_instructions_after_answer, without_unread_reasoning
-from harmony_conformance.transport.messages import Request
+from harmony_conformance.transport.messages import Request, Response
 from harmony_ref import encode_with_special_tokens
 
 RULES = {rule.id: rule for rule in CHECKS}
@@ -203,6 +204,43 @@ def test_two_endpoints_that_count_differently_are_no_must():
 
 
 ENVELOPE = "messages.error_is_in_its_envelope"
+
+
+@pytest.mark.parametrize("step", ["empty list of calls", "null list of calls"])
+@pytest.mark.parametrize(("status", "outcome"), [(400, Outcome.NOT_APPLICABLE), (500, Outcome.FAIL)])
+def test_calls_that_are_empty_or_null_may_be_refused(step, status, outcome):
+    x = Exchange(
+        id="x",
+        scenario="content_forms",
+        step=step,
+        validity=Validity.VALID,
+        request=Request(path="/v1/chat/completions", body=b'{"model": "m", "messages": []}'),
+        response=Response(status=status, chunks=()),
+    )
+    series = Series(name="content_forms", exchanges={step: x})
+    (result,) = judge([series], [RULES["errors.valid_request_is_answered"]])
+    assert result.outcome is outcome
+    if outcome is Outcome.FAIL:
+        (finding,) = result.findings
+        assert (str(finding.message), finding.expected) == (
+            "a request was answered with HTTP 500",
+            "an answer, or a 4xx status",
+        )
+
+
+@pytest.mark.parametrize(("added", "severity"), [("\ufffd", SHOULD), ("\ufffda", MUST)])
+@pytest.mark.parametrize(("check", "text"), [("apis.same_content", "Hello!"), ("apis.same_reasoning", "Simple.")])
+def test_a_stream_of_one_api_may_lack_the_sign_of_an_incomplete_character(check, text, added, severity):
+    def change(shown):
+        whole = shown["exchanges"]["first@responses"]
+        longer = json.loads(json.dumps(whole).replace(f'"{text}"', json.dumps(text + added)))
+        shown["exchanges"] = {
+            "first+stream@chat": shown["exchanges"]["first@chat"],
+            "first+stream@responses": longer,
+        }
+
+    result = judged(check, "pass-same", change)
+    assert (result.outcome, result.severity) == (Outcome.FAIL, severity)
 
 
 @pytest.mark.parametrize(

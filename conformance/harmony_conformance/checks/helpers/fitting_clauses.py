@@ -10,10 +10,13 @@ from harmony_conformance.apis.text_fields import FieldKind
 from harmony_conformance.checks.helpers.counted_pairs import CountedPair
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import ExpectedOutput
-from harmony_conformance.json_value import items, value_at
+from harmony_conformance.json_value import Json, items, value_at
+from harmony_conformance.prompts.expected_parts import INSTRUCTIONS_HEADING, PromptMessage, Retention, expected_parts
 from harmony_conformance.prompts.request_members import can_be_called, has_allowed_tools
 from harmony_ref import decode, tokens
-from harmony_ref.explanation import Part
+from harmony_ref.explanation import Part, Problem
+from harmony_ref.explanation.divergence import Difference
+from harmony_ref.explanation.message_difference import difference_of_contents
 
 ANALYSIS, FINAL, PREAMBLES = "harmony#analysis", "harmony#final", "harmony#preambles"
 CALLS, FORM = "harmony#receiving-calls", "harmony#message-format"
@@ -64,9 +67,59 @@ def clause_of_counted_text(pair: CountedPair) -> str:
     return _OF_PROMPT_TEXTS.get(pair.longer.step.rpartition(" ")[2], "chat#messages")
 
 
-def clause_of_part(part: Part) -> str:
-    """Return the clause on the form of a part of a prompt."""
-    return "harmony#developer-form" if part is Part.INSTRUCTIONS else FORM
+_OF_PARTS: Mapping[Part, str] = MappingProxyType(
+    {
+        Part.IDENTITY: "harmony#identity",
+        Part.CUTOFF: "harmony#dates",
+        Part.DATE: "harmony#dates",
+        Part.EFFORT: "harmony#system",
+        Part.FUNCTIONS_NOTE: "harmony#channels-of-calls",
+        Part.INSTRUCTIONS: "harmony#developer-form",
+        Part.TOOLS: "harmony#tools",
+        Part.RESPONSE_FORMATS: "harmony#response-formats",
+        Part.ROLE: "harmony#roles",
+    }
+)
+_OF_REASONING = MappingProxyType(
+    {Problem.REASONING_DROPPED: "harmony#keep-reasoning", Problem.REASONING_KEPT: "harmony#drop-reasoning"}
+)
+
+
+def clause_of_difference(difference: Difference) -> str:
+    """Return the clause on what differs in a prompt: its reasoning, or a part. The form of messages without one."""
+    return _OF_REASONING.get(difference.problem) or _OF_PARTS.get(difference.part, FORM)
+
+
+_OF_CHANNELS = MappingProxyType({"final": FINAL, "commentary": PREAMBLES, "analysis": "harmony#keep-reasoning"})
+_MESSAGES = "chat#messages"
+
+
+def clause_of_contrast(one: PromptMessage | None, other: PromptMessage | None, request: Json) -> str:
+    """Return the clause on what differs in two prompts of one request, by their first different messages."""
+    thoughts = [message for message in (one, other) if message is not None and message.channel == "analysis"]
+    if len(thoughts) == 1:
+        texts = {part.text for part in expected_parts(request) if part.retention is Retention.ABSENT}
+        problem = Problem.REASONING_KEPT if thoughts[0].content in texts else Problem.REASONING_DROPPED
+        return _OF_REASONING[problem]
+    if one is None or other is None:
+        return _MESSAGES
+    if one.role != other.role:
+        texts_of = [message.content.removeprefix(INSTRUCTIONS_HEADING).strip() for message in (one, other)]
+        is_same = all(texts_of) and (texts_of[0] in texts_of[1] or texts_of[1] in texts_of[0])
+        return "harmony#roles" if is_same else _MESSAGES
+    if one.role == "tool":
+        return "harmony#tool-messages"
+    if one.header != other.header:
+        form = CALLS if one.recipient != other.recipient else FORM
+        return form if one.content == other.content else _MESSAGES
+    if one.role in ("system", "developer"):
+        part = difference_of_contents(one.content, other.content, one.role).part
+        if part is Part.TOOLS and one.role == "system":
+            return "harmony#built-in-tools"
+        return "harmony#developer" if part is Part.INSTRUCTIONS else _OF_PARTS.get(part, FORM)
+    if one.role == "assistant":
+        return ARGUMENTS if one.recipient is not None else _OF_CHANNELS.get(one.channel or "", FORM)
+    return _MESSAGES
 
 
 def clause_of_loss(x: Exchange) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.expected_output import is_malformed
+from harmony_conformance.evidence.expected_output import FUNCTIONS_PREFIX, called_recipients, is_malformed
 from harmony_conformance.json_value import text, value_at
 from harmony_conformance.judge.check import Finding, Verdict, ruled
 from harmony_conformance.judge.rulings import MALFORMED_OUTPUT
+from harmony_conformance.prompts.request_members import can_be_called
 from harmony_ref import tokens
 
 
@@ -30,7 +31,20 @@ def has_malformed_output(x: Exchange) -> bool:
 
 def _wrote_malformed_output(x: Exchange) -> bool:
     ids = x.output.ids if x.output.ids is not None else _forced_prefix(x)
-    return ids is not None and is_malformed(ids)
+    return ids is not None and (is_malformed(ids) or _calls_nothing_but_strangers(x, ids))
+
+
+def _calls_nothing_but_strangers(x: Exchange, ids: Sequence[int]) -> bool:
+    """Return True if the output has calls, and the request offers or allows none of them: what becomes of such a call has no source.
+
+    Tools that are no functions have recipients that the request does not show.
+    """
+    recipients = called_recipients(ids)
+    if not recipients or any(text(value_at(tool, "type")) != "function" for tool in x.tools):
+        return False
+    functions = (text(value_at(tool, "function", "name")) for tool in x.tools)
+    allowed = {FUNCTIONS_PREFIX + name for name in functions if can_be_called(x.chat_request, name)}
+    return allowed.isdisjoint(recipients)
 
 
 def _forced_prefix(x: Exchange) -> tuple[int, ...] | None:

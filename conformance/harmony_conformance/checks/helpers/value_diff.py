@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol, cast
 
+from harmony_conformance.evidence.leaks.broken_characters import REPLACEMENT
 from harmony_conformance.json_value import Json, dumps, dumps_as_written, loads_as_written, parse_object
 from harmony_conformance.redactable_text import Location, RedactableText, ReportText, quote
 from harmony_ref.explanation.nearest_rendering import shared_length
@@ -67,6 +68,11 @@ def _excerpt(text: str, other: str) -> RedactableText:
     index = first_difference(text, other) or 0
     start, end = max(0, index - _CONTEXT), index + _CONTEXT
     return quote(("…" if start else "") + repr(text[start:end])[1:-1] + ("…" if end < len(text) else ""))
+
+
+def lacks_cut_character(whole: str, streamed: str) -> bool:
+    """Return True if the streamed text lacks nothing but the U+FFFD of an incomplete last character."""
+    return streamed != whole and streamed == whole.rstrip(REPLACEMENT)
 
 
 class _Leaf(Protocol):

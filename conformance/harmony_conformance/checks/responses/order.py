@@ -10,14 +10,13 @@ from harmony_conformance.checks.responses import views
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import JsonObject, dumps, pointer, text, value_at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, mismatch
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, cited, mismatch
 from harmony_conformance.judge.condition import evidence
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote, shorten
 from harmony_ref import text_of
 
 _BEGINNINGS = ("response.created", "response.queued", "response.in_progress")
 _PARTS = {"response.content_part": "content", "response.reasoning_summary_part": "summary"}
-_EVENT_BY_TEXT_KIND = {content: event for event, content in views.TEXT_KIND_BY_EVENT.items()}
 
 
 @check(SHOULD, spec="responses#sequence-number", when=views.STREAM_CONDITIONS)
@@ -153,25 +152,24 @@ def texts_begin_and_end(x: Exchange) -> Iterator[Finding]:
     added: set[tuple[_Place, str, int]] = set()
     done: set[tuple[_Place, str, int]] = set()
     ended: set[tuple[_Place, str, int]] = set()
-    begun: dict[tuple[_Place, LiteralString, int], int] = {}
+    begun: dict[tuple[_Place, LiteralString, int], tuple[int, str]] = {}
     for number, (event, place) in enumerate(views.events_by_item(x)):
-        kind = text(event.get("type"))
-        stem, _, ending = kind.rpartition(".")
+        stem, _, ending = text(event.get("type")).rpartition(".")
         if place is None:
             continue
         if stem in _PARTS:
             (added if ending == "added" else done).add((place, _PARTS[stem], views.part_of(event)))
         elif (content := views.text_kind(event, ".delta")) is not None:
-            begun.setdefault((place, content, views.part_of(event)), number)
+            begun.setdefault((place, content, views.part_of(event)), (number, stem))
         elif (content := views.text_kind(event, ".done")) is not None:
             ended.add((place, content, views.part_of(event)))
     is_broken = x.error is not None  # then no text of it has an end
-    for (place, content, part), number in begun.items():
+    for (place, content, part), (number, stem) in begun.items():
         is_summary, has_part = content == "summary_text", content not in ("arguments", "input", "code")
         key = (place, "summary" if is_summary else "content", part)
         part_event = "response.reasoning_summary_part" if is_summary else "response.content_part"
         steps: tuple[tuple[bool, LiteralString, str], ...] = (
-            (is_broken or (place, content, part) in ended, "ends their text", f"{_EVENT_BY_TEXT_KIND[content]}.done"),
+            (is_broken or (place, content, part) in ended, "ends their text", f"{stem}.done"),
             (not has_part or key in added, "adds their part", f"{part_event}.added"),
             (is_broken or not has_part or key in done, "ends their part", f"{part_event}.done"),
         )
@@ -180,16 +178,8 @@ def texts_begin_and_end(x: Exchange) -> Iterator[Finding]:
             expected = quote(" and ".join(event for is_there, _, event in steps if not is_there))
             message = f"deltas of {content} come without the event that {' and that '.join(roles)}"
             finding = mismatch(message, f"event {number}", expected, "no such event")
-            yield replace(finding, clause=_clause_of_events(content, lacks_end=not steps[0][0]))
-
-
-def _clause_of_events(content: str, *, lacks_end: bool) -> str:
-    """Return the clause about the events of a kind of text; about those of its part unless the end of the text is missing."""
-    if content == "summary_text":
-        return "responses#summary-events"
-    if not lacks_end:
-        return "responses#content-part"
-    return "responses#reasoning-text-done" if content == "reasoning_text" else ""
+            lacks_end = not steps[0][0]
+            yield cited(finding, views.CLAUSE_BY_EVENT[stem] if lacks_end or is_summary else "responses#content-part")
 
 
 _KIND_BY_ITEM_TYPE = {"reasoning": "analysis", "message": "shown", "function_call": "called"}

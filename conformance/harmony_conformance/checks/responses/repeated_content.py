@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import LiteralString
 
-from harmony_conformance.checks.helpers.value_diff import text_difference
+from harmony_conformance.checks.helpers.value_diff import lacks_cut_character, text_difference
 from harmony_conformance.checks.responses import views
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, dumps, integer, members, text, value_at
-from harmony_conformance.judge.check import MUST, Finding, check, mismatch
+from harmony_conformance.judge.check import MUST, Finding, check, cited, mismatch, ruled
+from harmony_conformance.judge.rulings import CUT_CHARACTERS
 from harmony_conformance.redactable_text import Location, RedactableText, quote
 
 _KIND_OF_PART = frozenset({"output_text", "refusal", "reasoning_text", "summary_text"})
@@ -125,10 +125,14 @@ def texts_are_told_alike(x: Exchange) -> Iterator[Finding]:
     One client shows the deltas, another the finished item: their users get different answers.
     """
     deltas: dict[_Key, list[str]] = defaultdict(list)
+    stems: dict[_Key, str] = {}
     for event, place in views.events_by_item(x):
         kind = views.text_kind(event, ".delta")
         if place is not None and kind is not None:
-            deltas[place, kind, views.part_of(event)].append(text(event.get("delta")))
+            key = place, kind, views.part_of(event)
+            deltas[key].append(text(event.get("delta")))
+            stems[key] = text(event.get("type")).removesuffix(".delta")
+    lesser: Finding | None = None
     for index, (event, item) in enumerate(views.events_by_item(x)):
         for key, whole in _whole_texts(event, item):
             pieces = deltas.get(key, [] if key[1] in views.VISIBLE_TEXT_KINDS else None)
@@ -136,14 +140,27 @@ def texts_are_told_alike(x: Exchange) -> Iterator[Finding]:
             if whole and not pieces and (elsewhere := next(parts, None)) is not None:
                 message = RedactableText("the deltas of a text have another index than its item's {}", Location(key[1]))
                 part, shown = RedactableText("{}", key[2]), RedactableText("{}", elsewhere)
-                yield replace(mismatch(message, f"event {index}", part, shown), clause="responses#output-index")
+                yield cited(mismatch(message, f"event {index}", part, shown), "responses#output-index")
                 return
-            if pieces is not None and "".join(pieces) != whole:
-                both = RedactableText("deltas: {}, event: {}", *text_difference("".join(pieces), whole))
-                template = "the {} of `{}` differs from the joined deltas"
-                message = RedactableText(template, Location(key[1]), text(event.get("type")))
-                yield mismatch(message, f"event {index}", "the same in both", both)
+            if pieces is None or (joined := "".join(pieces)) == whole:
+                continue
+            both = RedactableText("deltas: {}, event: {}", *text_difference(joined, whole))
+            template = "the {} of `{}` differs from the joined deltas"
+            message = RedactableText(template, Location(key[1]), text(event.get("type")))
+            stem = stems.get(key) or _STEM_BY_TEXT_KIND[key[1]]
+            finding = cited(mismatch(message, f"event {index}", "the same in both", both), views.CLAUSE_BY_EVENT[stem])
+            if not lacks_cut_character(whole, joined):
+                yield finding
                 return
+            lesser = lesser or ruled(finding, CUT_CHARACTERS)
+    if lesser is not None:
+        yield lesser
+
+
+_STEM_BY_TEXT_KIND = {
+    kind: event for event, kind in views.TEXT_KIND_BY_EVENT.items() if kind in views.VISIBLE_TEXT_KINDS
+}
+"""The prefix of the events of a text without deltas."""
 
 
 def _whole_texts(event: JsonObject, place: int | str | None) -> Iterator[tuple[_Key, str]]:

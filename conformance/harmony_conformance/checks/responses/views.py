@@ -38,6 +38,18 @@ TEXT_KIND_BY_EVENT: dict[str, LiteralString] = {
 }
 """The kind of text by the prefix of its `.delta` and `.done` events."""
 
+CLAUSE_BY_EVENT: dict[str, str] = {
+    "response.output_text": "responses#text-done",
+    "response.refusal": "responses#refusal-done",
+    "response.reasoning_text": "responses#reasoning-text-done",
+    "response.reasoning_summary_text": "responses#summary-events",
+    "response.mcp_call_arguments": "responses#mcp-arguments-done",
+    "response.function_call_arguments": "responses#arguments-done",
+    "response.custom_tool_call_input": "responses#custom-input-done",
+    "response.code_interpreter_call_code": "responses#code-done",
+}
+"""The clause on the end of a text by the same prefix."""
+
 VISIBLE_TEXT_KINDS = frozenset({"output_text", "refusal"})
 """The kinds of text of an answer. Only they need deltas: reasoning may be hidden or summarised, and arguments may come whole."""
 

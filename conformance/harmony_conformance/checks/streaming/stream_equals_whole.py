@@ -18,7 +18,7 @@ from harmony_conformance.apis.registry import RESPONSES, find_api
 from harmony_conformance.checks.helpers.api_words import ApiWords, words_of
 from harmony_conformance.checks.helpers.call_alignment import NamedCall, align_calls, differ_by_completion
 from harmony_conformance.checks.helpers.malformed_output import has_malformed_output, ruled_if_malformed
-from harmony_conformance.checks.helpers.value_diff import json_differences
+from harmony_conformance.checks.helpers.value_diff import json_differences, lacks_cut_character
 from harmony_conformance.checks.streaming.right_side import (
     CALLS,
     CONTENT,
@@ -29,7 +29,6 @@ from harmony_conformance.checks.streaming.right_side import (
 )
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.expected_output import parse_output
-from harmony_conformance.evidence.leaks.broken_characters import REPLACEMENT
 from harmony_conformance.evidence.series_pairs import stream_step_pairs
 from harmony_conformance.json_value import Json, JsonObject, value_at
 from harmony_conformance.judge import conditions as on
@@ -148,7 +147,7 @@ def _pair_findings(
 def _differs_in_cut_character(whole: Json, streamed: Json, member: str) -> bool:
     """Return True if a text of the stream lacks nothing but the U+FFFD at the end of the whole answer."""
     one, other = value_at(whole, member), value_at(streamed, member)
-    return isinstance(one, str) and one != other and other == one.rstrip(REPLACEMENT)
+    return isinstance(one, str) and isinstance(other, str) and lacks_cut_character(one, other)
 
 
 def _has_several(x: Exchange, member: str) -> bool:
