@@ -38,6 +38,16 @@ _SCRIPTS = (
 )
 """Writing systems by the names of their letters in Unicode."""
 _FEWEST_LETTERS = 4
+_KINDS = MappingProxyType(
+    {
+        ("tools", "required"): "tasks whose request demands a call",
+        ("tools", "named"): "tasks whose request demands a call of one function",
+        ("tools", "none"): "tasks whose request forbids calls",
+        ("tools", "auto"): "tasks whose request leaves a call to the model",
+        **{("effort", effort): f"tasks at effort {effort}" for effort in EFFORTS},
+    }
+)
+"""The tasks of a kind, by set and kind, where the name of the kind does not describe them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +98,8 @@ def _of_tasks(samples: Sequence[TaskTry]) -> Iterator[Rate]:
         yield _graded(its_set, "tasks of this set that were solved", members)
         kinds = list(dict.fromkeys(sample.task.kind for sample in members))
         for kind in kinds if len(kinds) > 1 else ():
-            yield _graded(f"{its_set}.{kind}", f"{kind}", [one for one in members if one.task.kind == kind])
+            about = _KINDS.get((its_set, kind), f"tasks of the kind {kind!r}")
+            yield _graded(f"{its_set}.{kind}", about, [one for one in members if one.task.kind == kind])
 
 
 def _graded(name: str, about: str, samples: Sequence[TaskTry]) -> Rate:

@@ -11,8 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from harmony_conformance.cli.main import main
-from harmony_conformance.sampling.rates import Rate
+from harmony_conformance.sampling.graders import Grade
+from harmony_conformance.sampling.rates import Rate, all_rates
 from harmony_conformance.sampling.report import compare_rates
+from harmony_conformance.sampling.sampler import TaskTry
 from harmony_conformance.sampling.task import read_tasks
 
 TASKS = {json.dumps(task.request["messages"]): task for tasks in read_tasks().values() for task in tasks}
@@ -202,6 +204,15 @@ def test_optional_call_not_made_counts_apart(tmp_path):
     assert (tools["apart"], tools["count"], tools["of"]) == (6, 1, 4)
     assert by_name(document)["call_made"]["share"] == 0.0
     assert code == 0  # one of four is not certainly below a half
+
+
+def test_a_rate_of_a_kind_has_a_meaning():
+    tasks = [task for of_set in read_tasks().values() for task in of_set if task.set in ("tools", "quality")]
+    samples = [TaskTry(task=task, attempt=0, grade=Grade.SOLVED, exchanges=()) for task in tasks]
+    about = {rate.name: rate.about for rate in all_rates(samples) if "." in rate.name}
+    assert about["tools.required"] == "tasks whose request demands a call"
+    assert about["quality.arithmetic"] == "tasks of the kind 'arithmetic'"
+    assert [name for name, meaning in about.items() if " " not in meaning] == []
 
 
 def test_second_endpoint_is_compared(tmp_path, capsys):

@@ -186,5 +186,6 @@ def _todo(cause: JsonObject) -> str:
 
 
 def _link(cause: JsonObject) -> str:
-    threads = items(value_at(cause, "threads"))
+    """Return the link of an entry: an issue or a pull request, otherwise the file that has the fault."""
+    threads = sorted(map(text, items(value_at(cause, "threads"))), key=lambda one: "/blob/" in one)
     return f"link = {dumps(threads[0])}\n" if threads else ""

@@ -6,6 +6,7 @@ import pytest
 
 from harmony_conformance.cli.main import main
 from harmony_conformance.errors import Exit
+from harmony_conformance.report.comparison.baseline import write_cause_entry
 
 SELECTED = ["--select", "simple_answer", "--select", "finished_turn", "--latency", "0"]
 ONE, TWO = "reference:defect=stream-without-done", "reference:defect=stream-without-done,finished-reasoning-kept"
@@ -208,3 +209,17 @@ def test_an_invalid_baseline_is_one_line_before_anything_is_sent(what, tmp_path,
 def test_a_baseline_that_is_not_there_is_one_line(tmp_path, capsys):
     assert run(tmp_path / "run", ONE, "--baseline", str(tmp_path / "absent.toml")) == Exit.USAGE
     assert "absent.toml: No such file or directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("threads", "link"),
+    [
+        (["https://a.example/x/blob/main/chat.rs", "https://a.example/x/issues/7"], "https://a.example/x/issues/7"),
+        (["https://a.example/x/blob/main/chat.rs"], "https://a.example/x/blob/main/chat.rs"),
+        (["https://a.example/x/issues/8", "https://a.example/x/pull/9"], "https://a.example/x/issues/8"),
+        ([], ""),
+    ],
+)
+def test_an_entry_links_the_report_of_a_cause_rather_than_a_file(threads, link):
+    written = write_cause_entry({"id": "a", "sentence": "About a.", "threads": threads})
+    assert written.partition("\nlink = ")[2] == (f'"{link}"\n' if link else "")
