@@ -20,7 +20,7 @@ from harmony_conformance.report.pages.exchange_view import exchange_views, shown
 from harmony_conformance.report.pages.html import html
 from harmony_conformance.runner.options import FAIL_ON
 from harmony_conformance.runner.shared_run import EXCHANGES
-from harmony_conformance.runtime.terminal_text import print_commands
+from harmony_conformance.runtime.terminal_text import print_commands, print_document
 
 _FORMATS: Mapping[str, Renderer] = MappingProxyType(
     {
@@ -46,7 +46,7 @@ def execute(arguments: Namespace) -> int:
     if arguments.format == "github":
         print_commands(document, sys.stdout)
     else:
-        print(document)
+        print_document(document)
     return Exit.CONFORMS
 
 

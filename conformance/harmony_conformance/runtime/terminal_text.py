@@ -3,16 +3,18 @@ r"""The one door to the terminal: characters that steer it, reorder text or are 
 So are the beginnings of commands that CI systems read from logs: `##[error]` (GitHub, Azure), `##vso[…]` (Azure), `##teamcity[…]`.
 
 The escapes are those of JSON (`\u009b`), so a JSON text stays equal and a command that quotes one can still be pasted.
+What the encoding of a stream lacks (`LC_ALL` of another encoding, `PYTHONIOENCODING`) is written as such an escape too.
 """
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
 import re
 import sys
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TextIO
 
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef]")
@@ -23,6 +25,8 @@ _ESCAPED_COMMAND = r"#\u0023"
 _LINE_COMMAND = re.compile(r"(?<![^\n])([^\S\n]*+):(?=:)")
 """The beginning of a command that GitHub obeys at the beginning of a line: `::error::`."""
 _LAYOUT = "\n\t"
+_ENCODING_ERRORS = "harmony_conformance.json_escapes"
+"""Name of the error handler of stdout and stderr."""
 
 
 def escape_invisible(value: str, *, keep: str = "") -> str:
@@ -110,13 +114,41 @@ class EscapingStream(io.TextIOBase):
 
 @contextmanager
 def escaped_output() -> Generator[None]:
-    """Escape everything that is printed to stdout and stderr."""
+    """Escape everything that is printed to stdout and stderr, and what their encodings lack."""
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (_escaping(stream) for stream in before)
+    with ExitStack() as stack:
+        for stream in before:
+            stack.enter_context(_encodable(stream))
+        sys.stdout, sys.stderr = (_escaping(stream) for stream in before)
+        try:
+            yield
+        finally:
+            sys.stdout, sys.stderr = before
+
+
+@contextmanager
+def _encodable(stream: TextIO) -> Generator[None]:
+    """Let a stream of a file write JSON escapes for the characters that its encoding lacks."""
+    if not isinstance(stream, io.TextIOWrapper):
+        yield
+        return
+    errors = stream.errors
+    stream.reconfigure(errors=_ENCODING_ERRORS)
     try:
         yield
     finally:
-        sys.stdout, sys.stderr = before
+        if not stream.closed:
+            stream.reconfigure(errors=errors)
+
+
+def _json_escapes(problem: UnicodeError) -> tuple[str, int]:
+    """Return the escapes of what cannot be encoded, and where the text goes on: an error handler of `codecs`."""
+    if not isinstance(problem, UnicodeEncodeError):
+        raise problem
+    return json.dumps(problem.object[problem.start : problem.end])[1:-1], problem.end
+
+
+codecs.register_error(_ENCODING_ERRORS, _json_escapes)
 
 
 def _escaping(stream: TextIO) -> TextIO:
@@ -127,6 +159,18 @@ def print_commands(value: str, stream: TextIO) -> None:
     """Print lines that are commands for GitHub, and whose foreign texts are escaped."""
     file = unescaped(stream)
     file.write(escape_invisible(f"{value}\n", keep=_LAYOUT))
+    file.flush()
+
+
+def print_document(value: str) -> None:
+    """Print a text that is a file of its own: escaped, and as UTF-8 if it goes into a file or a pipe."""
+    sys.stdout.flush()
+    shown = escape_line_commands(escape_invisible(f"{value}\n", keep=_LAYOUT))
+    file = unescaped(sys.stdout)
+    if file.isatty() or not isinstance(file, io.TextIOWrapper):
+        file.write(shown)
+    else:
+        file.buffer.write(shown.encode())
     file.flush()
 
 

@@ -3,11 +3,13 @@ import json
 import re
 import stat
 import sys
+from contextlib import redirect_stdout, suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harmony_conformance.cli.main import main
 from harmony_conformance.runtime.private_files import create_private_folder, write_private
 from harmony_conformance.runtime.terminal_text import (
     EscapingStream,
@@ -15,6 +17,7 @@ from harmony_conformance.runtime.terminal_text import (
     escape_line_commands,
     escaped_output,
     print_commands,
+    print_document,
 )
 
 HOSTILE = {
@@ -70,6 +73,37 @@ def test_everything_that_is_printed_is_escaped(capsys):
         print("a\x9b\tb\n\u202e")
         sys.stderr.writelines(["\x1b[2J\n"])
     assert capsys.readouterr() == ("a\\u009b\tb\n\\u202e\n", "\\u001b[2J\n")
+
+
+def ascii_output():
+    """A standard output of bytes, whose encoding has no more than ASCII."""
+    return io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+
+
+def test_what_the_encoding_of_a_stream_lacks_becomes_a_json_escape():
+    stream = ascii_output()
+    with redirect_stdout(stream), escaped_output():
+        print('"… é 😀"', flush=True)
+    assert json.loads(stream.buffer.getvalue()) == "… é 😀"
+    assert stream.errors == "strict"
+
+
+def test_a_document_is_utf_8_in_a_file_of_any_encoding():
+    stream = ascii_output()
+    with redirect_stdout(stream), escaped_output():
+        print("before")
+        print_document("… é 😀\u202e\n::error::")
+        print("after", flush=True)
+    assert stream.buffer.getvalue().decode() == "before\n… é 😀\\u202e\n\\u003a:error::\nafter\n"
+
+
+@pytest.mark.parametrize("words", [["explain", "M15"], ["serve", "--list-defects"], ["run", "--help"]])
+def test_commands_print_on_a_terminal_without_utf_8(words):
+    stream = ascii_output()
+    with redirect_stdout(stream), suppress(SystemExit):
+        assert main(words) == 0
+        stream.flush()
+    assert "\\u2026" in stream.buffer.getvalue().decode("ascii")
 
 
 def test_new_files_and_folders_are_private_and_old_ones_keep_their_mode(tmp_path):

@@ -29,6 +29,7 @@ from harmony_conformance.report.pages.html import comparison_html
 from harmony_conformance.runner.options import FAIL_ON
 from harmony_conformance.runner.shared_run import EXCHANGES
 from harmony_conformance.runtime.plural import number_of
+from harmony_conformance.runtime.terminal_text import print_document
 
 _RESULTS_SHOWN = 20
 _SHOWN_ONE_BY_ONE = (Change.NEW, Change.CHANGED, Change.ERROR)
@@ -52,7 +53,7 @@ def execute(arguments: Namespace) -> int:
         raise UsageError(f"{arguments.before} and {arguments.after}: expected results that both judged, got none")
     if arguments.format == "html":
         earlier, later = map(recorded_exchanges, paths)
-        print(comparison_html(compared, prompt_changes(compared, earlier, later)))
+        print_document(comparison_html(compared, prompt_changes(compared, earlier, later)))
     else:
         print("\n".join(_FORMATS[arguments.format](compared)))
     if compared.with_change(Change.ERROR):

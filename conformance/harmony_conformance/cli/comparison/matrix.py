@@ -12,6 +12,7 @@ from harmony_conformance.json_value import dumps
 from harmony_conformance.report.comparison.matrix import Matrix, MatrixRow
 from harmony_conformance.report.formats.markdown import inline, prose, table
 from harmony_conformance.report.pages.html import matrix_html
+from harmony_conformance.runtime.terminal_text import print_document
 
 
 def execute(arguments: Namespace) -> int:
@@ -19,7 +20,7 @@ def execute(arguments: Namespace) -> int:
     folders = [read_endpoint_folder(path) for path in arguments.runs]
     titles = [one.title for one in folders]
     names = [one.title if titles.count(one.title) == 1 else f"{one.title} ({one.folder})" for one in folders]
-    print(_FORMATS[arguments.format](side_by_side(folders, names)))
+    print_document(_FORMATS[arguments.format](side_by_side(folders, names)))
     return Exit.CONFORMS
 
 
