@@ -66,6 +66,7 @@ def test_links_of_pages_lead_somewhere(page):
         assert target.exists(), place
         if anchor and target.suffix == ".md":
             assert anchor in anchors(target), f"{place}#{anchor}"
+            assert "--" not in anchor, f"{place}#{anchor}: the site joins hyphens"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -89,6 +90,7 @@ GUIDES = (
     "concepts",
     "install",
     "failure",
+    "wrong-prompt",
     "run",
     "compare",
     "ci",

@@ -17,6 +17,7 @@ SECTIONS: Mapping[str, Sequence[tuple[str, str]]] = {
         ("Tutorial", "docs/tutorial.md"),
         ("Concepts", "docs/concepts.md"),
         ("A failure, from screen to remedy", "docs/failure.md"),
+        ("A wrong prompt, from symptom to fix", "docs/wrong-prompt.md"),
         ("Overview", "README.md"),
         ("Questions", "docs/faq.md"),
         ("Troubleshooting", "docs/troubleshooting.md"),
