@@ -26,7 +26,7 @@ class CommitHook(BuildHookInterface[Any]):
         checkout = runpy.run_path(str(root / "conformance" / "harmony_conformance" / "runtime" / "checkout.py"))
         name = checkout["COMMIT_FILE"]
         self._made = Path(mkdtemp())
-        commit = "" if os.environ.get("HARMONY_RELEASE") else checkout["commit_of"](root) or checkout["UNKNOWN"]
+        commit = "" if os.environ.get("HARMONY_RELEASE") else checkout["commit_of"](root)
         (self._made / name).write_text(f"{commit}\n", encoding="utf-8")
         place = name if self.target_name == "sdist" else f"harmony_conformance/{name}"
         build_data["force_include"][str(self._made / name)] = place

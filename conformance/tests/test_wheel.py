@@ -82,8 +82,8 @@ def test_a_wheel_that_is_no_release_has_the_commit_of_its_sources(installed, sou
     _, python, elsewhere = installed
     shown = run(python, "-m", "harmony_conformance", "--version", cwd=elsewhere)
     commit = commit_of(ROOT)
-    assert (source / "_commit.txt").read_text("utf-8").strip() == (commit or "unknown")
-    assert shown.stdout.strip() == f"{VERSION}+{f'g{commit[:8]}' if commit else 'unknown'}"
+    assert (source / "_commit.txt").read_text("utf-8").strip() == commit
+    assert shown.stdout.strip() == f"{VERSION}+{commit if commit == 'unknown' else f'g{commit[:8]}'}"
 
 
 def test_package_is_read_from_the_wheel(installed):

@@ -21,7 +21,7 @@ def package_version() -> str:
 def build_version(package: Path = _PACKAGE) -> str:
     """Return the version, with the commit unless this is a release."""
     built = package / COMMIT_FILE
-    commit = built.read_text("utf-8").strip() if built.is_file() else commit_of(package.parents[1]) or UNKNOWN
+    commit = built.read_text("utf-8").strip() if built.is_file() else commit_of(package.parents[1])
     if not commit:
         return package_version()
     return f"{package_version()}+{UNKNOWN if commit == UNKNOWN else f'g{commit[:_DIGITS]}'}"

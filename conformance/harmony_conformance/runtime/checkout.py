@@ -14,12 +14,12 @@ UNKNOWN = "unknown"
 
 
 def commit_of(root: Path) -> str:
-    """Return the commit of the sources in this folder, or an empty string if they do not have it."""
+    """Return the commit of the sources in this folder: empty for the sdist of a release, UNKNOWN if they do not have it."""
     written = _text(root / COMMIT_FILE)
     if written is not None:  # an unpacked sdist
         return written.strip()
     archived = _ARCHIVED.search(_text(root / ".git_archival.txt") or "")
-    return archived[1] if archived is not None else _checked_out(root / ".git")
+    return archived[1] if archived is not None else _checked_out(root / ".git") or UNKNOWN
 
 
 def _checked_out(git: Path) -> str:

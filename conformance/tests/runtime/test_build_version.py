@@ -60,7 +60,14 @@ def test_sources_without_a_commit(content, tmp_path):
     if content is not None:
         (tmp_path / ".git").mkdir()
         (tmp_path / ".git" / "HEAD").write_text(content, encoding="utf-8")
-    assert not commit_of(tmp_path)
+    assert commit_of(tmp_path) == "unknown"
+
+
+@pytest.mark.parametrize("commit", [COMMIT, "unknown", ""])
+def test_an_unpacked_sdist_keeps_what_it_was_built_of(commit, tmp_path):
+    """Also the sdist of a release, whose wheel is then a release."""
+    (tmp_path / "_commit.txt").write_text(f"{commit}\n", encoding="utf-8")
+    assert commit_of(tmp_path) == commit
 
 
 @pytest.mark.parametrize(
