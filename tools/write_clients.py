@@ -60,7 +60,7 @@ kill %1
 ```
 
 The output begins with the verdict. Then come the needs that fail, with the setting of the client that avoids the loss. Needs that could not be judged follow.
-The exit code is that of [any run](run.md#exit-codes-and-gates). `--format json` has the verdict as `client`.
+The exit code is that of [any run](run-reference.md#exit-codes-and-gates). `--format json` has the verdict as `client`.
 
 ## The profiles
 

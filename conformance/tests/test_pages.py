@@ -123,6 +123,7 @@ def test_form_of_a_guide(guide):
 
 
 SPLIT = {
+    "run": ("run-reference",),
     "audit": ("audit-formats", "audit-reference"),
     "proxy": ("proxy-policies", "proxy-monitoring", "proxy-reference"),
 }

@@ -45,6 +45,7 @@ SECTIONS: Mapping[str, Sequence[tuple[str, str]]] = {
         ("Commands", "reference/commands"),
         ("Configuration", "reference/configuration"),
         ("Python API", "reference/api"),
+        ("Evidence and limits of a run", "docs/run-reference.md"),
         ("Formats of logs", "docs/audit-formats.md"),
         ("Results of an audit", "docs/audit-reference.md"),
         ("Policies of the proxy", "docs/proxy-policies.md"),
