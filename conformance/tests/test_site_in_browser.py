@@ -213,3 +213,11 @@ def test_the_site_has_its_own_mark(page, address):
     mark, icon = page.locator(".md-header .md-logo img"), page.locator("link[rel=icon]")
     assert mark.evaluate("image => image.naturalWidth > 0")
     assert icon.get_attribute("href").endswith("assets/mark.svg")
+
+
+def test_the_name_fits_the_header_of_a_phone(page, address):
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(address)
+    name = page.locator(".md-header__title .md-ellipsis").first
+    assert name.inner_text().strip() == "harmony-conformance"
+    assert name.evaluate("name => name.scrollWidth <= name.clientWidth")
