@@ -142,7 +142,7 @@ def _encodable(stream: TextIO) -> Generator[None]:
 
 
 def _json_escapes(problem: UnicodeError) -> tuple[str, int]:
-    """Return the escapes of what cannot be encoded, and where the text goes on: an error handler of `codecs`."""
+    """Return the escapes of what cannot be encoded, and where the encoding continues: an error handler of `codecs`."""
     if not isinstance(problem, UnicodeEncodeError):
         raise problem
     return json.dumps(problem.object[problem.start : problem.end])[1:-1], problem.end
@@ -163,7 +163,7 @@ def print_commands(value: str, stream: TextIO) -> None:
 
 
 def print_document(value: str) -> None:
-    """Print a text that is a file of its own: escaped, and as UTF-8 if it goes into a file or a pipe."""
+    """Print a document: escaped, and as UTF-8 if it goes into a file or a pipe."""
     sys.stdout.flush()
     shown = escape_line_commands(escape_invisible(f"{value}\n", keep=_LAYOUT))
     file = unescaped(sys.stdout)
