@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import re
 import socket
-import tomllib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,11 +15,13 @@ from difflib import get_close_matches
 from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from typing import cast
 from urllib.parse import urlsplit
 
 from harmony_conformance.errors import UsageError, listen_error
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, text, value_at
+from harmony_conformance.runtime.toml_files import read_toml_file
 from harmony_proxy.capture.memory_budget import SMALLEST_LIMIT
 from harmony_proxy.judging.counters import Gauges
 from harmony_proxy.judging.examiner import Examiner
@@ -91,7 +92,7 @@ def load_rules(  # noqa: PLR0913 - all policy flags
         raise InvalidSettingError("a policy file cannot be combined with further checks to repair or block")
     try:
         if file is not None:
-            document: Json = tomllib.loads(file.read_text(encoding="utf-8"))
+            document = cast("Json", read_toml_file(file))
             size = parse_size(value_at(document, "memory_limit") if memory_limit is None else memory_limit)
             rules = _rules(partial(read_policy, document), value_at(document, "reasoning_field"))
             return replace(rules, memory_limit=size)
@@ -103,8 +104,6 @@ def load_rules(  # noqa: PLR0913 - all policy flags
         return Rules(memory_limit=size)
     except OSError as problem:
         raise InvalidSettingError(f"{file}: {problem.strerror}") from None
-    except UnicodeDecodeError as problem:
-        raise InvalidSettingError(f"{file}: invalid UTF-8 at byte {problem.start}") from None
     except (InvalidPolicyError, ValueError) as problem:
         raise InvalidSettingError(f"{file}: {problem}" if file is not None else str(problem)) from None
 

@@ -147,6 +147,15 @@ def test_a_file_that_is_no_toml_is_said_to_be_none(tmp_path):
         load_rules(file, block=["*"])
 
 
+def test_a_policy_of_an_editor_on_windows_is_read(tmp_path):
+    file = tmp_path / "policy.toml"
+    file.write_bytes(b'\xef\xbb\xbfmemory_limit = "64M"\r\n')
+    assert load_rules(file).memory_limit == 64 * 2**20
+    file.write_bytes(b"x = " + b"[" * 100_000)
+    with pytest.raises(InvalidSettingError, match=r"policy\.toml: invalid TOML: nested too deeply"):
+        load_rules(file)
+
+
 @pytest.mark.parametrize("name", ["3", '"thoughts"', '""', "false"])
 def test_the_reasoning_has_one_of_the_names_that_clients_know(tmp_path, name):
     file = tmp_path / "policy.toml"

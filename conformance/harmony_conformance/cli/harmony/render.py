@@ -18,6 +18,7 @@ from harmony_conformance.cli.options.harmony import NO_DATE
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import InvalidJsonError, Json, dumps, items, loads
 from harmony_conformance.runtime.terminal_text import unescaped
+from harmony_conformance.runtime.text_files import encoding_problem
 from harmony_ref import (
     Conversation,
     HarmonyError,
@@ -146,7 +147,7 @@ def read_document(file: str) -> str:
     except OSError as problem:
         raise UsageError(f"{display_name(file)}: {problem.strerror}") from None
     except UnicodeDecodeError as problem:
-        raise UsageError(f"{display_name(file)}: invalid UTF-8 at byte {problem.start}") from None
+        raise UsageError(f"{display_name(file)}: {encoding_problem(problem)}") from None
 
 
 def read_json(file: str) -> Json:

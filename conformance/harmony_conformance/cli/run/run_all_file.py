@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,8 @@ from harmony_conformance.cli.comparison.side_by_side import LOAD_FOLDER, RATES_F
 from harmony_conformance.errors import UsageError
 from harmony_conformance.runtime.file_keys import FileKey, names_of
 from harmony_conformance.runtime.similar_names import suggestion
-from harmony_conformance.runtime.toml_lines import line_of
+from harmony_conformance.runtime.text_files import InvalidEncodingError, read_text_file
+from harmony_conformance.runtime.toml_files import InvalidTomlError, line_of, parse_toml
 
 _EXPECTED = 'expected a TOML file with tables [[endpoint]], each with name = "…" and target = "URL"'
 ENTRY = "[[endpoint]]"
@@ -25,6 +25,8 @@ _EXAMPLES = {
 }
 _LISTS = tuple(_EXAMPLES)
 """Members with options of the command line."""
+_NOT_OPTIONS = ("--out", "--format", "--dry-run", "--list", "--help")
+"""Options of the commands that `run-all` sets itself, or with which a command tests nothing."""
 KEYS = (
     *(
         FileKey(
@@ -105,12 +107,12 @@ def read_endpoints(path: Path) -> tuple[ConfiguredEndpoint, ...]:
         UsageError: It cannot be read, or an entry is invalid. The message has the file, the line and the key.
     """
     try:
-        content = path.read_text("utf-8")
-        document: Mapping[str, object] = tomllib.loads(content)
+        content = read_text_file(path)
+        document = parse_toml(content)
     except OSError as problem:
         raise UsageError(f"{path}: {problem.strerror}; {_EXPECTED}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
-        raise UsageError(f"{path}: invalid TOML: {problem}; {_EXPECTED}") from None
+    except (InvalidEncodingError, InvalidTomlError) as problem:
+        raise UsageError(f"{path}: {problem}; {_EXPECTED}") from None
     if unknown := [name for name in document if name not in {"endpoint", *names_of(KEYS)}]:
         line = line_of(content, lambda so_far: unknown[0] in so_far)
         raise UsageError(f"{path}:{line}: {_unknown_key(unknown[0], ('[[endpoint]]', *names_of(KEYS)))}")
@@ -183,4 +185,10 @@ def _options(key: str, value: object, place: Callable[[str], str]) -> tuple[str,
     if not all(isinstance(one, str) for one in listed):
         example = _EXAMPLES[key][0]
         raise UsageError(f"{place(key)}: expected {key} as a list of texts like {example}, got {value!r}")
-    return tuple(str(one) for one in listed)
+    options = tuple(str(one) for one in listed)
+    for one in options:
+        if one == "-h" or (
+            one[:2] == "--" != one and any(name.startswith(one.partition("=")[0]) for name in _NOT_OPTIONS)
+        ):
+            raise UsageError(f"{place(key)}: invalid option: expected none of {', '.join(_NOT_OPTIONS)}, got {one!r}")
+    return options

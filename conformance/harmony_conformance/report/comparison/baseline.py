@@ -19,7 +19,6 @@ of the answers. A reason that begins with `TODO`, as in a written baseline, is r
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -32,6 +31,8 @@ from harmony_conformance.report.comparison.baseline_keys import ENTRY, LOG_KEYS,
 from harmony_conformance.report.model import Report, ResultLine
 from harmony_conformance.runtime.file_keys import names_of
 from harmony_conformance.runtime.terminal_text import escape_invisible
+from harmony_conformance.runtime.text_files import InvalidEncodingError
+from harmony_conformance.runtime.toml_files import InvalidTomlError, read_toml_file
 
 RUN_MEMBERS = names_of(RUN_KEYS, ENTRY)
 LOG_MEMBERS = names_of(LOG_KEYS, ENTRY)
@@ -104,11 +105,11 @@ def read_baseline(
         InvalidBaselineError: It cannot be read, or an entry is invalid.
     """
     try:
-        document: dict[str, object] = tomllib.loads(path.read_text("utf-8"))
+        document = read_toml_file(path)
     except OSError as problem:
         raise InvalidBaselineError(f"{path}: {problem.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
-        raise InvalidBaselineError(f"{path}: invalid TOML: {problem}") from None
+    except (InvalidEncodingError, InvalidTomlError) as problem:
+        raise InvalidBaselineError(f"{path}: {problem}") from None
     entries = document.get("expected", [])
     if document.keys() - {"expected"} or not isinstance(entries, list):
         raise InvalidBaselineError(f"{path}: expected a list of tables [[expected]], got {', '.join(sorted(document))}")

@@ -20,6 +20,7 @@ from harmony_conformance.report.comparison.baseline import (
 from harmony_conformance.report.comparison.baseline_keys import ENTRY
 from harmony_conformance.report.model import Report
 from harmony_conformance.runtime.plural import number_of
+from harmony_conformance.runtime.text_files import read_text_file
 
 _HEAD = "# Failures that are expected, each with its reason. A stale entry fails the run.\n"
 _ENTRY_LINE = re.compile(r"\s*\[\[\s*expected\s*\]\]")
@@ -86,7 +87,7 @@ def read_baseline_file(path: Path, members: Sequence[str] = RUN_MEMBERS) -> Base
     if not path.exists():
         return BaselineFile(path=path)
     expected = read_baseline(path, members, allows_placeholders=True)
-    head, *texts = _split(path.read_text("utf-8"))
+    head, *texts = _split(read_text_file(path))
     if [_entries_of(one) for one in texts] != [[_members_of(entry)] for entry in expected]:  # for example an array
         head, texts = _HEAD, list(map(_written, expected))
     return BaselineFile(path=path, head=head, entries=tuple(map(WrittenEntry, expected, texts)))

@@ -99,7 +99,7 @@ def test_a_dash_is_standard_input(monkeypatch, capsys):
         pytest.param(
             render, '{"messages": [{"role": "king", "content": "x"}]}', "invalid conversation: ", id="render: a role"
         ),
-        pytest.param(render, b"\xff\xfe", "invalid UTF-8 at byte 0", id="render: no text"),
+        pytest.param(render, b"\xff\xfe{\x00}\x00", "the file is UTF-16: convert it", id="render: UTF-16"),
         pytest.param(parse, "no Harmony at all", "invalid Harmony: Unexpected token 1750", id="parse: plain text"),
         pytest.param(parse, "", None, id="parse: nothing is no message"),
         pytest.param(parse, "[1, 2", "invalid JSON list: ", id="parse: a cut list"),

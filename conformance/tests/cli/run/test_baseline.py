@@ -6,7 +6,8 @@ import pytest
 
 from harmony_conformance.cli.main import main
 from harmony_conformance.errors import Exit
-from harmony_conformance.report.comparison.baseline import write_cause_entry
+from harmony_conformance.report.comparison.baseline import read_baseline, write_cause_entry
+from harmony_conformance.report.comparison.baseline_file import read_baseline_file
 
 SELECTED = ["--select", "simple_answer", "--select", "finished_turn", "--latency", "0"]
 ONE, TWO = "reference:defect=stream-without-done", "reference:defect=stream-without-done,finished-reasoning-kept"
@@ -172,6 +173,7 @@ def test_two_endpoints_write_no_baseline(tmp_path, capsys):
 
 INVALID = {
     "no TOML": ("[[", "invalid TOML"),
+    "nested too deeply": ("x = " + "[" * 100_000, "invalid TOML: nested too deeply"),
     "another table": ("[ignored]\n", "expected a list of tables [[expected]], got ignored"),
     "no reason": (entry(cause="a"), "entry 1: expected a reason, got none"),
     "a placeholder": (
@@ -204,6 +206,15 @@ def test_an_invalid_baseline_is_one_line_before_anything_is_sent(what, tmp_path,
     assert message in error
     assert len(error.splitlines()) == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_a_baseline_of_an_editor_on_windows_is_read_and_written_again(tmp_path):
+    file = tmp_path / "known.toml"
+    file.write_bytes(b"\xef\xbb\xbf" + entry(cause="a", reason="because").replace("\n", "\r\n").encode())
+    (expected,) = read_baseline(file)
+    assert (expected.cause, expected.reason) == ("a", "because")
+    (kept,) = read_baseline_file(file).entries
+    assert kept.text.splitlines() == entry(cause="a", reason="because").splitlines()
 
 
 def test_a_baseline_that_is_not_there_is_one_line(tmp_path, capsys):

@@ -11,6 +11,8 @@ import pytest
 
 from harmony_conformance.cli.main import main
 from harmony_conformance.cli.run import run_all as run_all_module
+from harmony_conformance.cli.run.run_all_file import ConfiguredEndpoint, read_endpoints
+from harmony_conformance.errors import UsageError
 
 SMALL = '["--select", "simple_answer", "--latency", "2"]'
 
@@ -176,6 +178,16 @@ def is_running(pid):
             '[[endpoint]]\nname = "a"\ntarget = "x"\n' * 2,
             "toml:5: endpoint 2: expected a name for each endpoint, got 'a' twice",
         ),
+        (
+            '[[endpoint]]\nname = "a"\ntarget = "reference"\noptions = ["--select", "simple_answer", "--list"]',
+            "toml:4: endpoint 1: invalid option: expected none of --out, --format, --dry-run, --list, --help, got '--list'",
+        ),
+        (
+            'load = ["--dry"]\n[[endpoint]]\nname = "a"\ntarget = "reference"',
+            "toml:1: invalid option: expected none of --out, --format, --dry-run, --list, --help, got '--dry'",
+        ),
+        ('options = ["--out=x"]\n[[endpoint]]\nname = "a"\ntarget = "reference"', "got '--out=x'"),
+        ("x = " + "[" * 100_000, "harmony-conformance.toml: invalid TOML: nested too deeply; expected a TOML file"),
     ],
 )
 def test_wrong_file_is_one_line(tmp_path, capsys, document, problem):
@@ -183,6 +195,15 @@ def test_wrong_file_is_one_line(tmp_path, capsys, document, problem):
     error = capsys.readouterr().err
     assert problem in error
     assert len(error.strip().splitlines()) == 1
+
+
+def test_a_file_of_an_editor_on_windows_is_read(tmp_path):
+    file = tmp_path / "harmony-conformance.toml"
+    file.write_bytes(b'\xef\xbb\xbf[[endpoint]]\r\nname = "a"\r\ntarget = "reference"\r\n')
+    assert read_endpoints(file) == (ConfiguredEndpoint(name="a", target="reference"),)
+    file.write_bytes(file.read_text("utf-8-sig").encode("utf-16"))
+    with pytest.raises(UsageError, match=r"\.toml: the file is UTF-16: convert it \(iconv"):
+        read_endpoints(file)
 
 
 def test_a_page_is_written_although_no_endpoint_could_be_tested(tmp_path, capsys):

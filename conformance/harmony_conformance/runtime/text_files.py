@@ -1,0 +1,30 @@
+"""Text files that a user wrote: UTF-8, with or without the byte order mark that editors on Windows write."""
+
+from __future__ import annotations
+
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from pathlib import Path
+
+
+class InvalidEncodingError(ValueError):
+    """A file is not UTF-8. The message has its encoding, or the byte."""
+
+
+def read_text_file(path: Path) -> str:
+    r"""Read a file without its byte order mark, and with `\n` as the end of each line.
+
+    Raises:
+        OSError: The file cannot be read.
+        InvalidEncodingError: It is not UTF-8.
+    """
+    try:
+        return path.read_text("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise InvalidEncodingError(encoding_problem(problem)) from None
+
+
+def encoding_problem(problem: UnicodeDecodeError) -> str:
+    """Return what is wrong with the bytes of a whole file, in one line."""
+    if problem.object[:2] in (BOM_UTF16_LE, BOM_UTF16_BE):
+        return "the file is UTF-16: convert it (iconv -f utf-16 -t utf-8)"
+    return f"invalid UTF-8 at byte {problem.start}"
