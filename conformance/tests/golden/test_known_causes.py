@@ -307,3 +307,11 @@ def test_a_recipient_in_both_sections_is_no_form_of_the_guide(scenario, step, ex
     parts = FINDINGS["Failure"](result, finding).parts
     causes = [cause.id for cause in engine_causes()["dynamo"] if any(one.matches(parts) for one in cause.patterns)]
     assert causes == [expected]
+
+
+@needs_reports
+def test_a_stream_that_lost_words_is_not_put_to_the_lost_whole_answer():
+    """A complete stream next to a lost whole answer is no failure of the stream, so this one also needs the lost words."""
+    name = "streaming.content_equals_whole@cut_in_answer"
+    (cause,) = (cause for cause in report("vllm-0.11.0").named.values() if name in cause["failed"])
+    assert (cause["id"], bool(cause["timing"])) == ("vllm-words-lost-in-streams", True)
