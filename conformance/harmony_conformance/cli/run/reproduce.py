@@ -149,20 +149,21 @@ def _repeat(run: Path, target: str, recorded: Sequence[ResultLine], options: Seq
             (one.check, one.scenario): one for one in read_run(Path(folder)).results if one.api == recorded[0].api
         }
         codes = [_compare(one, results.get((one.check, one.scenario))) for one in recorded]
-        _note_other_requests(run, Path(folder), [one for one, code in zip(recorded, codes, strict=True) if not code])
+        gone = [one for one, code in zip(recorded, codes, strict=True) if code != Exit.DIVERGES]
+        _note_other_requests(run, Path(folder), [one for one in gone if (one.check, one.scenario) in results])
     return codes
 
 
-def _note_other_requests(run: Path, folder: Path, passed: Sequence[ResultLine]) -> None:
-    """Report results that no longer fail, and whose requests are not the recorded ones: the suite may have changed, not the server."""
-    failing = {one.name: {text(value_at(finding, "exchange")) for finding in failures(one)} for one in passed}
-    before, now = (_request_bodies(path, frozenset().union(*failing.values())) for path in (run, folder))
+def _note_other_requests(run: Path, folder: Path, gone: Sequence[ResultLine]) -> None:
+    """Report results that do not fail now, and whose requests are not the recorded ones: the suite may have changed, not the server."""
+    failing = {one.name: {text(value_at(finding, "exchange")) for finding in failures(one)} for one in gone}
+    recorded, now = (_request_bodies(path, frozenset().union(*failing.values())) for path in (run, folder))
     if names := [
-        name for name, ids in failing.items() if any(now.get(one) != before[one] for one in ids & before.keys())
+        name for name, ids in failing.items() if any(now.get(one) != recorded[one] for one in ids & recorded.keys())
     ]:
         shown = ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
         print(
-            f"no longer happens, but the request is not the recorded one, which the command of the report sends: {shown}",
+            f"now with another request than the recorded one, which the command of the report sends: {shown}",
             file=sys.stderr,
         )
 

@@ -52,7 +52,7 @@ def test_it_no_longer_happens_on_the_correct_server(run, capsys):
 
 
 def test_a_request_that_the_suite_sends_no_more_is_named(run, tmp_path, capsys):
-    note = "the request is not the recorded one, which the command of the report sends"
+    note = "now with another request than the recorded one, which the command of the report sends"
     name = "streaming.ends_with_done@simple_answer"
     assert main(["reproduce", str(run), name, "--against", "reference"]) == Exit.CONFORMS
     assert note not in capsys.readouterr().err
