@@ -194,9 +194,7 @@ def test_install_step_takes_a_tag_of_a_repository(tmp_path):
     site = sysconfig.get_path("purelib", vars={"base": str(tmp_path / "env"), "platbase": str(tmp_path / "env")})
     Path(site, "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", "utf-8")
     source = f"git+file://{repository}@v0.2.0"
-    assert re.fullmatch(
-        r"git\+https://github\.com/OWNER/harmony-conformance@v\d+\.\d+\.\d+", JOB["env"]["HARMONY_SOURCE"]
-    )
+    assert re.fullmatch(r"git\+https://github\.com/OWNER/harmony-conformance@COMMIT", JOB["env"]["HARMONY_SOURCE"])
     step = next(step for step in JOB["jobs"]["harmony"]["steps"] if step.get("name") == INSTALL)
     environment = {
         **os.environ,
