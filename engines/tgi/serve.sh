@@ -6,6 +6,11 @@ HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 cd "$ROOT/.engines/tgi"
 PORT=${PORT:-18480}
+ROUTER=${TGI_ROUTER:-./router}
+[[ -x $ROUTER ]] || {
+  echo "engine-tgi: no router: expected a program, got $ROUTER; set TGI_ROUTER as for setup.sh, see engines/tgi/README.md" >&2
+  exit 2
+}
 SOCKETS=$(mktemp -d)
 processes=()
 
@@ -31,7 +36,7 @@ if [[ -f libraries ]]; then
   export LD_LIBRARY_PATH
 fi
 export HF_HUB_OFFLINE=1 RUST_LOG=${RUST_LOG:-warn} NO_COLOR=1
-"${TGI_ROUTER:-./router}" --hostname 127.0.0.1 --port "$PORT" --prometheus-port "$((PORT + 1))" --usage-stats off \
+"$ROUTER" --hostname 127.0.0.1 --port "$PORT" --prometheus-port "$((PORT + 1))" --usage-stats off \
   --tokenizer-name gpt-oss-teleprompter --master-shard-uds-path "$SOCKETS/shard" --max-batch-prefill-tokens 131072 &
 processes+=($!)
 wait -n

@@ -1,6 +1,9 @@
 """The shard of `engines/tgi`: what it generates for a prompt, token by token, and what it says under a grammar."""
 
+import os
 import runpy
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -100,3 +103,17 @@ def test_prompt_without_a_script_has_none():
 )
 def test_words_of_a_script_under_a_grammar(markup, texts):
     assert [*SHARD["wanted_texts"](prompt(markup, TOOL_PROMPT))] == texts
+
+
+@pytest.mark.parametrize("router", [None, "elsewhere/router"])
+def test_a_server_without_a_router_says_so_before_anything_is_started(router, tmp_path):
+    script = tmp_path / "engines" / "tgi" / "serve.sh"
+    script.parent.mkdir(parents=True)
+    (tmp_path / ".engines" / "tgi").mkdir(parents=True)
+    shutil.copy(LANE / "serve.sh", script)
+    own = {name: value for name, value in os.environ.items() if name != "TGI_ROUTER"}
+    environment = {**own, "TGI_ROUTER": router} if router else own
+    done = subprocess.run([script], env=environment, capture_output=True, text=True, check=False)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"engine-tgi: no router: expected a program, got {router or './router'}; set TGI_ROUTER")
+    assert done.returncode == 2
