@@ -68,8 +68,16 @@ class _Parser(ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code. What it prints cannot steer a terminal."""
+    _open_closed_streams()
     with escaped_output():
         return _run(arguments)
+
+
+def _open_closed_streams() -> None:
+    """Replace the standard streams that the caller closed by an empty one. A later file would take their descriptors."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - until the process ends
 
 
 def _run(arguments: Sequence[str] | None) -> int:

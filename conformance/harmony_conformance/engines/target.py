@@ -12,6 +12,8 @@ from harmony_conformance.engines.profiles import ENGINES, Engine, engine_for_hos
 
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_.])?|[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?")
 _PATH = re.compile(r"[!-~]*")
+_SCHEME = re.compile(r"^([a-z]+:)?(https?|wss?)://", re.IGNORECASE)
+"""The scheme of a URL, perhaps after an engine: RFC 3986 accepts it in capitals."""
 _ENDS = ("/chat/completions", "/completions", "/responses", "/models")
 _RIGHT_URL = "http://host:port or https://host, with or without /v1"
 _WEBSOCKET_SCHEMES = {"ws": "http", "wss": "https"}
@@ -72,7 +74,7 @@ def parse_target(text: str) -> Target:
     Raises:
         InvalidTargetError: The engine is unknown or the URL is invalid.
     """
-    text = text.strip()
+    text = _SCHEME.sub(lambda scheme: scheme[0].lower(), text.strip())
     if text.startswith(("http://", "https://", "ws://", "wss://")):
         base = _base(text)
         known = engine_for_host((urlsplit(base).hostname or "").lower())

@@ -506,6 +506,27 @@ def test_a_full_disk_for_the_output_is_one_line_and_no_verdict(capfd, monkeypatc
     assert capfd.readouterr().err == line
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "error"),
+    [
+        (["explain", "M15"], 0, ""),
+        (
+            ["render", "-"],
+            2,
+            "harmony-conformance render: standard input: invalid JSON: Expecting value at the end of the text",
+        ),
+        (["audit", "-"], 2, "harmony-conformance audit: nothing could be checked: no exchange in the input"),
+    ],
+)
+def test_closed_standard_streams_are_empty(words, code, error, capsys, monkeypatch):
+    for name in ("stdin", "stdout"):
+        monkeypatch.setattr(sys, name, None)
+    assert main(words) == code
+    said = capsys.readouterr().err
+    assert said.startswith(error)
+    assert len(said.splitlines()) == bool(error)
+
+
 def test_help_names_the_variables_of_private_authorities(capsys):
     out = " ".join(run(capsys, "--help")[1].split())
     assert "SSL_CERT_FILE and SSL_CERT_DIR name trusted certificates" in out

@@ -33,6 +33,8 @@ GOOD = {
     "sglang:http://[::1]:30000/v1": ("sglang", "http://[::1]:30000", ()),
     "llamacpp:http://my_host.internal:8080": ("llamacpp", "http://my_host.internal:8080", ()),
     "  tgi:http://10.0.0.5:80  ": ("tgi", "http://10.0.0.5:80", ()),
+    "HTTP://Host:8000/v1": ("openai", "http://Host:8000", ()),
+    "vLLM:HTTPS://host/v1": ("vllm", "https://host", ()),
     "ws://127.0.0.1:8000/v1": ("openai", "http://127.0.0.1:8000", ()),
     "vllm:wss://host/v1/responses": ("vllm", "https://host", ()),
     "wss://openrouter.ai/api/v1": ("openrouter", "https://openrouter.ai/api", ()),
