@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib.metadata import entry_points
 from itertools import takewhile
+from pathlib import Path
 from typing import NoReturn
 
 from harmony_conformance.cli import COMMANDS
@@ -77,7 +78,7 @@ def _open_closed_streams() -> None:
     """Replace the standard streams that the caller closed by an empty one. A later file would take their descriptors."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - until the process ends
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - until the process ends
 
 
 def _run(arguments: Sequence[str] | None) -> int:

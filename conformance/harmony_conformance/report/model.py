@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
+from typing import TypeVar
 
 from harmony_conformance.json_value import (
     InvalidJsonError,
@@ -214,7 +215,8 @@ def read_report(document: str) -> Report:
     """Read the lines of `report.jsonl`.
 
     Raises:
-        InvalidReportError: A line is not JSON or of unknown kind, or header or footer is missing, as after an interrupted run.
+        InvalidReportError: A line is not JSON, of unknown kind or damaged, there are two headers, or header or footer is missing,
+            as after an interrupted run.
     """
     header: JsonObject | None = None
     complete = False
@@ -227,12 +229,17 @@ def read_report(document: str) -> Report:
         except InvalidJsonError as problem:
             raise InvalidReportError(f"line {position}: invalid JSON: {problem}") from None
         match value_at(value, "kind"):
+            case "header" if header is not None:
+                raise InvalidReportError(
+                    f"line {position}: invalid report.jsonl: expected one header line, got a second"
+                )
             case "header":
                 header = _without_kind(value)
             case "cause":
                 causes.append(_without_kind(value))
+                _member_of(_SEVERITIES, value, "severity", position)
             case "result":
-                results.append(_read_result(value))
+                results.append(_read_result(value, position))
             case "latency":
                 latency.append(_without_kind(value))
             case "rate":  # of an audit, see harmony_conformance.audit.results
@@ -256,15 +263,25 @@ def _without_kind(value: Json) -> JsonObject:
 
 _SEVERITIES = {severity.value: severity for severity in Severity}
 _OUTCOMES = {outcome.value: outcome for outcome in Outcome}
+_Member = TypeVar("_Member", Severity, Outcome)
 
 
-def _read_result(value: Json) -> ResultLine:
+def _member_of(known: Mapping[str, _Member], value: Json, name: str, position: int) -> _Member:
+    """Return the member of an enumeration that a line names."""
+    if (found := known.get(text(value_at(value, name)))) is None:
+        got = value_at(value, name)
+        raise InvalidReportError(
+            f"line {position}: invalid {name}: expected one of {', '.join(known)}, got {dumps(got)}"
+        )
+    return found
+
+
+def _read_result(value: Json, position: int) -> ResultLine:
     read = members(value).get
-    severity, outcome = text(read("severity")), text(read("outcome"))
     return ResultLine(
         check=text(read("check")),
-        severity=_SEVERITIES.get(severity) or Severity(severity),
-        outcome=_OUTCOMES.get(outcome) or Outcome(outcome),
+        severity=_member_of(_SEVERITIES, value, "severity", position),
+        outcome=_member_of(_OUTCOMES, value, "outcome", position),
         scenario=text(read("scenario")),
         api=text(read("api")),
         spec=text(read("spec")),

@@ -8,7 +8,7 @@ from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.evidence.levels import PromptLevel
 from harmony_conformance.golden import data as golden
 from harmony_conformance.judge.check import Outcome, Severity
-from harmony_conformance.report.model import make_report, read_report
+from harmony_conformance.report.model import InvalidReportError, make_report, read_report
 
 SCHEMA = json.loads((golden.root() / "schema" / "report.schema.json").read_text(encoding="utf-8"))
 KINDS = ("header", "result", "latency", "footer")
@@ -108,6 +108,29 @@ def test_the_schema_lists_what_the_code_knows(names, listed):
 def test_a_report_is_the_same_after_writing_and_reading(real_report):
     document = "".join(line + "\n" for line in real_report.lines())
     assert read_report(document) == real_report
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "message"),
+    [
+        ("result", {"severity": "often"}, 'invalid severity: expected one of must, should, got "often"'),
+        ("result", {"outcome": 5}, "invalid outcome: expected one of pass, fail"),
+        ("cause", {"severity": None}, "invalid severity: expected one of must, should, got null"),
+    ],
+)
+def test_a_damaged_line_is_named(real_report, kind, change, message):
+    written = lines(real_report)
+    line = next((line for line in written if line["kind"] == kind), {"kind": kind})
+    document = "\n".join(map(json.dumps, [written[0], {**line, **change}, *written[1:]]))
+    with pytest.raises(InvalidReportError, match=f"^line 2: {message}"):
+        read_report(document)
+
+
+def test_two_reports_in_one_file_are_not_one(real_report):
+    document = "\n".join(real_report.lines())
+    number = len(document.splitlines()) + 1
+    with pytest.raises(InvalidReportError, match=f"^line {number}: .*expected one header line, got a second"):
+        read_report(f"{document}\n{document}\n")
 
 
 @pytest.mark.parametrize(
