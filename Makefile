@@ -205,6 +205,7 @@ bench-soak: $(READY) $(MITMPROXY)/.ready  ## opt-in: the proxy under load with f
 
 bench-causes: $(READY)  ## 300 random pairs and triples of defects: are the named causes the ones switched on?
 	$(BIN)/python -m benchmarks.causes.measure
+	$(BIN)/python -m benchmarks.causes.misses
 
 .PHONY: bench-guidellm
 bench-guidellm: $(READY) .benchmarks/guidellm/.ready  ## opt-in, 6 GB: one server by `load` and by guidellm in turns, and the table of docs/load.md

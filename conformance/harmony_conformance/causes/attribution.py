@@ -2,7 +2,8 @@
 
 1. A known cause of the engine owns the failures that its patterns match.
 2. The fewest defects whose signatures fit explain as many of the others as possible. A signature fits if most of what it predicts,
-   among what was judged in this run, failed. A defect of one API explains failures over that API alone.
+   among what was judged in this run, failed. A defect of one API explains failures over that API alone. A named
+   defect may hide another one in the steps where it shows: there a prediction that did not fail is not counted.
 3. A failure that is left joins a defect that shows the same kind of failure elsewhere.
    It also joins one whose failures in the same exchange it is known to accompany.
 4. The rest forms groups of kinds of failures that occur together, and that are known to accompany each other.
@@ -14,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 
 from harmony_conformance.apis.registry import APIS
 from harmony_conformance.causes.cause import Cause
@@ -43,11 +45,20 @@ _Kind = tuple[str, str]
 """A check, and a message without its values."""
 
 
+_Instance = tuple[str, FailureKey]
+"""The name of an API, and a failure over it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Failure:
     key: FailureKey
     result: Result
     finding: Finding
+
+    @property
+    def instance(self) -> _Instance:
+        """The failure over its API."""
+        return _api_of(self.result, self.finding.exchange), self.key
 
     @property
     def severity(self) -> Severity:
@@ -56,25 +67,9 @@ class _Failure:
         return ruled or self.result.severity
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Fit:
-    """A defect, and how well it explains the failures of a run."""
-
-    defect: str
-    seen: frozenset[FailureKey]
-    missing: int
-    new: int
-
-    @property
-    def is_good(self) -> bool:
-        """True if the defect is named."""
-        share = len(self.seen) / (len(self.seen) + self.missing)
-        return share >= _LEAST_FIT and self.new >= _LEAST_NEW * len(self.seen) and self.new > self.missing
-
-    @property
-    def rank(self) -> tuple[int, int]:
-        """The better fit has the higher rank."""
-        return self.new - self.missing, -self.missing
+def _api_of(result: Result, exchange: str) -> str:
+    """Return the API of an exchange. A comparison of several APIs has exchanges of each, `scenario/api/step/try`."""
+    return exchange.split("/")[1] if result.api == ALL_APIS and "/" in exchange else result.api
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +77,7 @@ class _Named:
     """Defects that explain the same failures, the likeliest first."""
 
     defects: tuple[str, ...]
-    seen: frozenset[FailureKey]
+    seen: frozenset[_Instance]
 
 
 _Owner = KnownCause | _Named | _Kind
@@ -108,17 +103,17 @@ def find_causes(
         return ()
     predicted = read_signatures() if signatures is None else signatures
     recognized = [_recognize(failure_parts(each.result, each.finding), known) for each in found]
-    left = frozenset(failure.key for failure, cause in zip(found, recognized, strict=True) if cause is None)
+    left = frozenset(failure.instance for failure, cause in zip(found, recognized, strict=True) if cause is None)
     named = _name_defects(found, left, _applied(results), predicted)
-    owners: dict[FailureKey, list[_Named]] = defaultdict(list)
+    owners: dict[_Instance, list[_Named]] = defaultdict(list)
     for one in named:
-        for key in one.seen:
-            owners[key].append(one)
+        for instance in one.seen:
+            owners[instance].append(one)
     _add_consequences(left, named, owners, predicted)
-    groups = _group(left - owners.keys())
+    groups = _group(frozenset(key for _, key in left - owners.keys()))
     owned: dict[_Owner, list[_Failure]] = defaultdict(list)
     for failure, cause in zip(found, recognized, strict=True):
-        for owner in (cause,) if cause else owners.get(failure.key) or (groups[failure.key],):
+        for owner in (cause,) if cause else owners.get(failure.instance) or (groups[failure.key],):
             owned[owner].append(failure)
     causes = (_cause(owner, of_owner, sizes or {}) for owner, of_owner in owned.items())
     return tuple(sorted(causes, key=lambda cause: (cause.severity is not Severity.MUST, -len(cause.results), cause.id)))
@@ -147,8 +142,9 @@ def _applied(results: Iterable[Result]) -> Mapping[str, frozenset[_Judged]]:
     applied: dict[str, set[_Judged]] = defaultdict(set)
     for result in results:
         if result.applied and result.outcome in _JUDGED:
-            steps = ("", *map(step_of, result.exchanges))
-            applied[result.api].update((result.check, result.scenario, step) for step in steps)
+            for exchange in ("", *result.exchanges):
+                judged = result.check, result.scenario, step_of(exchange)
+                applied[_api_of(result, exchange)].add(judged)
     return {api: frozenset(judged) for api, judged in applied.items()}
 
 
@@ -168,72 +164,138 @@ def _own_apis(defect: str) -> frozenset[str]:
 
 @dataclass(frozen=True, eq=False)
 class _Prediction:
-    """The predictions of a defect among what was judged: the failures that are seen, and the number of the others."""
+    """The predictions of a defect among what was judged: the failures that are seen, where, and those that are not."""
 
     defect: str
     seen: frozenset[FailureKey]
-    missing: int
+    instances: frozenset[_Instance]
+    missing: frozenset[FailureKey]
 
 
 def _predictions(
     found: Sequence[_Failure], applied: Mapping[str, frozenset[_Judged]], known: Mapping[str, Signature]
 ) -> Iterator[_Prediction]:
     """Yield the predictions with a failure that is seen."""
-    scopes: dict[frozenset[str], tuple[frozenset[FailureKey], frozenset[_Judged]]] = {}
+    scopes: dict[frozenset[str], tuple[Mapping[FailureKey, set[_Instance]], frozenset[_Judged]]] = {}
     for defect, levels in known.items():
         own = _own_apis(defect)
         if own not in scopes:
-            failures = frozenset(failure.key for failure in found if not own or failure.result.api in own)
-            judged = (of_api for api, of_api in applied.items() if not own or api in own)
-            scopes[own] = failures, frozenset().union(*judged)
+            scopes[own] = _scope(own, found, applied)
         failures, of_scope = scopes[own]
         for level in levels.values():
             predicted = frozenset(failure for failure in level if failure[:3] in of_scope)
-            if seen := predicted & failures:
-                yield _Prediction(defect, seen, len(predicted - seen))
+            if seen := predicted & failures.keys():
+                instances = frozenset().union(*(failures[key] for key in seen))
+                yield _Prediction(defect, seen, instances, predicted - seen)
+
+
+def _scope(
+    own: frozenset[str], found: Iterable[_Failure], applied: Mapping[str, frozenset[_Judged]]
+) -> tuple[Mapping[FailureKey, set[_Instance]], frozenset[_Judged]]:
+    """Return the failures that a defect of these APIs can explain, and what was judged of them.
+
+    A scenario that its APIs do not have shows what it does to the whole server, such as a crash.
+    """
+    of_own = frozenset().union(*(judged for api, judged in applied.items() if not own or api in own))
+    scenarios = {scenario for _, scenario, _ in of_own}
+
+    def is_open(api: str, scenario: str) -> bool:
+        return not own or api in own or (bool(scenarios) and scenario not in scenarios)
+
+    where: dict[FailureKey, set[_Instance]] = defaultdict(set)
+    for api, failure in (each.instance for each in found):
+        if is_open(api, failure.scenario):
+            where[failure].add((api, failure))
+    judged = (one for api, of_api in applied.items() for one in of_api if is_open(api, one[1]))
+    return where, of_own.union(judged)
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """A prediction, and what of it nothing else explains yet.
+
+    Attributes:
+        new: The number of the seen failures that nothing else explains yet.
+        unhidden: The number of the missing failures that no named defect can hide.
+    """
+
+    prediction: _Prediction
+    new: int
+    unhidden: int
+
+    @property
+    def is_good(self) -> bool:
+        """True if the defect is named."""
+        seen, missing = len(self.prediction.seen), len(self.prediction.missing)
+        return seen >= _LEAST_FIT * (seen + self.unhidden) and self.new >= _LEAST_NEW * seen and self.new > missing
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        """The better fit has the higher rank."""
+        missing = len(self.prediction.missing)
+        return self.new - missing, -missing, len(self.prediction.instances)
+
+    def is_like(self, other: _Fit) -> bool:
+        """Return True if it explains the same."""
+        one, another = self.prediction, other.prediction
+        return one.instances == another.instances and len(one.missing) == len(another.missing)
 
 
 def _name_defects(
     found: Sequence[_Failure],
-    unexplained: frozenset[FailureKey],
+    unexplained: frozenset[_Instance],
     applied: Mapping[str, frozenset[_Judged]],
     known: Mapping[str, Signature],
 ) -> list[_Named]:
     """Return the defects that explain the failures. Those that explain them equally well are together."""
     predictions = list(_predictions(found, applied, known))
     named = list[_Named]()
+    shown = set[tuple[str, str]]()
+    """The scenarios and steps in which a named defect shows."""
     while True:
-        fits = [
-            _Fit(defect=one.defect, seen=one.seen, missing=one.missing, new=len(one.seen & unexplained))
-            for one in predictions
-        ]
+        fits = [_fit(one, unexplained, shown) for one in predictions]
         best = max((fit for fit in fits if fit.is_good), key=lambda fit: fit.rank, default=None)
         if best is None:
             return named
-        alike = (fit.defect for fit in fits if fit.seen == best.seen and fit.missing == best.missing)
-        named.append(_Named(tuple(dict.fromkeys((best.defect, *alike))), best.seen))
-        unexplained -= best.seen
+        seen = best.prediction.instances
+        alike = (fit.prediction.defect for fit in fits if fit.is_like(best))
+        named.append(_Named(tuple(dict.fromkeys((best.prediction.defect, *alike))), seen))
+        unexplained -= seen
+        shown.update((key.scenario, key.step) for _, key in seen)
+
+
+def _fit(one: _Prediction, unexplained: frozenset[_Instance], shown: set[tuple[str, str]]) -> _Fit:
+    new = {key for _, key in one.instances & unexplained}
+    unhidden = sum((key.scenario, key.step) not in shown for key in one.missing)
+    return _Fit(one, len(new), unhidden)
 
 
 def _add_consequences(
-    failures: frozenset[FailureKey],
+    failures: frozenset[_Instance],
     named: list[_Named],
-    owners: dict[FailureKey, list[_Named]],
+    owners: dict[_Instance, list[_Named]],
     known: Mapping[str, Signature],
 ) -> None:
     """Add the failures of step 3 to `owners`."""
-    kinds: dict[_Kind, _Named] = {}
+    kinds: dict[_Kind, list[_Named]] = defaultdict(list)
     steps: dict[tuple[str, str], list[tuple[_Named, str]]] = defaultdict(list)
     for one in named:
-        for failure in (failure for level in known[one.defects[0]].values() for failure in level):
-            kinds.setdefault((failure.check, failure.message), one)
-        for failure in one.seen:
+        for kind in {(failure.check, failure.message) for level in known[one.defects[0]].values() for failure in level}:
+            kinds[kind].append(one)
+        for _, failure in one.seen:
             steps[failure.scenario, failure.step].append((one, failure.check))
-    for failure in failures - owners.keys():
+    for instance in failures - owners.keys():
+        api, failure = instance
+        alike = kinds[failure.check, failure.message]
         together = (one for one, check in steps[failure.scenario, failure.step] if _accompany(failure.check, check))
-        owner = kinds.get((failure.check, failure.message)) or next(together, None)
-        if owner:
-            owners[failure] = [owner]
+        possible = (one for one in chain(alike, together) if _can_show(one.defects[0], api))
+        if owner := next(possible, None):
+            owners[instance] = [owner]
+
+
+def _can_show(defect: str, api: str) -> bool:
+    own = _own_apis(defect)
+    return not own or api in own
 
 
 def _group(failures: frozenset[FailureKey]) -> Mapping[FailureKey, _Kind]:
@@ -279,7 +341,7 @@ def _cause(owner: _Owner, failures: list[_Failure], sizes: Mapping[str, int]) ->
             name, known, typical = owner.id, (owner,), failures
         case _Named():
             name, defects, known = owner.defects[0], owner.defects, known_causes(owner.defects)
-            typical = [failure for failure in failures if failure.key in owner.seen]
+            typical = [failure for failure in failures if failure.instance in owner.seen]
         case (name, message):
             typical = [each for each in failures if (each.key.check, each.key.message) == (name, message)]
     example = min(typical, key=lambda each: _difficulty(each, sizes))

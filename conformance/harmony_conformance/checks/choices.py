@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import isfinite
+from typing import LiteralString
 
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS, OLLAMA, OLLAMA_GENERATE, RESPONSES
 from harmony_conformance.checks.helpers.value_diff import text_difference
@@ -122,12 +123,17 @@ def logprobs_spell_the_text(x: Exchange) -> Iterator[Finding]:
         and "\ufffd" not in content
         and _has_all_characters(content, _of_content(spelled).replace("\ufffd", ""))
     ):
-        message = "an entry has the bytes of U+FFFD in place of those of its token, which is a part of a character"
+        broken = "an entry has the bytes of U+FFFD in place of those of its token, which is a part of a character"
         actual = RedactableText("{}", " ".join(f"{byte:02x}" for byte in pieces[place] or b""))
-        yield mismatch(message, f"/logprobs/content/{place}/bytes", "the bytes of the token", actual)
+        yield mismatch(broken, f"/logprobs/content/{place}/bytes", "the bytes of the token", actual)
         return
     expected, actual = text_difference(content, _of_content(spelled))
-    message = "the tokens of the log probabilities do not spell the content"
+    message: LiteralString = "the tokens of the log probabilities do not spell the content"
+    output = x.expected_output
+    if output is not None and _without_space(spelled) == _without_space("".join(output.user_texts)):
+        message = (
+            "the log probabilities have the tokens that the model wrote for the user, and the content has another text"
+        )
     yield mismatch(message, "/logprobs/content", expected, actual)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import LiteralString
 
 from harmony_conformance.checks.helpers.json_schema import first_violation
 from harmony_conformance.checks.helpers.malformed_output import lenient_on_malformed_output
@@ -89,12 +90,28 @@ def answer_is_json(x: Exchange) -> Iterator[Finding]:
     except InvalidJsonError as problem:
         if x.turn is not None and x.turn.finish_reason == "length" and problem.may_be_truncated:
             return
-        message = "the answer is not valid JSON" if content else "the answer is empty"
+        message: LiteralString = "the answer is empty"
+        if content:
+            is_inside = _has_json_inside(content)
+            message = "the answer has other text around its JSON" if is_inside else "the answer is not valid JSON"
         actual = RedactableText("{} ({})", shorten(content), problem) if content else "nothing"
         yield mismatch(message, "/content", "JSON", actual)
         return
     if value_at(x.chat_request, "response_format", "type") == "json_object" and not isinstance(value, dict):
         yield variant("a JSON object was requested, and the answer is another value", where="/content")
+
+
+def _has_json_inside(content: str) -> bool:
+    """Return True if the text from the first bracket or quotation mark to the last one is JSON."""
+    return any(_is_json(content[content.find(first) : content.rfind(last) + 1]) for first, last in ("{}", "[]", '""'))
+
+
+def _is_json(content: str) -> bool:
+    try:
+        loads(content)
+    except InvalidJsonError:
+        return False
+    return True
 
 
 @check(

@@ -1,5 +1,7 @@
 """Causes of failing results, on signatures and results written by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from harmony_conformance.causes.attribution import find_causes
@@ -235,11 +237,26 @@ SHARED = {
 """The defect of one API predicts more, as a run over two APIs shows it."""
 
 
+def over(api, one):
+    """Give a result another API; `all/API`: that of a comparison, with exchanges of this API."""
+    judged, _, own = api.partition("/")
+    ids = tuple(name.replace("/chat/", f"/{own or judged}/") for name in one.exchanges)
+    findings = tuple(replace(each, exchange=name) for each, name in zip(one.findings, ids, strict=True))
+    return one._replace(api=judged, exchanges=ids, findings=findings)
+
+
 @pytest.mark.parametrize(
-    ("api", "expected"), [("chat", OF_ALL_APIS), ("messages", OF_ALL_APIS), ("ollama", OF_ONE_API), ("all", OF_ONE_API)]
+    ("api", "expected"),
+    [
+        ("chat", OF_ALL_APIS),
+        ("messages", OF_ALL_APIS),
+        ("ollama", OF_ONE_API),
+        ("all/ollama", OF_ONE_API),
+        ("all/chat", OF_ALL_APIS),
+    ],
 )
 def test_a_defect_of_one_api_explains_failures_over_that_api_alone(api, expected):
-    (cause,) = find_causes([result(LOST, "abcd")._replace(api=api)], SHARED)
+    (cause,) = find_causes([over(api, result(LOST, "abcd"))], SHARED)
     assert cause.id == expected
 
 
@@ -247,3 +264,57 @@ def test_a_failure_over_another_api_does_not_count_for_a_defect_of_one_api():
     over_chat = result(LOST, "abcd")._replace(api="chat")
     passed = result(LOST, "abcd", Outcome.PASS)._replace(api="ollama")
     assert [cause.id for cause in find_causes([over_chat, passed], SHARED)] == [OF_ALL_APIS]
+
+
+def test_a_defect_is_named_over_one_api_where_a_larger_one_shows_the_same_failures_over_another():
+    over_chat, over_ollama = (result(LOST, "ab")._replace(api=api) for api in ("chat", "ollama"))
+    more = result(LOST, "cd")._replace(api="ollama")
+    causes = find_causes([over_chat, over_ollama, more], SHARED)
+    assert {cause.id: {one.api for one in cause.results} for cause in causes} == {
+        OF_ONE_API: {"ollama"},
+        OF_ALL_APIS: {"chat", "ollama"},
+    }
+
+
+def test_a_failure_joins_no_defect_that_cannot_show_over_its_api():
+    elsewhere = result(LOST, "x", scenario="other")._replace(api="chat")
+    causes = find_causes([result(LOST, "abcd")._replace(api="ollama"), elsewhere], {OF_ONE_API: SHARED[OF_ONE_API]})
+    assert {cause.id: [one.api for one in cause.results] for cause in causes} == {
+        OF_ONE_API: ["ollama"],
+        LOST: ["chat"],
+    }
+
+
+HIDING = {
+    LEAKING: signature(*((LEAK, step) for step in "abcdefgh")),
+    DROPPING: signature(*((LOST, step) for step in "ghijklm")),
+}
+"""The second defect shows in two steps of the first one too, and in five others."""
+
+
+@pytest.mark.parametrize(("passed", "is_named"), [("gh", True), ("ijk", False), ("ghi", True), ("hij", True)])
+def test_what_a_named_defect_can_hide_does_not_count_against_another(passed, is_named):
+    failed = "".join(step for step in "ghijklm" if step not in passed)
+    results = [result(LEAK, "abcdefgh"), result(LOST, failed), result(LOST, passed, Outcome.PASS)]
+    named = {cause.id for cause in find_causes(results, HIDING) if cause.defects}
+    assert (DROPPING in named) is is_named
+
+
+def test_a_failure_joins_the_defect_of_all_apis_that_shows_in_the_same_step():
+    compared = over("all/responses", result("apis.same_prompt", "a"))
+    causes = find_causes([result("prompt.results_are_rendered", "ab"), compared], RENDERED)
+    assert [(cause.id, len(cause.results)) for cause in causes] == [("result-parts-lost", 2)]
+
+
+RENDERED = {"result-parts-lost": signature(("prompt.results_are_rendered", "a"), ("prompt.results_are_rendered", "b"))}
+
+
+CRASHING = {OF_ONE_API: {"ids": frozenset(FailureKey(LOST, name, "a", "it differs") for name in ("simple", "other"))}}
+
+
+@pytest.mark.parametrize(("has_own", "apis"), [(True, {"ollama", "chat"}), (False, set())])
+def test_a_defect_of_one_api_explains_failures_in_scenarios_that_this_api_does_not_have(has_own, apis):
+    elsewhere = result(LOST, "a", scenario="other")
+    own = over("ollama", result(LOST, "a"))
+    causes = find_causes([own, elsewhere] if has_own else [elsewhere], CRASHING)
+    assert {one.api for cause in causes if cause.defects for one in cause.results} == apis

@@ -90,6 +90,20 @@ WHOLE = '{"id":"resp_1","object":"response","crea…(196 characters)…xt":"It i
             id="entries of the whole output: what follows the last header is compared",
         ),
         pytest.param(
+            "choices.logprobs_spell_the_text/fail-channel-name-left",
+            "the log probabilities have the tokens that the model wrote for the user, and the content has another text",
+            "finalTeal.",
+            "Teal.",
+            id="the entries are right, and the content is wrong",
+        ),
+        pytest.param(
+            "structured.answer_is_json/fail-something-after-it",
+            "the answer has other text around its JSON",
+            "JSON",
+            "\"zqxv\"<|end|> (Extra data at character 6: '<|end|>')",
+            id="a marker stands after the JSON",
+        ),
+        pytest.param(
             "responses.status_says_how_it_ended/fail-event-and-status-differ",
             "the last event and the status of its response differ",
             "response.incomplete",

@@ -360,3 +360,18 @@ def test_an_effort_is_copied_into_a_whole_message_alone():
     ids = tuple(encode_with_special_tokens("Hello"))
     _, on_prompt = DEFECTS["effort-as-written"].change
     assert on_prompt.apply({"reasoning_effort": "odd"}, ids) == ids
+
+
+@pytest.mark.parametrize(
+    ("defect", "body"),
+    [
+        ("responses-texts-not-ended", {"harmony_script": FINAL}),
+        ("agents-custom-input-in-json", {"harmony_script": CALL, "tools": [{"type": "custom", "name": "f"}]}),
+        ("agents-custom-calls-lost", {"harmony_script": CALL, "tools": [{"type": "custom", "name": "f"}]}),
+    ],
+)
+def test_events_that_are_not_sent_leave_no_gap_in_the_numbers_and_mend_none(defect, body):
+    right = [event["sequence_number"] for event in Server(defect).events(**body)]
+    wrong = [event["sequence_number"] for event in Server("responses-numbered-from-one", defect).events(**body)]
+    assert right == list(range(len(right)))
+    assert wrong == list(range(1, len(right) + 1))

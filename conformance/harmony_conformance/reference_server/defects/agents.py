@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, text, value_at
+from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, text, value_at
 from harmony_conformance.reference_server.defects.body_changes import (
     BodyChange,
     drop_members,
@@ -12,6 +12,7 @@ from harmony_conformance.reference_server.defects.body_changes import (
     in_list,
     in_member,
     on_request,
+    without_events,
 )
 from harmony_conformance.reference_server.defects.stages import (
     ApiFamily,
@@ -70,9 +71,8 @@ def _everywhere(change: BodyChange, *left_out: str) -> tuple[Change, ...]:
     """Change the items of the output, and those in events. Events and parts whose type begins with a text in `left_out` are not sent."""
 
     def changed(stream: Iterator[Json]) -> Iterator[Json]:
-        kept = (event for event in stream if not any(kind.startswith(left_out) for kind in _kinds(event)))
-        for number, event in enumerate(kept):
-            yield {**in_member("item", change)(members(event)), "sequence_number": number}
+        kept = without_events(stream, lambda event: any(kind.startswith(left_out) for kind in _kinds(event)))
+        return map(in_member("item", change), kept)
 
     return OnJson(in_list("output", change), ApiFamily.RESPONSES), OnStream(changed, ApiFamily.RESPONSES)
 
@@ -127,13 +127,12 @@ def _without_custom_calls(body: JsonObject) -> JsonObject:
 
 
 def _without_custom_events(stream: Iterator[Json]) -> Iterator[Json]:
-    kept = (
-        event
-        for event in stream
-        if not text(value_at(event, "type")).startswith(_INPUT)
-        and value_at(event, "item", "type") != "custom_tool_call"
-    )
-    return ({**members(event), "sequence_number": number} for number, event in enumerate(kept))
+    return without_events(stream, _is_of_custom_call)
+
+
+def _is_of_custom_call(event: Json) -> bool:
+    is_input = text(value_at(event, "type")).startswith(_INPUT)
+    return is_input or value_at(event, "item", "type") == "custom_tool_call"
 
 
 def _input_dropped(item: JsonObject) -> JsonObject:

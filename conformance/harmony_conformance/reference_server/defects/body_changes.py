@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from harmony_conformance.json_value import InvalidJsonError, Json, JsonObject, integer, items, loads, members
+from harmony_conformance.json_value import InvalidJsonError, Json, JsonObject, integer, items, loads, members, value_at
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Defect, OnJson, OnRequest
 from harmony_conformance.reference_server.model.output_deltas import DONE
 
@@ -81,3 +81,14 @@ def on_request(api: ApiFamily, ident: str, summary: str, change: BodyChange, cat
 def as_ping(event: Json) -> Json:
     """Return a ping with the token ids of an event: a server that loses an event still generated its tokens."""
     return {"type": "ping", **{name: ids for name, ids in members(event).items() if name == "token_ids"}}
+
+
+def without_events(stream: Iterator[Json], is_dropped: Callable[[Json], bool]) -> Iterator[JsonObject]:
+    """Drop events and close the gaps in the numbers of the others. A wrong numbering stays wrong."""
+    dropped = 0
+    for event in stream:
+        if is_dropped(event):
+            dropped += 1
+        else:
+            number = (integer(value_at(event, "sequence_number")) or 0) - dropped
+            yield {**members(event), "sequence_number": number}

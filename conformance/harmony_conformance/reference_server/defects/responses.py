@@ -17,6 +17,7 @@ from harmony_conformance.reference_server.defects.body_changes import (
     in_member,
     on_json,
     on_request,
+    without_events,
 )
 from harmony_conformance.reference_server.defects.conversation_changes import each_message
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Defect, OnConversation, OnJson, OnStream
@@ -79,17 +80,19 @@ def _numbered_from_one(stream: Iterator[Json]) -> Iterator[Json]:
 
 
 def _without_events(*kinds: str) -> OnStream:
-    """Drop events of some types and renumber the others. Their token ids move to the next event."""
+    """Drop events of some types. Their token ids move to the next event."""
 
-    def changed(stream: Iterator[Json]) -> Iterator[Json]:
-        place, ids = 0, list[Json]()
+    def is_dropped(event: Json) -> bool:
+        return value_at(event, "type") in kinds
+
+    def ids_moved(stream: Iterator[Json]) -> Iterator[Json]:
+        ids = list[Json]()
         for event in stream:
             ids = [*ids, *items(value_at(event, "token_ids"))]
-            if value_at(event, "type") not in kinds:
-                yield {**members(event), "sequence_number": place, **({"token_ids": ids} if ids else {})}
-                place, ids = place + 1, []
+            yield {**members(event), "token_ids": ids} if ids else event
+            ids = ids if is_dropped(event) else []
 
-    return OnStream(changed, ApiFamily.RESPONSES)
+    return OnStream(lambda stream: without_events(ids_moved(stream), is_dropped), ApiFamily.RESPONSES)
 
 
 def _in_events(change: BodyChange) -> OnStream:
