@@ -266,7 +266,8 @@ def _name_defects(
 
 def _fit(one: _Prediction, unexplained: frozenset[_Instance], shown: set[tuple[str, str]]) -> _Fit:
     new = {key for _, key in one.instances & unexplained}
-    unhidden = sum((key.scenario, key.step) not in shown for key in one.missing)
+    # a failure of a whole series has no step: that of another one does not hide it
+    unhidden = sum(not key.step or (key.scenario, key.step) not in shown for key in one.missing)
     return _Fit(one, len(new), unhidden)
 
 

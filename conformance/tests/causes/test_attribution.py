@@ -318,3 +318,24 @@ def test_a_defect_of_one_api_explains_failures_in_scenarios_that_this_api_does_n
     own = over("ollama", result(LOST, "a"))
     causes = find_causes([own, elsewhere] if has_own else [elsewhere], CRASHING)
     assert {one.api for cause in causes if cause.defects for one in cause.results} == apis
+
+
+def of_series(check, outcome=Outcome.FAIL):
+    return result(check, "x", outcome)._replace(
+        exchanges=("",), findings=(Finding(message="it differs"),) if outcome is Outcome.FAIL else ()
+    )
+
+
+OF_SERIES = [name for name in BY_ID if name not in (LEAK, WORDS, LOST)][:7]
+SERIES = {
+    LEAKING: {"ids": frozenset(FailureKey(check, "simple", "", "it differs") for check in (LEAK, WORDS, LOST))},
+    DROPPING: {"ids": frozenset(FailureKey(check, "simple", "", "it differs") for check in OF_SERIES)},
+}
+
+
+@pytest.mark.parametrize(("failed", "is_named"), [(5, True), (4, False)])
+def test_a_failure_of_a_whole_series_hides_none(failed, is_named):
+    seen = [of_series(check) for check in (LEAK, WORDS, LOST, *OF_SERIES[:failed])]
+    passed = [of_series(check, Outcome.PASS) for check in OF_SERIES[failed:]]
+    causes = find_causes([*seen, *passed], SERIES)
+    assert (DROPPING in {cause.id for cause in causes if cause.defects}) is is_named
