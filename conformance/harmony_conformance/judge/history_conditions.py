@@ -7,14 +7,20 @@ from collections.abc import Iterator
 from harmony_conformance.apis.registry import MESSAGES
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.judge.condition import Condition, UnmetReason, condition
-from harmony_conformance.prompts.expected_parts import PartKind, PromptPart, Retention, has_whole_conversation
+from harmony_conformance.prompts.expected_parts import (
+    PartKind,
+    PromptPart,
+    Retention,
+    has_whole_conversation,
+    part_kinds,
+)
 from harmony_conformance.prompts.request_members import has_instructions_after_answer
 from harmony_conformance.runtime.caching import cached_view
 
 
 @cached_view
 def _kinds(x: Exchange) -> frozenset[PartKind]:
-    return frozenset([part.kind for part in x.expected_parts])
+    return part_kinds(x.chat_request)
 
 
 def _has(kind: PartKind, description: str) -> Condition[Exchange]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import repeat, takewhile
 
-from harmony_conformance.json_value import Json, items, members, text, value_at
+from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
 from harmony_conformance.prompts.request_members import REASONING_FIELDS, SEALED_REASONING, content_text
 from harmony_ref.explanation.prompt_reader import (
     ParsedPrompt,
@@ -83,6 +83,11 @@ class PromptPart:
     retention: Retention = Retention.PRESENT
 
 
+def part_kinds(request: Json) -> frozenset[PartKind]:
+    """Return the kinds of the parts of a chat request: those of `expected_parts`, without their texts, at a fifth of the cost."""
+    return frozenset([kind for message in items(value_at(request, "messages")) for kind, *_ in _contents_of(message)])
+
+
 def expected_parts(request: Json) -> tuple[PromptPart, ...]:
     """Return the parts of a chat request's messages, in order. Messages of an unknown role are omitted."""
     messages = items(value_at(request, "messages"))
@@ -109,35 +114,52 @@ def _with_tokens(part: PromptPart) -> PromptPart:
 
 def _parts_of(message: Json, index: int, names: dict[str, str], keep: Retention) -> Iterator[PromptPart]:
     """Yield the parts of a message. `names` collects the function names by call id, for later results."""
-    content = _text_or_refusal(value_at(message, "content"))
-    where = f"/messages/{index}/content"
-    match value_at(message, "role"):
-        case "system" | "developer" | "user" as role:
-            kind = PartKind.USER if role == "user" else PartKind.INSTRUCTIONS
-            yield PromptPart(kind=kind, text=content or "", where=where)
-        case "assistant":
-            calls = items(value_at(message, "tool_calls"))
-            if field := next((name for name in REASONING_FIELDS if text(value_at(message, name))), None):
-                at_field = f"/messages/{index}/{field}"
-                written = text(value_at(message, field))
-                yield PromptPart(kind=PartKind.REASONING, text=written, where=at_field, retention=keep)
-            if content:
-                is_preamble = bool(calls) or _is_commentary(message)
-                yield PromptPart(kind=PartKind.PREAMBLE if is_preamble else PartKind.FINAL, text=content, where=where)
-            for number, call in enumerate(calls):
-                name = text(value_at(call, "function", "name"))
-                names[text(value_at(call, "id"))] = name
-                at_call = f"/messages/{index}/tool_calls/{number}"
-                arguments = text(value_at(call, "function", "arguments"))
-                yield PromptPart(kind=PartKind.CALL, text=arguments, where=at_call, function=name)
-        case "tool":
-            caller = names.get(text(value_at(message, "tool_call_id")))
-            yield PromptPart(kind=PartKind.RESULT, text=content or "", where=where, function=caller)
-        case _:
-            return
+    for kind, content, place, of in _contents_of(message):
+        function: str | None = None
+        if kind is PartKind.CALL:
+            function = names[text(value_at(of, "id"))] = text(value_at(of, "function", "name"))
+        elif kind is PartKind.RESULT:
+            function = names.get(text(value_at(of, "tool_call_id")))
+        retention = keep if kind is PartKind.REASONING else Retention.PRESENT
+        where = f"/messages/{index}/{place}"
+        yield PromptPart(kind=kind, text=content, where=where, function=function, retention=retention)
+
+
+_Content = tuple[PartKind, str, str, Json]
+"""A part of a message: its kind, its text, its place in the message, and the message or call that has it."""
+_KINDS_OF_ROLES = {
+    "system": PartKind.INSTRUCTIONS,
+    "developer": PartKind.INSTRUCTIONS,
+    "user": PartKind.USER,
+    "tool": PartKind.RESULT,
+}
+
+
+def _contents_of(message: Json) -> list[_Content]:
+    role = message.get("role") if isinstance(message, dict) else None
+    if not isinstance(message, dict) or not isinstance(role, str):
+        return []
+    if (kind := _KINDS_OF_ROLES.get(role)) is not None:
+        return [(kind, _text_or_refusal(message.get("content")) or "", "content", message)]
+    return _contents_of_answer(message) if role == "assistant" else []
+
+
+def _contents_of_answer(message: JsonObject) -> list[_Content]:
+    calls, found = items(message.get("tool_calls")), list[_Content]()
+    if field := next((name for name in REASONING_FIELDS if text(message.get(name))), None):
+        found.append((PartKind.REASONING, text(message.get(field)), field, message))
+    if content := _text_or_refusal(message.get("content")):
+        is_preamble = bool(calls) or _is_commentary(message)
+        found.append((PartKind.PREAMBLE if is_preamble else PartKind.FINAL, content, "content", message))
+    for number, call in enumerate(calls):
+        arguments = text(value_at(call, "function", "arguments"))
+        found.append((PartKind.CALL, arguments, f"tool_calls/{number}", call))
+    return found
 
 
 def _text_or_refusal(content: Json) -> str | None:
+    if isinstance(content, str):  # nearly all
+        return content
     if isinstance(content, list):
         return "".join(text(value_at(part, "text")) or text(value_at(part, "refusal")) for part in content)
     return content_text(content)

@@ -12,7 +12,7 @@ from harmony_conformance.prompts.conversation import (
     ConversationOptions,
     conversation_of,
 )
-from harmony_conformance.prompts.expected_parts import expected_parts
+from harmony_conformance.prompts.expected_parts import PartKind, expected_parts, part_kinds
 from harmony_ref import render_conversation
 
 TRIPLES = {
@@ -89,3 +89,31 @@ def test_no_date_is_no_line():
 def test_half_of_a_surrogate_pair_becomes_the_replacement_character():
     request = json.loads('{"messages": [{"role": "user", "content": "a \\ud83d b \\ud83d\\ude00"}]}')
     assert [part.text for part in expected_parts(request)] == ["a \ufffd b \U0001f600"]
+
+
+HOSTILE = (
+    *(
+        {"messages": messages}
+        for messages in (None, 1, "a", {}, [[]], [None, 1, "user", {}, {"role": None}, {"role": ["user"]}])
+    ),
+    {"messages": [{"role": role} for role in ("system", "developer", "user", "assistant", "tool", "function", "")]},
+    {
+        "messages": [
+            {"role": "assistant", "content": content} for content in ("", [], [{"refusal": "No"}], 1, {"text": "a"})
+        ]
+    },
+    {
+        "messages": [
+            {"role": "assistant", "tool_calls": calls, "content": "a"} for calls in ([], [None], {}, "a", [{"id": 1}])
+        ]
+    },
+    {"messages": [{"role": "assistant", "phase": "commentary", "content": "a", "reasoning": "b", "thinking": "c"}]},
+)
+
+
+def test_kinds_of_parts_are_those_of_the_parts():
+    exchanges = (x for example in golden.examples() for x in example.series.exchanges.values())
+    requests = [*HOSTILE, *(x.chat_request for x in exchanges)]
+    kinds = [frozenset(part.kind for part in expected_parts(request)) for request in requests]
+    assert [*map(part_kinds, requests)] == kinds
+    assert frozenset().union(*kinds) == frozenset(PartKind)
