@@ -6,9 +6,10 @@ One unmet condition rules out every check below it in the tree.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.judge.check import Check, Comparison
@@ -32,6 +33,31 @@ class ConditionNode:
     rule_positions: list[int] = field(default_factory=list[int])
     children: dict[AnyCondition, ConditionNode] = field(default_factory=dict["AnyCondition", "ConditionNode"])
 
+    @property
+    def unmet(self) -> Mapping[int, AnyCondition]:
+        """The places of the checks that do not apply if the condition does not hold, each with the condition."""
+        return dict.fromkeys(self.rule_positions, self.condition)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class ImpossibleNodes:
+    """The places of the checks that cannot apply to subjects of one kind, each with the unmet condition."""
+
+    unmet: Mapping[int, AnyCondition]
+
+
+class _Step(NamedTuple):
+    """A condition to evaluate, its node, and what follows if it holds: conditions that cannot hold, joined, and further steps."""
+
+    condition: AnyCondition
+    evaluate: Callable[[Any], bool]
+    node: ConditionNode
+    impossible: tuple[ImpossibleNodes, ...]
+    further: tuple[_Step, ...]
+
+
+UnmetNode = ConditionNode | ImpossibleNodes
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ConditionIndex:
@@ -40,22 +66,21 @@ class ConditionIndex:
     rules: tuple[Check | Comparison, ...]
     roots: Mapping[type[Exchange | Series], tuple[ConditionNode, ...]]
 
-    def unmet_nodes(self, subject: Exchange | Series, known: dict[object, bool]) -> tuple[ConditionNode, ...]:
+    def unmet_nodes(self, subject: Exchange | Series, known: dict[object, bool]) -> tuple[UnmetNode, ...]:
         """Return the nodes whose condition does not hold.
 
         A condition that raises rules out no check, and adds the marker RAISED.
         `known` has the conditions that were evaluated on the same subject before. Those evaluated now are added.
         """
         kind = subject.api if isinstance(subject, Exchange) else len(subject.exchanges) > 1
-        impossible, possible = _split_roots(self, kind)
-        unmet, pending = [*impossible], [*possible]
-        for node in pending:
-            condition = node.condition
+        impossible, steps = _steps_for(self, kind)
+        unmet: list[UnmetNode] = [*impossible]
+        pending = [*steps]
+        for condition, evaluate, node, below, further in pending:
             holds = known.get(condition)
             if holds is None:
                 try:
-                    evaluate = condition.holds  # on its own line: `condition.holds()` would look for a method
-                    holds = known[condition] = evaluate(subject)  # type: ignore[arg-type]
+                    holds = known[condition] = evaluate(subject)
                 except BaseException as error:
                     if not is_error_of_check(error):
                         raise
@@ -63,24 +88,34 @@ class ConditionIndex:
                     continue
             if not holds:
                 unmet.append(node)
-            elif node.children:
-                pending += node.children.values()
+            elif further or below:
+                unmet += below
+                pending += further
         return tuple(unmet)
 
 
+_Steps = tuple[tuple[ImpossibleNodes, ...], tuple[_Step, ...]]
+
+
 @lru_cache(maxsize=512)
-def _split_roots(index: ConditionIndex, kind: str | bool) -> tuple[list[ConditionNode], list[ConditionNode]]:
-    """Split the roots into those that cannot hold and the others.
+def _steps_for(index: ConditionIndex, kind: str | bool) -> _Steps:
+    """Return the conditions that cannot hold, and the steps of the others.
 
     `kind`: the API of an exchange; for a series, True if it has several exchanges.
     """
-    impossible: list[ConditionNode] = []
-    possible: list[ConditionNode] = []
-    for node in index.roots[Exchange if isinstance(kind, str) else Series]:
-        apis = node.condition.apis
-        can_hold = (apis is None or kind in apis) and (kind or not node.condition.is_series_only)
-        (possible if can_hold else impossible).append(node)
-    return impossible, possible
+    return _steps(index.roots[Exchange if isinstance(kind, str) else Series], kind)
+
+
+def _steps(nodes: Iterable[ConditionNode], kind: str | bool) -> _Steps:
+    unmet: dict[int, AnyCondition] = {}
+    steps: list[_Step] = []
+    for node in nodes:
+        condition = node.condition
+        if (condition.apis is None or kind in condition.apis) and (kind or not condition.is_series_only):
+            steps.append(_Step(condition, condition.holds, node, *_steps(node.children.values(), kind)))
+        else:
+            unmet |= node.unmet
+    return ((ImpossibleNodes(unmet=unmet),) if unmet else ()), tuple(steps)
 
 
 @lru_cache(maxsize=512)
@@ -97,6 +132,6 @@ def build_index(rules: tuple[Check | Comparison, ...]) -> ConditionIndex:
 
 
 @lru_cache(maxsize=2048)
-def unmet_rules(nodes: tuple[ConditionNode, ...]) -> Mapping[int, AnyCondition]:
+def unmet_rules(nodes: tuple[UnmetNode, ...]) -> Mapping[int, AnyCondition]:
     """Return the places of the checks below some unmet nodes, each with the unmet condition."""
-    return {place: node.condition for node in nodes for place in node.rule_positions}
+    return {place: needed for node in nodes for place, needed in node.unmet.items()}

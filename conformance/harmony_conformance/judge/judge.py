@@ -100,6 +100,15 @@ _SubjectUnmet = tuple[JudgedSubject, Mapping[int, applicability.AnyCondition]]
 """A subject, and the places of the checks that do not apply to it, each with the unmet condition."""
 
 
+class _CaseSummary(NamedTuple):
+    """The members of a result that do not depend on its exchanges."""
+
+    scenario: str
+    api: str
+    tries: int
+    is_rate_limited: bool
+
+
 class _PreparedResults(NamedTuple):
     """Results before any check runs.
 
@@ -107,27 +116,30 @@ class _PreparedResults(NamedTuple):
         results: a "not applicable" result for each check.
         applicable: the places of the checks that apply.
         not_applicable: the results of the others.
+        unmet: for each subject of each kind, the places of the checks that do not apply to it, each with the unmet condition.
     """
 
     results: tuple[Result, ...]
     applicable: tuple[int, ...]
     not_applicable: tuple[Result, ...]
+    unmet: tuple[tuple[Mapping[int, applicability.AnyCondition], ...], ...]
 
 
 def _evaluate(
     index: applicability.ConditionIndex, case: ScenarioSeries, exercises: frozenset[str]
 ) -> tuple[_PreparedResults, list[tuple[int, Result]]]:
     """Evaluate checks on a scenario. Return the prepared results, and the place and result of each check that was run."""
-    unmet = {
-        kind: tuple([index.unmet_nodes(subject.exchange_or_series, subject.condition_values) for subject in subjects])
-        for kind, subjects in case.subjects.items()
-    }
-    # after a rate limit, the reason is determined for each check separately
-    nodes = tuple(unmet.values()) if not case.rate_limited_ids else ()
-    prepared = _prepare_results(index, case.name, case.api, len(case.series), nodes)
+    nodes = tuple(
+        [
+            tuple([index.unmet_nodes(subject.exchange_or_series, subject.condition_values) for subject in subjects])
+            for subjects in case.subjects.values()
+        ]
+    )
+    about = _CaseSummary(case.name, case.api, len(case.series), bool(case.rate_limited_ids))
+    prepared = _prepare_results(index, about, nodes)
     pairs = {
-        kind: list(zip(case.subjects[kind], map(applicability.unmet_rules, many), strict=True))
-        for kind, many in unmet.items()
+        kind: list(zip(subjects, unmet, strict=True))
+        for (kind, subjects), unmet in zip(case.subjects.items(), prepared.unmet, strict=True)
     }
     rules = index.rules
     places: Iterable[int] = prepared.applicable
@@ -156,14 +168,15 @@ def _only_subject(pairs: Sequence[_SubjectUnmet]) -> _SubjectUnmet | None:
 @lru_cache(maxsize=512)  # most exchanges of a log are alike
 def _prepare_results(
     index: applicability.ConditionIndex,
-    scenario: str,
-    api: str,
-    tries: int,
-    unmet_nodes: tuple[tuple[tuple[applicability.ConditionNode, ...], ...], ...],
+    case: _CaseSummary,
+    unmet_nodes: tuple[tuple[tuple[applicability.UnmetNode, ...], ...], ...],
 ) -> _PreparedResults:
+    scenario, api, tries, is_rate_limited = case
+    unmet_by_kind = tuple(tuple(map(applicability.unmet_rules, of_kind)) for of_kind in unmet_nodes)
+    # after a rate limit, the reason is determined for each check separately
     unmet = {
         place: [conditions[place] for conditions in by_subject]
-        for by_subject in [list(map(applicability.unmet_rules, of_kind)) for of_kind in unmet_nodes]
+        for by_subject in (() if is_rate_limited else unmet_by_kind)
         for place in (by_subject[0] if by_subject else ())
         if all(place in conditions for conditions in by_subject)
     }
@@ -176,6 +189,7 @@ def _prepare_results(
         results=results,
         applicable=tuple(place for place in range(len(results)) if place not in unmet),
         not_applicable=tuple(result for place, result in enumerate(results) if place in unmet),
+        unmet=unmet_by_kind,
     )
 
 
