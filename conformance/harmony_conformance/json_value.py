@@ -102,12 +102,12 @@ def parse(document: str, decoder: json.JSONDecoder, deepest: int = MAX_DEPTH) ->
 def _is_too_deep(document: str, value: Json, deepest: int) -> bool:
     """Return True if a value has more than `max_depth` levels. Counting brackets decides most cases fast.
 
-    Each level below has at least one bracket of those that are not yet counted.
+    Each level below has at least one bracket of those that are not yet counted. Those within texts are counted too.
     """
     brackets = document.count("[") + document.count("{")
     level = [value] if isinstance(value, _CONTAINERS) else []
     for remaining in range(deepest, 0, -1):
-        if brackets <= remaining:
+        if brackets <= remaining or not level:
             return False
         brackets -= len(level)
         level = [
@@ -154,12 +154,18 @@ _DECODER = json.JSONDecoder(parse_constant=refuse_constant)
 _SPELLING_DECODER = json.JSONDecoder(parse_constant=refuse_constant, parse_float=_SpelledFloat)
 _UNIQUE_DECODER = json.JSONDecoder(parse_constant=refuse_constant, object_pairs_hook=_to_object)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_ASCII_ENCODER = json.JSONEncoder(separators=(",", ":"))
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
 def dumps(value: Json) -> str:
     """Return compact JSON, with non-ASCII characters unescaped and members in their order."""
     return _ENCODER.encode(value)
+
+
+def ascii_dumps(value: Json) -> str:
+    """Return compact JSON with non-ASCII characters escaped."""
+    return _ASCII_ENCODER.encode(value)
 
 
 _HALF_OF_A_PAIR = re.compile("[\ud800-\udfff]")
@@ -202,6 +208,16 @@ def dumps_as_written(value: Json) -> str:
 def canonical_json(value: Json) -> str:
     """Return canonical JSON: sorted members, no white space."""
     return _CANONICAL.encode(value)
+
+
+def string_at(document: str, start: int) -> tuple[str | None, int]:
+    """Return the JSON string that begins at a place in a text, and where it ends. None and the place if no string begins there."""
+    if not document.startswith('"', start):
+        return None, start
+    try:
+        return _DECODER.raw_decode(document, start)
+    except ValueError:
+        return None, start
 
 
 def parse_object(document: str) -> JsonObject | None:

@@ -8,7 +8,19 @@ from heapq import merge
 from operator import itemgetter
 from typing import NamedTuple
 
-from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, value_at
+from harmony_conformance.json_value import (
+    InvalidJsonError,
+    Json,
+    JsonObject,
+    ascii_dumps,
+    dumps,
+    integer,
+    items,
+    loads,
+    members,
+    string_at,
+    value_at,
+)
 from harmony_conformance.prompts.request_members import REASONING_FIELDS
 from harmony_conformance.transport.messages import Chunk, Response
 from harmony_conformance.transport.sse import Event, EventStream
@@ -52,33 +64,49 @@ def read_chunk_choices(chunks: Iterable[Json]) -> tuple[ChunkChoice, ...]:
     return tuple(found)
 
 
-def join_text_pieces(chunks: Iterable[Json]) -> tuple[Json, ...]:
+class JoinedEvents(NamedTuple):
+    """The chunks of a stream, those joined that differ in a piece of text alone, and the indexes of the events without a value."""
+
+    chunks: tuple[Json, ...]
+    without_value: tuple[int, ...]
+
+
+def join_events(events: Iterable[Event]) -> JoinedEvents:
     """Return the chunks of a stream, with consecutive ones joined whose only difference is a piece of text.
 
     Most chunks of a stream are such pieces: a server sends one for each token. The joined chunks make the same answer.
+    If only the piece differs between the texts of two events, the second one is not parsed.
     """
     joined: list[Json | _TextRun] = []
+    without_value: list[int] = []
     run: _TextRun | None = None
-    for chunk in chunks:
-        if run is not None and run.add(chunk):
+    for index, event in enumerate(events):
+        if run is not None and run.add_data(event.data):
             continue
-        run = _TextRun.of(chunk)
-        joined.append(chunk if run is None else run)
-    return tuple([one.chunk() if isinstance(one, _TextRun) else one for one in joined])
+        chunk = event.value
+        if chunk is None:
+            without_value.append(index)
+        elif run is None or not run.add(chunk):
+            run = _TextRun.of(chunk, event.data)
+            joined.append(chunk if run is None else run)
+    chunks = tuple([one.chunk() if isinstance(one, _TextRun) else one for one in joined])
+    return JoinedEvents(chunks, tuple(without_value))
 
 
 class _TextRun:
-    """Chunks that are equal but for a piece of text. State: their pieces."""
+    """Chunks that are equal but for a piece of text. State: their pieces, and what surrounds a piece in the data of an event."""
 
-    def __init__(self, chunk: JsonObject, choice: JsonObject, name: str, piece: str) -> None:
+    def __init__(self, chunk: JsonObject, choice: JsonObject, name: str, piece: str, data: str) -> None:
         self._first = chunk
         self._shell = {**chunk, **_NO_CHOICES}
         self._choice_shell = {**choice, **_NO_DELTA}
         self._name = name
         self._pieces = [piece]
+        self._data = data
+        self._around: tuple[str, str] | None = None
 
     @classmethod
-    def of(cls, chunk: Json) -> _TextRun | None:
+    def of(cls, chunk: Json, data: str) -> _TextRun | None:
         """Return the run that begins with a chunk. None if the chunk has more than one choice with one text."""
         if not isinstance(chunk, dict) or _has_more(chunk):
             return None
@@ -92,7 +120,33 @@ class _TextRun:
             return None
         if any(value is not None for member, value in choice.items() if member not in _OF_PIECES):
             return None
-        return cls(chunk, choice, name, piece)
+        return cls(chunk, choice, name, piece, data)
+
+    def add_data(self, data: str) -> bool:
+        """Add the piece of an event whose data differs from that of the first one in the piece alone. Return False for any other."""
+        before, after = self._around = self._around or self._find_around()
+        if not before or not data.startswith(before):
+            return False
+        piece, end = string_at(data, len(before))
+        if piece is None or data[end:] != after:
+            return False
+        self._pieces.append(piece)
+        return True
+
+    def _find_around(self) -> tuple[str, str]:
+        """Return the data of the first event before its piece and after it. Empty if that is not certain."""
+        for written in (dumps(self._pieces[0]), ascii_dumps(self._pieces[0])):
+            before, found, after = self._data.rpartition(written)
+            # more letters in this place must change the piece, and nothing else
+            if found and self._is_with_text(f"{before}{written[:-1]}{_MORE}{after}", self._pieces[0] + _MORE[:-1]):
+                return before, after
+        return "", ""
+
+    def _is_with_text(self, data: str, content: str) -> bool:
+        try:
+            return loads(data) == self._with_text(content)
+        except InvalidJsonError:
+            return False
 
     def add(self, chunk: Json) -> bool:
         """Add the piece of a chunk. Return False if another member differs too."""
@@ -113,7 +167,10 @@ class _TextRun:
         """Return one chunk with the whole text."""
         if len(self._pieces) == 1:
             return self._first
-        choice: JsonObject = {**self._choice_shell, "delta": {self._name: "".join(self._pieces)}}
+        return self._with_text("".join(self._pieces))
+
+    def _with_text(self, content: str) -> JsonObject:
+        choice: JsonObject = {**self._choice_shell, "delta": {self._name: content}}
         return {**self._shell, "choices": [choice]}
 
 
@@ -123,6 +180,7 @@ def _has_more(chunk: JsonObject) -> bool:
 
 _NO_CHOICES: JsonObject = {"choices": None}
 _NO_DELTA: JsonObject = {"delta": None}
+_MORE = 'x"'
 _TEXTS = frozenset({"content", *REASONING_FIELDS})
 _OF_PIECES = ("index", "delta")
 _ENDS_RUN = frozenset({"error", "usage", "prompt_token_ids"})

@@ -26,7 +26,7 @@ def engine_of(x: Exchange, named: str = "") -> str:
 
 def answers_of(x: Exchange) -> tuple[Json, ...]:
     """Return the whole answer, and the first chunk of a streamed one."""
-    return (x.chat_completion, *x.chunks[:1])
+    return (x.chat_completion, *x.joined_chunks[:1])
 
 
 def plain(form: re.Pattern[str], name: str) -> str:

@@ -12,7 +12,13 @@ from dataclasses import dataclass, replace
 from harmony_conformance.apis.api import Framing
 from harmony_conformance.apis.chat_completion import Turn, find_error, read_completion, read_stream
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, Api, find_api
-from harmony_conformance.apis.stream_choices import ChunkChoice, extract_choices, join_text_pieces, read_chunk_choices
+from harmony_conformance.apis.stream_choices import (
+    ChunkChoice,
+    JoinedEvents,
+    extract_choices,
+    join_events,
+    read_chunk_choices,
+)
 from harmony_conformance.apis.text_fields import AnswerTexts, read_answers, read_streamed_answers
 from harmony_conformance.evidence.emitted_ids import (
     GENERATION_END_TOKENS,
@@ -57,7 +63,7 @@ from harmony_conformance.prompts.request_members import (
 )
 from harmony_conformance.runtime.caching import cached_property
 from harmony_conformance.transport.messages import Failure, Request, Response
-from harmony_conformance.transport.sse import EventStream, read_events, read_lines, replace_values
+from harmony_conformance.transport.sse import EventStream, parse_together, read_events, read_lines, replace_values
 from harmony_ref import decode, tokens
 
 ALL_APIS = "all"
@@ -178,6 +184,7 @@ class Exchange:
         """The same events with each value translated to a `chat.completion.chunk`. None if the response is no stream."""
         if self.events is None or self.api == CHAT_COMPLETIONS.name:
             return self.events
+        parse_together(self.events.events)
         values = values_as_written(self.api_adapter, self.events)
         return replace_values(self.events, self.api_adapter.read_events(values))
 
@@ -199,7 +206,10 @@ class Exchange:
     @cached_property
     def chunks(self) -> tuple[Json, ...]:
         """The stream's `chat.completion.chunk` values, without `[DONE]` and events that are not JSON. Empty if there is no stream."""
-        return tuple(event.value for event in self.stream.events if event.value is not None) if self.stream else ()
+        if self.stream is None:
+            return ()
+        parse_together(self.stream.events)
+        return tuple([event.value for event in self.stream.events if event.value is not None])
 
     @cached_property
     def chunk_choices(self) -> tuple[ChunkChoice, ...]:
@@ -209,7 +219,12 @@ class Exchange:
     @cached_property
     def joined_chunks(self) -> tuple[Json, ...]:
         """The chunks, with those joined that differ in a piece of text alone: as many as a whole answer has parts, not tokens."""
-        return join_text_pieces(self.chunks)
+        return self.joined_events.chunks
+
+    @cached_property
+    def joined_events(self) -> JoinedEvents:
+        """The joined chunks, and the indexes of the events that are no chunks: `[DONE]`, and those that are not JSON."""
+        return join_events(self.stream.events if self.stream is not None else ())
 
     @cached_property
     def joined_choices(self) -> tuple[ChunkChoice, ...]:

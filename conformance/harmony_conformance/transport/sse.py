@@ -49,6 +49,8 @@ class Event:
     @cached_property
     def value(self) -> Json:
         """The data as JSON, or None for invalid JSON."""
+        if self.data == DONE:  # an exception costs as much as ten events
+            return None
         try:
             return loads(self.data)
         except InvalidJsonError:
@@ -148,7 +150,8 @@ def read_events(chunks: Iterable[Chunk]) -> EventStream:
 
 def parse_together(events: Iterable[Event]) -> None:
     """Parse the values of short events by one call, and store each in its event. What this cannot parse stays as it is."""
-    short = [event for event in events if len(event.data) < _SHORT and event.data.startswith("{")]
+    unread = [event for event in events if "value" not in vars(event)]
+    short = [event for event in unread if len(event.data) < _SHORT and event.data.startswith("{")]
     document = _BETWEEN.join([event.data for event in short])
     if len(short) < _FEW or document.count(_MARK) != len(short) - 1 or _ESCAPED_MARK in document:
         return
@@ -157,7 +160,7 @@ def parse_together(events: Iterable[Event]) -> None:
     except InvalidJsonError:
         return
     # if every mark is a value of the array, each text between two of them is one value or several
-    if len(values) == 2 * len(short) - 1 and all(value == _MARK for value in values[1::2]):
+    if len(values) == 2 * len(short) - 1 and values[1::2] == [_MARK] * (len(short) - 1):
         for event, value in zip(short, values[::2], strict=True):
             vars(event)["value"] = value
 

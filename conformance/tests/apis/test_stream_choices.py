@@ -9,13 +9,14 @@ from harmony_conformance.apis.stream_choices import (
     LARGEST_COPIES,
     MOST_COPIED_VALUES,
     MOST_FURTHER_CHOICES,
-    join_text_pieces,
+    join_events,
 )
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import judge_exchange
 from harmony_conformance.transport.messages import Chunk, Request, Response
+from harmony_conformance.transport.sse import Event, parsed_event
 from harmony_ref import encode, tokens
 
 IDS = [tokens.CHANNEL, *encode("final"), tokens.MESSAGE, *encode("Hi"), tokens.RETURN]
@@ -115,7 +116,76 @@ def text_chunk(delta, **more):
 def test_chunks_that_differ_in_a_text_alone_become_one():
     pieces = [text_chunk({"content": piece}) for piece in ("Hel", "", "lo")]
     thought = text_chunk({"reasoning": "Greet."})
-    assert join_text_pieces([thought, *pieces, thought]) == (thought, text_chunk({"content": "Hello"}), thought)
+    joined = (thought, text_chunk({"content": "Hello"}), thought)
+    events = [Event(data=json.dumps(chunk), arrival_time=0.0) for chunk in (thought, *pieces, thought)]
+    assert join_events([*events, Event(data="[DONE]", arrival_time=0.0)]) == (joined, (5,))
+    assert ["value" in vars(event) for event in events] == [
+        True,
+        True,
+        False,
+        False,
+        True,
+    ]  # the others were not parsed
+
+
+SPELLED = (
+    *(
+        '"a"',
+        '""',
+        '"assistant"',
+        '"0"',
+        '"|~|"',
+        '"\u00e9"',
+        r'"\u00e9"',
+        r'"\ud83d"',
+        r'"\ud83d\ude00"',
+        r'"\n"',
+        r'"\""',
+        r'"\\"',
+    ),
+    *(
+        '"a',
+        "a",
+        '"a""b"',
+        '"a","content":"b"',
+        '"a"},"more":{"x":"y"',
+        '"\t"',
+        r'"\x"',
+        r'"a\"',
+        "null",
+        "1",
+        '"a" ',
+        ' "a"',
+    ),
+)
+"""Pieces of text as they may stand in the data of an event. Not all are JSON."""
+
+
+def test_a_text_that_is_in_other_members_too_is_no_piece():
+    for piece in ("x", "|~|", "content", "id", "c"):
+        first = text_chunk({"content": piece}, id="a", name=piece)
+        others = [first | {"name": "another"}, first | {"id": "b"}, first]
+        events = [Event(data=json.dumps(chunk), arrival_time=0.0) for chunk in (first, *others)]
+        assert join_events(events).chunks == (first, *others)
+
+
+def random_data(rng):
+    """Yield the data of events that differ in a piece or in the members around it, in several spellings."""
+    for chunk in random_chunks(rng):
+        marked = json.dumps(chunk | {"choices": [{"index": 0, "delta": {"content": "PIECE"}}]})
+        spaced = rng.choice((": ", ":"))
+        yield marked.replace(": ", spaced).replace('"PIECE"', rng.choice(SPELLED))
+        if rng.random() < 0.1:
+            yield rng.choice(("[DONE]", "null", "{", "[]", '"text"', json.dumps(chunk)))
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_events_are_joined_by_their_data_as_by_their_values(seed):
+    texts = [*random_data(random.Random(seed))]
+    values = [Event(data=text, arrival_time=0.0).value for text in texts]
+    by_values = join_events([parsed_event("", value, name="") for value in values])
+    assert join_events([Event(data=text, arrival_time=0.0) for text in texts]) == by_values
+    assert by_values.without_value == tuple(place for place, value in enumerate(values) if value is None)
 
 
 DELTAS = (

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import overload
 
 from harmony_conformance.apis.api import Api, Framing
 from harmony_conformance.apis.registry import APIS
@@ -24,7 +25,7 @@ from harmony_conformance.json_value import (
     value_at,
 )
 from harmony_conformance.transport.messages import Chunk, Request, Response
-from harmony_conformance.transport.sse import DONE, EventDecoder, EventStream, parse_together, parsed_event
+from harmony_conformance.transport.sse import DONE, Event, EventDecoder, EventStream, parse_together, parsed_event
 
 UNKNOWN_API = "no exchange: its request is for no API that is known (see --explain-format)"
 EVENT_STREAM, JSON_LINES, JSON = "text/event-stream", "application/x-ndjson", "application/json"
@@ -128,7 +129,9 @@ def find_api_of(pair: HttpPair) -> Api | None:
 
 
 def _api_of(pair: HttpPair, path: str, received: _Body) -> Api | None:
-    events = None if received.events is None else [*map(_event_value, received.events[:MOST_EXAMINED])]
+    events = received.events
+    if events is not None and not isinstance(events, _EventValues):
+        events = [*map(_event_value, events[:MOST_EXAMINED])]
     return detect_api(path, pair.request, received.value, events)
 
 
@@ -149,7 +152,7 @@ class _Body:
 
     data: bytes | None = None
     value: Json = None
-    events: list[Json] | None = None
+    events: Sequence[Json] | None = None
     stream: EventStream | None = None
     is_exact: bool = False
 
@@ -165,13 +168,34 @@ def _read_body(pair: HttpPair) -> _Body:
     if is_event_text(body):
         decoder = EventDecoder()
         events = decoder.feed(data)
-        parse_together(events)
         stream = decoder.stream(events)
-        return _Body(data=data, events=[event.value for event in (*events, *decoder.feed(b"\n\n"))], stream=stream)
+        return _Body(data=data, events=_EventValues((*events, *decoder.feed(b"\n\n"))), stream=stream)
     if (value := parse_text(body)) is not None:
         return _Body(data=data, value=value, is_exact=reads_back(body))
     lines = [parse_text(line) for line in body.splitlines() if line.strip()]
     return _Body(data=data, events=lines if lines and isinstance(lines[0], dict) else None)
+
+
+class _EventValues(Sequence[Json]):
+    """The values of events, which are parsed when they are read: most are read as the joined pieces of one text."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self._events = events
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    @overload
+    def __getitem__(self, index: int) -> Json: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Json]: ...
+
+    def __getitem__(self, index: int | slice) -> Json | list[Json]:
+        chosen = self._events[index]
+        if isinstance(chosen, Event):
+            return _event_value(chosen.value)
+        parse_together(chosen)
+        return [_event_value(event.value) for event in chosen]
 
 
 def _whole_body(body: _Body) -> tuple[bytes, bool]:
@@ -182,7 +206,7 @@ def _whole_body(body: _Body) -> tuple[bytes, bool]:
     return document.encode("utf-8", "surrogatepass"), reads_back(document)
 
 
-def _write_events(api: Api, events: list[Json]) -> tuple[str, EventStream | None]:
+def _write_events(api: Api, events: Sequence[Json]) -> tuple[str, EventStream | None]:
     """Return the text of a stream that a log has as a list, and its events if they are certain without decoding the text.
 
     `[DONE]` is added if such a list cannot have it. Arrival times are unknown.
@@ -190,7 +214,9 @@ def _write_events(api: Api, events: list[Json]) -> tuple[str, EventStream | None
     if api.framing is Framing.LINES:
         return "".join((event if isinstance(event, str) else dumps(event)) + "\n" for event in events), None
     has_texts = any(isinstance(event, str) for event in events)
-    texts = [event if isinstance(event, str) else dumps(event) for event in events] if has_texts else dumps_each(events)
+    texts = (
+        [event if isinstance(event, str) else dumps(event) for event in events] if has_texts else dumps_each([*events])
+    )
     names = [text(event.get("type")) if isinstance(event, dict) else "" for event in events]
     values = [*events]
     is_plain = not has_texts and not any(names)

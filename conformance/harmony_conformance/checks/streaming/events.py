@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harmony_conformance.checks.streaming.views import is_content_filter_event, is_error
+from harmony_conformance.checks.streaming.views import ends_with_done_alone, is_content_filter_event, is_error
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.levels import AnsweredBy
-from harmony_conformance.json_value import InvalidJsonError, members, value_at
+from harmony_conformance.json_value import InvalidJsonError, Json, members, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, mismatch, variant
 from harmony_conformance.judge.condition import condition
@@ -63,7 +63,11 @@ def ends_with_done(x: Exchange) -> Iterator[Finding]:
             expected = "nothing but [DONE] after the error"
             yield mismatch(message, f"event {later}", expected, shorten(events[later].stable_data))
         return
-    done = [index for index, event in enumerate(events) if event.data[:1] != "{" and event.is_done]
+    done = (
+        [len(events) - 1]
+        if ends_with_done_alone(x)
+        else [index for index, event in enumerate(events) if event.data[:1] != "{" and event.is_done]
+    )
     if not done:
         message = "the stream ends without [DONE]"
         actual = shorten(events[-1].stable_data) if events else "no event at all"
@@ -88,11 +92,10 @@ def events_are_chunks(x: Exchange) -> Iterator[Finding]:
         return
     for line in x.stream.unrecognized_lines:
         yield mismatch("a line of the stream is not a field of a server-sent event", "stream", "data: …", shorten(line))
+    if ends_with_done_alone(x) and all(map(_is_chunk, x.joined_chunks)):
+        return  # what is joined differs in a piece of text alone
     for index, event in enumerate(x.stream.events):
-        chunk = members(event.value)
-        if chunk.get("object") == "chat.completion.chunk" and isinstance(chunk.get("choices"), list):
-            continue
-        if event.is_done:
+        if _is_chunk(event.value) or event.is_done:
             continue
         try:
             value = event.json
@@ -111,3 +114,8 @@ def events_are_chunks(x: Exchange) -> Iterator[Finding]:
             message = "an event is not a chat.completion.chunk"
             actual = shorten(str(value_at(value, "object")))
             yield mismatch(message, f"event {index}/object", "chat.completion.chunk", actual)
+
+
+def _is_chunk(value: Json) -> bool:
+    chunk = members(value)
+    return chunk.get("object") == "chat.completion.chunk" and isinstance(chunk.get("choices"), list)

@@ -24,6 +24,12 @@ def in_pieces(x: Exchange, find: Callable[[Sequence[ChunkChoice]], Iterator[Find
         yield from find(x.chunk_choices)
 
 
+def ends_with_done_alone(x: Exchange) -> bool:
+    """Return True if the last event is `[DONE]`, and all events before it are JSON: nearly all streams."""
+    events = x.stream.events if x.stream is not None else ()
+    return bool(events) and events[-1].is_done and x.joined_events.without_value == (len(events) - 1,)
+
+
 def is_error(value: Json) -> bool:
     """Return True if the value of an event is an error."""
     return members(value).get("error") is not None or value_at(value, "object") == "error"
