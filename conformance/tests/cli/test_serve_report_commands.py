@@ -31,6 +31,14 @@ def test_what_is_no_host_is_refused_in_one_line(capsys, host):
     assert "cannot listen on" in err
 
 
+@pytest.mark.parametrize("host", ["", " "])
+def test_serve_does_not_listen_everywhere_for_an_empty_host(host, capsys):
+    with pytest.raises(SystemExit) as refused:
+        main(["serve", "--host", host, "--port", "0"])
+    assert refused.value.code == 2
+    assert f"argument --host: expected an address such as 127.0.0.1, got {host!r}" in capsys.readouterr().err
+
+
 def test_a_port_that_is_taken_is_named_once(capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

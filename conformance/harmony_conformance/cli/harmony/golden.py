@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources.abc import Traversable
@@ -84,12 +86,14 @@ def _list(arguments: Namespace) -> int:
 
 def _copy(arguments: Namespace) -> int:
     source, target = golden.root(), Path(arguments.folder)
-    if isinstance(source, Path) and target.resolve().is_relative_to(source.resolve()):
-        raise UsageError(f"invalid DIR: expected a folder outside the golden data, got {target}")
     try:
+        if isinstance(source, Path) and target.resolve().is_relative_to(source.resolve()):
+            raise UsageError(f"invalid DIR: expected a folder outside the golden data, got {target}")
         target.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise UsageError(f"{target}: {problem.strerror}") from None
+    except RuntimeError:  # of `Path.resolve`, before Python 3.13
+        raise UsageError(f"{target}: {os.strerror(errno.ELOOP)}") from None
     if any(target.iterdir()):
         raise UsageError(f"invalid DIR: expected a new or empty folder, got {target}")
     print(f"{number_of(_copy_files(source, target), 'file')} copied to {target}")

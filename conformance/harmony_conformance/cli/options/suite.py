@@ -115,7 +115,9 @@ def configure_selftest(parser: ArgumentParser) -> None:
 
 def configure_serve(parser: ArgumentParser) -> None:
     """Add the options of `serve`."""
-    parser.add_argument("--host", default="127.0.0.1", metavar="H", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument(
+        "--host", type=_host, default="127.0.0.1", metavar="H", help="address to listen on (default: 127.0.0.1)"
+    )
     parser.add_argument("--port", type=_port, default=8000, metavar="P", help="port (default: 8000; 0: any free port)")
     parser.add_argument(
         "--allow-host",
@@ -138,6 +140,12 @@ def _milliseconds(text: str) -> float:
         value = -1.0
     if not 0 <= value <= _SLOWEST:
         raise ArgumentTypeError(f"expected milliseconds from 0 to {_SLOWEST}, got {text!r}")
+    return value
+
+
+def _host(value: str) -> str:
+    if not value.strip():  # the system would take it for every address of the machine
+        raise ArgumentTypeError(f"expected an address such as 127.0.0.1, got {value!r}")
     return value
 
 

@@ -390,6 +390,14 @@ def files_of(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def test_copy_to_a_loop_of_links_is_one_line(capsys, tmp_path):
+    (loop := tmp_path / "loop").symlink_to(loop)
+    code, said, told = run(capsys, "copy", loop)
+    assert (code, said) == (2, "")
+    assert told.endswith(("Too many levels of symbolic links\n", "File exists\n"))
+    assert len(told.splitlines()) == 1
+
+
 def test_copy_is_the_same_and_can_be_checked(capsys, tmp_path):
     code, said, _ = run(capsys, "copy", tmp_path / "new")
     assert code == 0
