@@ -105,7 +105,7 @@ def _is_too_deep(document: str, value: Json, deepest: int) -> bool:
     Each level below has at least one bracket of those that are not yet counted. Those within texts are counted too.
     """
     brackets = document.count("[") + document.count("{")
-    level = [value] if isinstance(value, _CONTAINERS) else []
+    level: list[list[Json] | dict[str, Json]] = [value] if isinstance(value, _CONTAINERS) else []
     for remaining in range(deepest, 0, -1):
         if brackets <= remaining or not level:
             return False

@@ -185,7 +185,7 @@ def _predictions(
         for level in levels.values():
             predicted = frozenset(failure for failure in level if failure[:3] in of_scope)
             if seen := predicted & failures.keys():
-                instances = frozenset().union(*(failures[key] for key in seen))
+                instances = frozenset[_Instance]().union(*(failures[key] for key in seen))
                 yield _Prediction(defect, seen, instances, predicted - seen)
 
 
@@ -196,7 +196,7 @@ def _scope(
 
     A scenario that its APIs do not have shows what it does to the whole server, such as a crash.
     """
-    of_own = frozenset().union(*(judged for api, judged in applied.items() if not own or api in own))
+    of_own = frozenset[_Judged]().union(*(judged for api, judged in applied.items() if not own or api in own))
     scenarios = {scenario for _, scenario, _ in of_own}
 
     def is_open(api: str, scenario: str) -> bool:

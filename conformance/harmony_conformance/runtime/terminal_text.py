@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef]")
 """Characters that Python calls printable but terminals show as nothing."""
@@ -167,10 +167,11 @@ def print_document(value: str) -> None:
     sys.stdout.flush()
     shown = escape_line_commands(escape_invisible(f"{value}\n", keep=_LAYOUT))
     file = unescaped(sys.stdout)
-    if file.isatty() or not isinstance(file, io.TextIOWrapper):
+    bytes_of_file: BinaryIO | None = None if file.isatty() else getattr(file, "buffer", None)
+    if bytes_of_file is None:
         file.write(shown)
     else:
-        file.buffer.write(shown.encode())
+        bytes_of_file.write(shown.encode())
     file.flush()
 
 

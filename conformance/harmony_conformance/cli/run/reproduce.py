@@ -41,8 +41,8 @@ def execute(arguments: Namespace) -> int:
     if not recorded:
         raise UsageError(f"{arguments.run_dir}: expected a run with failures, got one without")
     facts = _recorded_options(arguments.run_dir, report)
-    target = arguments.against or text(facts.get("target"))
-    if not target:
+    target = text(facts.get("target")) if arguments.against is None else str(arguments.against)
+    if arguments.against is None and not target:
         raise UsageError(f"{arguments.run_dir}: the recording does not name its target: expected --against TARGET")
     options = [*_run_options(facts, _engine(report, facts), target, arguments.run_options), *arguments.run_options]
     codes = [
@@ -157,7 +157,7 @@ def _repeat(run: Path, target: str, recorded: Sequence[ResultLine], options: Seq
 def _note_other_requests(run: Path, folder: Path, gone: Sequence[ResultLine]) -> None:
     """Report results that do not fail now, and whose requests are not the recorded ones: the suite may have changed, not the server."""
     failing = {one.name: {text(value_at(finding, "exchange")) for finding in failures(one)} for one in gone}
-    recorded, now = (_request_bodies(path, frozenset().union(*failing.values())) for path in (run, folder))
+    recorded, now = (_request_bodies(path, frozenset[str]().union(*failing.values())) for path in (run, folder))
     if names := [
         name for name, ids in failing.items() if any(now.get(one) != recorded[one] for one in ids & recorded.keys())
     ]:

@@ -51,6 +51,12 @@ def test_it_no_longer_happens_on_the_correct_server(run, capsys):
     assert capsys.readouterr().out.startswith("no longer happens: ")
 
 
+def test_an_empty_target_is_not_that_of_the_run(run, capsys):
+    """An unset variable of a CI job."""
+    assert main(["reproduce", str(run), "finished-reasoning-kept", "--against", ""]) == Exit.USAGE
+    assert "invalid target ''" in capsys.readouterr().err
+
+
 def test_a_request_that_the_suite_sends_no_more_is_named(run, tmp_path, capsys):
     note = "now with another request than the recorded one, which the command of the report sends"
     name = "streaming.ends_with_done@simple_answer"
