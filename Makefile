@@ -71,11 +71,13 @@ UNIT = HARMONY_TRANSFORMERS_PYTHON=$(TRANSFORMERS)/bin/python HARMONY_TEXT_GENER
 .PHONY: environments
 environments: $(READY) $(ORACLES) $(MITMPROXY)/.ready  # before the tests, or make begins with those that need fewer of them
 
-unit: $(READY) $(ORACLES) $(MITMPROXY)/.ready  ## the tests
+unit: $(READY) $(ORACLES) $(MITMPROXY)/.ready  ## all tests, also the slow ones
 	$(UNIT) -n 2
 
+FAST := -m "not slow"
+
 unit-%: $(READY) $(ORACLES)  # those of one folder, in one process
-	$(UNIT) $*/tests
+	$(UNIT) $(FAST) $*/tests
 
 unit-proxy unit-doors unit-data: $(MITMPROXY)/.ready
 
@@ -86,16 +88,16 @@ DOORS := $(addprefix conformance/tests/,cli test_examples_in_pages.py)
 DATA := $(addprefix conformance/tests/,audit load report sampling)
 
 unit-conformance: $(READY) $(ORACLES)
-	$(UNIT) conformance/tests $(EXAMPLES_OF_CHECKS:%=--ignore=%) $(DOORS:%=--ignore=%) $(DATA:%=--ignore=%)
+	$(UNIT) $(FAST) conformance/tests $(EXAMPLES_OF_CHECKS:%=--ignore=%) $(DOORS:%=--ignore=%) $(DATA:%=--ignore=%)
 
 unit-doors: $(READY) $(ORACLES)
-	$(UNIT) $(DOORS)
+	$(UNIT) $(FAST) $(DOORS)
 
 unit-data: $(READY) $(ORACLES)
-	$(UNIT) $(DATA)
+	$(UNIT) $(FAST) $(DATA)
 
 unit-examples: $(READY)
-	$(UNIT) $(EXAMPLES_OF_CHECKS)
+	$(UNIT) $(FAST) $(EXAMPLES_OF_CHECKS)
 
 .oracles/%/.ready: requirements/%.lock | $(READY)
 	$(PYTHON) -m venv --without-pip .oracles/$*
@@ -112,6 +114,10 @@ $(MITMPROXY)/.ready: requirements/mitmproxy-12.lock pyproject.toml | $(READY)
 	  break; \
 	done
 	@touch $@
+
+.PHONY: test-slow
+test-slow: environments  ## the tests that CI leaves out: examples, packages, benchmarks, great sizes; four minutes
+	$(UNIT) -n 2 -m slow
 
 .PHONY: test-guides
 test-guides: $(READY) $(MITMPROXY)/.ready  ## the commands of every guide print what the guide shows; a minute, CI plays three pages
@@ -150,8 +156,8 @@ fuzz: $(READY)  ## random inputs against openai-harmony; EXAMPLES=200000 SEED=<t
 selftest: $(READY)  ## every defect against every check, and blind mutants; minutes on two quiet cores
 	$(BIN)/harmony-conformance selftest
 
-selftest-sample: $(READY)  ## each twentieth defect, which is what CI has time for
-	$(BIN)/harmony-conformance selftest --every 20
+selftest-sample: $(READY)  ## each thirtieth defect, which is what CI has time for
+	$(BIN)/harmony-conformance selftest --every 30
 
 # every extra except ray's, which is large, and mitmproxy's, which needs a newer Python and pins much of its environment
 EXTRAS := pytest http2 socks websocket compat huggingface teleprompter proxy otel logs needles

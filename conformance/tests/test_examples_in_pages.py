@@ -47,11 +47,15 @@ WRITE_OUTPUT = (sys.executable, ROOT / "tools" / "write_guide_output.py")
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
 PLAYED = [page for page in PAGES if "\n<!-- output" in page.read_text("utf-8")]
 ALWAYS_PLAYED = ("README", "tutorial", "failure")
-"""The other pages take a minute of CPU time: `make test-guides`."""
+"""The other pages take a minute of CPU time: `make test-guides`. Of these, CI plays README, and `make test-slow` the others."""
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("page", PLAYED, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] if page.stem != "README" else []) for page in PLAYED],
+    ids=lambda page: page.stem,
+)
 def test_output_of_guides(page):
     """The commands of a page print what is below them."""
     if page.stem not in ALWAYS_PLAYED and not os.environ.get("HARMONY_ALL_GUIDES"):
@@ -186,6 +190,7 @@ def test_an_open_quote_in_the_arguments_of_the_action_is_one_line(play):
     assert played.stderr == """invalid arguments: expected words in closed quotes, got '--skip "a'\n"""
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_action(play, tmp_path):
     installed = play("Install")

@@ -18,11 +18,13 @@ def run(*command):
     return subprocess.run([sys.executable, *map(str, command)], cwd=ROOT, check=False, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_every_benchmark_runs_once():
     done = run("-m", "pytest", "benchmarks", "-q", "--benchmark-disable", "-p", "no:randomly", "-p", "no:cacheprovider")
     assert done.returncode == 0, done.stdout[-2000:]
 
 
+@pytest.mark.slow
 def test_the_contenders_make_the_same_of_small_inputs(tmp_path):
     options = ("--rounds", "1", "--largest", "1000", "--long-enough", "0", "--out", tmp_path)
     done = run(BENCHMARKS / "side_by_side.py", *options)

@@ -9,7 +9,10 @@ import pytest
 
 SCRIPTS = Path(__file__).parents[2] / "benchmarks" / "proxy"
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the benchmarks read the CPU clocks of other processes")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="the benchmarks read the CPU clocks of other processes"),
+]
 
 
 def script(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -311,6 +311,7 @@ def test_an_upstream_that_is_not_there_is_a_502_and_logged(dump):
     assert line["failed"] == ["errors.valid_request_is_answered"]
 
 
+@pytest.mark.slow
 def test_each_pitfall_and_the_stubs_in_the_environment_of_mitmproxy():
     command = [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
     told = subprocess.run(

@@ -48,6 +48,7 @@ def _pages() -> Mapping[str, Path | Traversable]:
     if folder is None:
         return {}
     pages = {entry.name.removesuffix(_PAGE): entry for entry in folder.iterdir() if entry.name.endswith(_PAGE)}
+    pages.pop("README", None)  # the index
     return dict(sorted(pages.items()))
 
 

@@ -25,6 +25,7 @@ def test_a_server_that_loses_calls_is_not_ready_for_codex(tmp_path):
     assert after.startswith("Codex can work with this server")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_week_of_logs_shows_when_the_leak_began(tmp_path):
     played = play(sys.executable, EXAMPLES / "week_of_logs.py", tmp_path, folder=tmp_path)

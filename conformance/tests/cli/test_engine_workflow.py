@@ -129,6 +129,7 @@ def test_actions_that_are_used_are_those_of_github():
     ]  # no text of a pull request
 
 
+@pytest.mark.slow
 def test_change_that_breaks_nothing_passes(tmp_path):
     for side in ("base", "head"):
         write_engine(tmp_path / side, fault=WITHOUT_RECIPIENT)  # base has this fault too
@@ -176,6 +177,7 @@ def test_build_that_fails_ends_the_job(tmp_path):
     assert {name: code for name, (code, _) in steps.items()} == {"Build base and head": 4}
 
 
+@pytest.mark.slow
 def test_install_step_takes_a_tag_of_a_repository(tmp_path):
     packed = subprocess.run(
         [sys.executable, "-m", "build", "--no-isolation", "--sdist", "--outdir", str(tmp_path), str(ROOT)],

@@ -24,6 +24,7 @@ def play(name, folder, *words, **environment):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_regression_is_gated_by_one_cause_and_a_known_failure_is_not(tmp_path):
     played = play("provider_ci.sh", tmp_path, "--select", "effort", "--select", "tool_round_trip")
@@ -37,6 +38,7 @@ def test_a_regression_is_gated_by_one_cause_and_a_known_failure_is_not(tmp_path)
     assert "reasoning-not-passed-back" in page
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_right_broken_and_slow_are_told_apart_on_one_page(tmp_path):
     played = play("three_endpoints.sh", tmp_path, "--select", "simple_answer", REQUESTS="12")

@@ -33,15 +33,18 @@ def published():
     return json.loads(RESULTS.read_text("utf-8"))
 
 
+@pytest.mark.slow
 def test_no_innocent_answer_of_the_sample_fails(sample):
     assert [alarm for alarm in sample["alarms"] if alarm["outcome"] == "must fail"] == []
 
 
+@pytest.mark.slow
 def test_with_ids_nothing_innocent_is_even_suspected(sample, published):
     for results in (sample, published):
         assert [alarm for alarm in results["alarms"] if alarm["level"] == "ids"] == []
 
 
+@pytest.mark.slow
 def test_with_ids_every_way_to_leak_fails(sample):
     missed = {
         name: counts
@@ -51,11 +54,13 @@ def test_with_ids_every_way_to_leak_fails(sample):
     assert missed == {}
 
 
+@pytest.mark.slow
 def test_a_leak_that_shows_structure_fails_by_its_text(sample):
     structured = [way["name"] for way in sample["ways"] if way["expects"] == "fail"]
     assert [name for name in structured if sample["leaks"][f"{name}|text"].get("must fail", 0) == 0] == []
 
 
+@pytest.mark.slow
 def test_the_published_results_are_of_the_corpus_and_checks_of_today(sample, published):
     for part in ("strata", "ways", "checks"):
         assert published[part] == sample[part]

@@ -373,7 +373,10 @@ def survivors(name, render):
     return found
 
 
-@pytest.mark.parametrize("name", TRIPLES)
+HALVES = [pytest.param(name, marks=[pytest.mark.slow] if n % 2 else []) for n, name in enumerate(TRIPLES)]
+
+
+@pytest.mark.parametrize("name", HALVES)
 def test_a_wrong_prompt_is_caught(name, render_by_library):
     assert {kind for kind, row in survivors(name, render_by_library) if row is None} == set()
 

@@ -114,7 +114,11 @@ def javascript(folder, _):
     return ["node", folder / "run.js"]
 
 
-@pytest.fixture(scope="module", params=[python, go, rust, javascript], ids=lambda build: build.__name__)
+@pytest.fixture(
+    scope="module",
+    params=[python, go, pytest.param(rust, marks=pytest.mark.slow), javascript],
+    ids=lambda build: build.__name__,
+)
 def runner(request, tmp_path_factory):
     cache = request.config.cache.mkdir(f"{request.param.__name__}-build")
     return request.param(tmp_path_factory.mktemp("runner"), cache)

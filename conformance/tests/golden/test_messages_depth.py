@@ -54,7 +54,10 @@ def test_each_judged_check_has_examples_that_pass_and_fail():
     assert [check for check, row in ROWS.items() if "why" not in row and 0 in shown[check]] == []
 
 
-@pytest.mark.parametrize(("defect", "scenario", "compares_apis"), CAUGHT)
+HALVES = [pytest.param(*row, marks=[pytest.mark.slow] if n % 2 else []) for n, row in enumerate(CAUGHT)]
+
+
+@pytest.mark.parametrize(("defect", "scenario", "compares_apis"), HALVES)
 def test_a_defect_is_caught_over_messages(defect, scenario, compares_apis):
     expected = {
         check

@@ -46,6 +46,7 @@ def saved(pytester):
     return json.loads(file.read_text())
 
 
+@pytest.mark.slow
 def test_a_slow_down_is_gated_by_the_options_of_pytest_benchmark(saved, pytester):
     """A planted delay of 10 ms a token, about a hundred times that of the saved run, against a limit of three times."""
     assert [one["name"] for one in saved["benchmarks"]] == [f"latency.{name}[one at a time]" for name in METRICS]

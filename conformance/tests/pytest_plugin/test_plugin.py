@@ -204,6 +204,7 @@ def test_workers_share_one_run_and_k_chooses_what_is_sent(session, pytester):
     assert seen["/v1/models", b""] == 1
 
 
+@pytest.mark.slow
 def test_the_embedded_server_is_shared_by_the_workers(session, pytester):
     done = session("-n", "2", "--junitxml=junit.xml", *CALLS, endpoint=BROKEN)
     assert done.ret == 1

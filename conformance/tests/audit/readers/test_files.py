@@ -173,6 +173,7 @@ def test_a_torn_archive_gives_its_beginning_and_says_where_it_ends(tmp_path, nam
     assert all(lines[one.offset :].startswith(one.data + b"\n") for one in whole)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to measure a process")
 def test_a_small_archive_of_a_huge_line_takes_little_memory(tmp_path):
     program = (

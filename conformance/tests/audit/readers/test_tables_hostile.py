@@ -8,6 +8,7 @@ import sys
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from harmony_conformance.audit.readers.files import open_logs
 
@@ -51,6 +52,7 @@ def test_an_expression_of_duckdb_is_not_evaluated(tmp_path):
     assert rows_of(path) == [{"id": 1}]
 
 
+@pytest.mark.slow
 def test_a_text_that_all_rows_of_a_parquet_file_share_is_kept_once(tmp_path):
     shared = pa.DictionaryArray.from_arrays(pa.array([0] * 60, pa.int32()), pa.array([TEXT]))
     path = tmp_path / "log.parquet"

@@ -41,11 +41,13 @@ def build(request):
     return built
 
 
+@pytest.mark.slow
 def test_it_conforms(build, tmp_path, capsys):
     assert main(["golden", "run", "--command", str(build(tmp_path / "base"))]) == 0
     assert re.search(r"^parse +184 passed, 107 unsupported$", capsys.readouterr().out, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_a_build_that_loses_recipients_is_named_by_its_cause(build, tmp_path, capsys):
     def without_recipients(source):
         assert source.count(READS_RECIPIENTS) == 1
