@@ -137,7 +137,9 @@ def is_redirect(response: Response) -> bool:
 
 def describe_redirect(response: Response) -> str:
     """Describe a redirect and its target."""
-    where = _line(response.headers.get("location", "")) or "an unnamed location"
+    where = _line(response.headers.get("location", ""))
+    if not where:
+        return f"the endpoint redirects without a location (HTTP {response.status}): expected the URL of an API"
     return f"the endpoint redirects to {where} (HTTP {response.status}); redirects are not followed: use that URL"
 
 

@@ -392,6 +392,10 @@ NOTHING = {
         {"chat": answered(b"", 307, location="https://other.example/v1")},
         r"redirects to https://other.example/v1 \(HTTP 307\)",
     ),
+    "a redirect to nowhere": (
+        {"chat": answered(b"", 302)},
+        r"redirects without a location \(HTTP 302\): expected the URL of an API$",
+    ),
     "a redirect of everything": (
         {"models": answered(b"", 301, location="https://other.example/v1/models")},
         "HTTP 301.*use that URL",
