@@ -18,6 +18,12 @@ LATENCY = ("--harmony", "select=simple_answer", "--harmony", "latency=3", "--har
 METRICS = ("ttft", "time_to_first_answer", "inter_event_gap", "itl", "tpot", "end_to_end")
 
 
+@pytest.fixture(autouse=True)
+def no_worker(monkeypatch):
+    """In a worker of pytest-xdist, pytest-benchmark measures nothing."""
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+
+
 @contextmanager
 def serving(tpot):
     """`serve` in a process of its own, with the milliseconds between two tokens."""
