@@ -1,6 +1,6 @@
-# What the lanes build their environments with; sourced by setup.sh of each lane, in the folder of its environment.
+# What the setups build their environments with; sourced by setup.sh of each setup, in the folder of its environment.
 # shellcheck shell=bash
-# Needs: LANE, the name that messages begin with.
+# Needs: MAKE_TARGET, which messages begin with.
 
 PYTHON=${PYTHON:-python3}
 UV_VERSION=0.13.8
@@ -9,7 +9,7 @@ TOKENIZER_VERSION=3.7.2
 TOKENIZER_SHA256=0614fe83cadab421296e664e1f48f4261fa8fef6e03e63bb75c20f38e37d07d3
 TOKENIZER_CONFIG_SHA256=9279e942392b742d633c7adbb89ebe002c98399db8926a7af5125c726f404070
 
-say() { printf '%s: %s\n' "$LANE" "$*" >&2; }
+say() { printf '%s: %s\n' "$MAKE_TARGET" "$*" >&2; }
 
 install_uv() {
   [[ -x uv/bin/uv && $(<uv/version) == "$UV_VERSION" ]] && return

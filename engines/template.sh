@@ -1,6 +1,6 @@
-# The published chat template of gpt-oss, into the folder of a lane; sourced by setup.sh of the lanes whose servers render it.
+# The published chat template of gpt-oss, into the folder of a setup; sourced by setup.sh of the setups whose servers render it.
 # shellcheck shell=bash
-# Needs: HERE, the lane's folder; PYTHON; say.
+# Needs: HERE, the setup's folder; PYTHON; say.
 
 TEMPLATE=openai-gpt-oss-120b.jinja
 TEMPLATE_SHA256=a4c9919cbbd4acdd51ccffe22da049264b1b73e59055fa58811a99efbd7c8146

@@ -1,6 +1,6 @@
 """Judge the recordings in `reports/` again with the checks of today, and write their reports and `MATRIX.md`.
 
-    python tools/rejudge_reports.py [--out FOLDER] [LANE ...]
+    python tools/rejudge_reports.py [--out FOLDER] [REPORT ...]
 
 With `--out`, the reports are written to another folder, and `reports/` stays as it is.
 A recording is packed by gzip, `report.jsonl` by xz, which makes it three times smaller.
@@ -72,7 +72,7 @@ _OF_THE_SERVER = (
     ),
 )
 """What Messages cannot carry behind LiteLLM, and the server there changes."""
-LANES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
+REPORT_RUNS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "dynamo-parsers-1.6.1": ("dynamo 1.6.1", "openai:http://127.0.0.1:18570/v1", _DYNAMO),
     "gpt-oss-0.0.9-responses": (
         "gpt-oss 0.0.9",
@@ -127,17 +127,17 @@ LANES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "vllm-0.33.0-render-responses": ("vllm 0.33.0", "vllm:http://127.0.0.1:18402/v1", (*_RENDER, *_RESPONSES)),
     "vllm-rs-parsers-0.33.0": ("vllm-rs 0.33.0", "vllm:http://127.0.0.1:18580/v1", _PARSERS),
 }
-"""Engine with version, target and options of each lane's run, by folder."""
+"""Engine with version, target and options of the run of each report, by its folder."""
 
 
-def rejudge(lane: str, reports: Path = REPORTS) -> int:
-    """Judge the recording of a lane again and write its report to a folder of `reports`. Return the exit code of the run."""
-    engine, target, options = LANES[lane]
-    folder = reports / lane
+def rejudge(report: str, reports: Path = REPORTS) -> int:
+    """Judge the recording of a report again and write the report to a folder of `reports`. Return the exit code of the run."""
+    engine, target, options = REPORT_RUNS[report]
+    folder = reports / report
     folder.mkdir(parents=True, exist_ok=True)
     for name in (EXCHANGES, REPORT):
         pack(folder / name)
-    recording = REPORTS / lane / f"{EXCHANGES}.gz"
+    recording = REPORTS / report / f"{EXCHANGES}.gz"
     with TemporaryDirectory() as out:
         code = run_command(
             ["run", f"replay:{recording}", *options, "--engine", engine, "--recorded-target", target, "--out", out]
@@ -162,12 +162,12 @@ def pack(file: Path) -> None:
 
 
 def main() -> int:
-    """Judge the named lanes, or all."""
+    """Judge the named reports, or all."""
     parser = ArgumentParser()
-    parser.add_argument("lanes", nargs="*", choices=[*LANES, []], metavar="LANE")
+    parser.add_argument("reports", nargs="*", choices=[*REPORT_RUNS, []], metavar="REPORT")
     parser.add_argument("--out", type=Path, default=REPORTS, metavar="FOLDER")
     options = parser.parse_args()
-    code = max(rejudge(lane, options.out) for lane in options.lanes or LANES)
+    code = max(rejudge(report, options.out) for report in options.reports or REPORT_RUNS)
     writer = Path(__file__).with_name("write_matrix.py")
     subprocess.run([sys.executable, writer, options.out], check=True)  # noqa: S603 - a tool of this folder
     return code

@@ -63,7 +63,7 @@ The commands address the server of a recording, which plays the scripted output 
 Where the teleprompter is the model, the script is the end of the last message. Numbers of three digits are special tokens there, and `704` fills the rest.
 `harmony-conformance teleprompter build` makes its weights for any engine.
 """
-_LANE_ROW = re.compile(r"^\| `([^`]+)/` \| .* \| `([^`]+)` \|$", re.MULTILINE)
+_REPORT_ROW = re.compile(r"^\| `([^`]+)/` \| .* \| `([^`]+)` \|$", re.MULTILINE)
 _HAND_ROW = re.compile(r"^\| ([^ |]+) \| ([0-9]+) \| [0-9]+ \| ", re.MULTILINE)
 
 
@@ -87,12 +87,12 @@ class Report:
     """The failures of a report, and the causes that it names.
 
     Attributes:
-        lane: Folder below `reports/`.
+        folder: Folder below `reports/`.
         named: The line of each cause by id.
         results: Failing results.
     """
 
-    lane: str
+    folder: str
     engine: str
     version: str
     named: Mapping[str, Json]
@@ -117,7 +117,7 @@ def read_report(folder: Path) -> Report:
     target = value_at(loads(lines[0]), "target")
     causes = [loads(line) for line in lines if line.startswith('{"kind":"cause"')]
     return Report(
-        lane=folder.name,
+        folder=folder.name,
         engine=text(value_at(target, "engine")),
         version=text(value_at(target, "engine_version")),
         named={text(value_at(cause, "id")): cause for cause in causes},
@@ -128,7 +128,7 @@ def read_report(folder: Path) -> Report:
 
 
 def read_reports() -> tuple[Report, ...]:
-    """Read the reports of all lanes."""
+    """Read the reports of every setup."""
     return tuple(read_report(folder) for folder in sorted(REPORTS.iterdir()) if any(folder.glob("report.jsonl*")))
 
 
@@ -154,14 +154,14 @@ def shortened(value: str) -> str:
     return line if len(line) <= LONGEST_VALUE else f"{line[:LONGEST_VALUE]}…"
 
 
-def example_lane(cause: KnownCause, lanes: Iterable[Report]) -> Report | None:
+def example_report(cause: KnownCause, reports: Iterable[Report]) -> Report | None:
     """Return the recording whose example is shown: one with a short plain command, of the newest version. None if none names the cause."""
 
     def rank(report: Report) -> tuple[bool, bool, tuple[int, ...]]:
         command = text(value_at(report.named[cause.id], "example", "reproduce"))
         return command.startswith("curl"), len(command) < SHORT_COMMAND, version_numbers(report.version)
 
-    return max((report for report in lanes if cause.id in report.named), key=rank, default=None)
+    return max((report for report in reports if cause.id in report.named), key=rank, default=None)
 
 
 def example_lines(cause: KnownCause, report: Report, target: str) -> Iterator[str]:
@@ -170,7 +170,7 @@ def example_lines(cause: KnownCause, report: Report, target: str) -> Iterator[st
     place, command, script = (text(value_at(example, name)) for name in ("at", "reproduce", "script"))
     server = f"{TITLES.get(report.engine, report.engine).partition(':')[0]} {report.version}"
     yield from ("", f"To reproduce it on {server}" + (f", started by `{target}`:" if target else ":"), "")
-    repeated = f"harmony-conformance reproduce reports/{report.lane} {cause.id}"
+    repeated = f"harmony-conformance reproduce reports/{report.folder} {cause.id}"
     yield from (
         "```sh",
         *([command] if command.isprintable() and len(command) < LONGEST_COMMAND else []),
@@ -186,10 +186,10 @@ def example_lines(cause: KnownCause, report: Report, target: str) -> Iterator[st
 
 
 def cause_lines(
-    cause: KnownCause, by_lane: Mapping[str, list[Failure]], lanes: Sequence[Report], targets: Mapping[str, str]
+    cause: KnownCause, by_folder: Mapping[str, list[Failure]], reports: Sequence[Report], targets: Mapping[str, str]
 ) -> Iterator[str]:
     """Yield the section of a cause."""
-    shown = example_lane(cause, [report for report in lanes if report.lane in by_lane])
+    shown = example_report(cause, [report for report in reports if report.folder in by_folder])
     yield from ("", f"### {cause.id}", "", f"**{cause.sentence}** {cause.users_see}", "")
     if shown is not None:
         yield f"- Severity: {text(value_at(shown.named[cause.id], 'severity')).upper()}"
@@ -204,23 +204,23 @@ def cause_lines(
     if alike := (*cause.catalogue, *(f"`{name}`" for name in cause.defects)):
         yield f"- Catalogue and switches: {', '.join(alike)}"
     if shown is not None:
-        yield from example_lines(cause, shown, targets.get(shown.lane, ""))
+        yield from example_lines(cause, shown, targets.get(shown.folder, ""))
     yield from ("", "| recording | failing results | scenarios |", "| --- | --- | --- |")
-    for lane, failures in by_lane.items():
+    for folder, failures in by_folder.items():
         scenarios = sorted({failure.parts["scenario"] for failure in failures})
         more = f" and {len(scenarios) - MOST_SCENARIOS} more" if len(scenarios) > MOST_SCENARIOS else ""
-        yield f"| {lane} | {results_of(failures)} | {', '.join(scenarios[:MOST_SCENARIOS])}{more} |"
+        yield f"| {folder} | {results_of(failures)} | {', '.join(scenarios[:MOST_SCENARIOS])}{more} |"
 
 
 def page_text(reports: Sequence[Report], targets: Mapping[str, str], by_hand: Mapping[str, int]) -> str:
     """Return the text of the page.
 
     Args:
-        reports: The reports of all lanes.
-        targets: The command that starts the server of a lane.
-        by_hand: The number of causes that were counted by hand, by lane.
+        reports: The reports of every setup.
+        targets: The command that starts the server of a report.
+        by_hand: The number of causes that were counted by hand, by folder.
     """
-    owned = {report.lane: owned_failures(report) for report in reports}
+    owned = {report.folder: owned_failures(report) for report in reports}
 
     def rank(cause: KnownCause) -> tuple[bool, bool, int]:
         lines = [report.named[cause.id] for report in reports if cause.id in report.named]
@@ -231,18 +231,23 @@ def page_text(reports: Sequence[Report], targets: Mapping[str, str], by_hand: Ma
     for engine, known in engine_causes().items():
         lines += ["", f"## {TITLES.get(engine, engine)}"]
         for cause in sorted(known, key=rank):
-            by_lane = {lane: of_lane[cause.id] for lane, of_lane in owned.items() if cause.id in of_lane}
-            lines += cause_lines(cause, by_lane, reports, targets)
+            by_folder = {folder: by_cause[cause.id] for folder, by_cause in owned.items() if cause.id in by_cause}
+            lines += cause_lines(cause, by_folder, reports, targets)
     lines += ["", "## Causes and results", ""]
     lines += [
         "| recording | failing results | with a cause | causes by the tool | causes by hand |",
         "| --- | --- | --- | --- | --- |",
     ]
     for report in reports:
-        of_lane = owned[report.lane]
-        explained = [failure for cause, failures in of_lane.items() if cause for failure in failures]
-        numbers = len(report.results), results_of(explained), len(report.named), by_hand.get(report.lane, "not counted")
-        lines.append(f"| {report.lane} | {' | '.join(map(str, numbers))} |")
+        by_cause = owned[report.folder]
+        explained = [failure for cause, failures in by_cause.items() if cause for failure in failures]
+        numbers = (
+            len(report.results),
+            results_of(explained),
+            len(report.named),
+            by_hand.get(report.folder, "not counted"),
+        )
+        lines.append(f"| {report.folder} | {' | '.join(map(str, numbers))} |")
     return "\n".join([*lines, ""])
 
 
@@ -252,16 +257,16 @@ def pruned_file(document: Mapping[str, Json], causes: Sequence[KnownCause], repo
     Args:
         document: The content of the file.
         causes: The causes in it, in the same order.
-        reports: The reports of all lanes. Those of other engines have none of these causes.
+        reports: The reports of every setup. Those of other engines have none of these causes.
     """
     engines = {cause.engine for cause in causes}
-    owned = {report.lane: owned_failures(report) for report in reports if report.engine in engines}
+    owned = {report.folder: owned_failures(report) for report in reports if report.engine in engines}
 
     def is_alive(cause: KnownCause, pattern: FailurePattern) -> bool:
-        lanes = [one for one in reports if one.engine == cause.engine and cause.versions.contains(one.version)]
+        of_engine = [one for one in reports if one.engine == cause.engine and cause.versions.contains(one.version)]
         return any(
             pattern.matches(failure.parts)
-            for report in lanes
+            for report in of_engine
             if pattern.versions.contains(report.version)
             for failure in report.failures
         )
@@ -273,9 +278,9 @@ def pruned_file(document: Mapping[str, Json], causes: Sequence[KnownCause], repo
             for one, known in zip(items(value_at(row, "matches")), cause.patterns, strict=True)
             if is_alive(cause, known)
         ]
-        lanes: list[Json] = [lane for lane in cause.seen_in if cause.id in owned.get(lane, ())]
-        lanes += [lane for lane, of_lane in owned.items() if cause.id in of_lane and lane not in lanes]
-        kept = {**members(row), "matches": alive, "seen_in": lanes} if alive and lanes else members(row)
+        folders: list[Json] = [folder for folder in cause.seen_in if cause.id in owned.get(folder, ())]
+        folders += [folder for folder, by_cause in owned.items() if cause.id in by_cause and folder not in folders]
+        kept = {**members(row), "matches": alive, "seen_in": folders} if alive and folders else members(row)
         rows = ",\n".join(f"        {_dumps(one)}" for one in items(kept["matches"]))
         lines = [f'      "{name}": {_dumps(value)},' for name, value in kept.items() if name != "matches"]
         blocks.append("\n".join(["    {", *lines, '      "matches": [', rows, "      ]", "    }"]))
@@ -298,14 +303,14 @@ def prune(reports: Sequence[Report]) -> None:
 
 
 def read_targets() -> Mapping[str, str]:
-    """Read the command that starts the server of each lane from the table of reports."""
-    return dict(_LANE_ROW.findall((REPORTS / "README.md").read_text("utf-8")))
+    """Read the command that starts the server of each report from the table of reports."""
+    return dict(_REPORT_ROW.findall((REPORTS / "README.md").read_text("utf-8")))
 
 
 def read_hand_counts() -> Mapping[str, int]:
     """Read the number of causes by hand from the page about the reports."""
     rows = _HAND_ROW.findall((REPORTS / "README.md").read_text("utf-8"))
-    return {lane: int(count) for lane, count in rows}
+    return {folder: int(count) for folder, count in rows}
 
 
 def main() -> int:

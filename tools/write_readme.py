@@ -43,7 +43,7 @@ _ENGINES = {
     "transformers": ("transformers serve", "transformers"),
     "vllm": ("vLLM", "vllm"),
 }
-"""Name and folder of the lane, by engine of a report."""
+"""Name and folder of the setup, by engine of a report."""
 
 
 def engine_table() -> str:

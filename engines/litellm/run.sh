@@ -7,13 +7,13 @@ HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 export PORT=${PORT:-18460}
 LOG=$ROOT/.engines/litellm/run-$PORT.log
-LANE=engine-litellm
+MAKE_TARGET=engine-litellm
 ENGINE=litellm
 MODEL=gpt-oss-reference
-# shellcheck disable=SC2034 # run_lane.sh reads it
+# shellcheck disable=SC2034 # run_suite.sh reads it
 HEALTH=health/liveliness
-# shellcheck source=engines/run_lane.sh
-source "$HERE/../run_lane.sh"
+# shellcheck source=engines/run_suite.sh
+source "$HERE/../run_suite.sh"
 
 # what a gateway never sees: the tokens that the server behind it parses; and a prompt that it does not translate
 SKIP=(--skip 'rows_*' --skip 'broken_*' --skip call_header_forms --skip 'completions_*')
@@ -32,11 +32,11 @@ for BEHIND in ${BEHIND:-chat responses messages}; do
   if [[ $BEHIND == messages ]]; then
     for pair in "${OF_THE_SERVER[@]}"; do skip+=(--skip "$pair"); done
   fi
-  (run_lane "${OUT:-reports}/litellm-1.106.12-before-$BEHIND" --api all --engine 'litellm 1.106.12' --script reference --concurrency 4 --latency 0 \
+  (run_suite "${OUT:-reports}/litellm-1.106.12-before-$BEHIND" --api all --engine 'litellm 1.106.12' --script reference --concurrency 4 --latency 0 \
     "${skip[@]}" "$@") || {
     one=$?
     ((one <= code)) || code=$one
   }
 done
-printf '%s: %d s, %s of environment\n' "$LANE" "$(($(date +%s) - began))" "$(du -sh "$ROOT/.engines/litellm/venv" | cut -f1)"
+printf '%s: %d s, %s of environment\n' "$MAKE_TARGET" "$(($(date +%s) - began))" "$(du -sh "$ROOT/.engines/litellm/venv" | cut -f1)"
 exit "$code"

@@ -5,7 +5,7 @@ set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 # shellcheck disable=SC2034 # environment.sh reads it
-LANE=engine-litellm
+MAKE_TARGET=engine-litellm
 # shellcheck source=engines/environment.sh
 source "$HERE/../environment.sh"
 

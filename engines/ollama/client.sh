@@ -6,11 +6,11 @@ HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 export PORT=${PORT:-18450} OLLAMA=${OLLAMA:-0.34.4}
 LOG=$ROOT/.engines/ollama/client.log
-LANE=engine-ollama-client
-# shellcheck disable=SC2034 # run_lane.sh reads it
+MAKE_TARGET=engine-ollama-client
+# shellcheck disable=SC2034 # run_suite.sh reads it
 HEALTH=api/version
-# shellcheck source=engines/run_lane.sh
-source "$HERE/../run_lane.sh"
+# shellcheck source=engines/run_suite.sh
+source "$HERE/../run_suite.sh"
 
 "$HERE/setup.sh"
 cd "$ROOT/.engines/ollama"

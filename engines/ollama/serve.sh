@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Serves Ollama on 127.0.0.1:${PORT:-18450} in the foreground, with the model gpt-oss-teleprompter. Its models are in the lane's folder.
+# Serves Ollama on 127.0.0.1:${PORT:-18450} in the foreground, with the model gpt-oss-teleprompter. Its models are in the setup's folder.
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

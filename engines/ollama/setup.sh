@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds .engines/ollama from nothing: Ollama from its Go module, its published template of gpt-oss, the teleprompter as a model, and the
-# llama.cpp server of the lane llama-cpp in the place of Ollama's own. Runs again in a second. OLLAMA=0.12.11 is another release.
+# llama.cpp server of the setup llama-cpp in the place of Ollama's own. Runs again in a second. OLLAMA=0.12.11 is another release.
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -1,6 +1,6 @@
-# What the lanes of this folder share. Sourced by setup.sh and serve.sh of each engine.
+# What the setups of this folder share. Sourced by setup.sh and serve.sh of each engine.
 # shellcheck shell=bash
-# Needs: HERE, the engine's folder; for setup LANE, the name that messages begin with.
+# Needs: HERE, the engine's folder; for setup MAKE_TARGET, which messages begin with.
 
 ROOT=$(cd "$HERE/../../.." && pwd)
 # shellcheck source=engines/environment.sh
@@ -21,7 +21,7 @@ skip_if_unavailable() {
   install_uv
 }
 
-# Not every machine can install every engine. One line says so; the exit code is the one of a lane without a server.
+# Not every machine can install every engine. One line says so; the exit code is the one of a setup without a server.
 unavailable() {
   say "skipped: its packages cannot be installed here"
   exit 3

@@ -4,11 +4,11 @@
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-LANE=engine-parsers-$1
+MAKE_TARGET=engine-parsers-$1
 HERE=$ROOT/engines/parsers/$1
 LOG=$ROOT/.engines/parsers/$1/run.log
 MODEL=gpt-oss-teleprompter
-# shellcheck disable=SC2034 # run_lane.sh reads it
+# shellcheck disable=SC2034 # run_suite.sh reads it
 HEALTH=v1/models
 case $1 in
   sglang) ENGINE=sglang RELEASE='sglang 0.5.23' PORT=${PORT:-18560} ;;
@@ -19,8 +19,8 @@ esac
 ENGINE_NAME=$1
 shift
 export PORT
-# shellcheck source=engines/run_lane.sh
-source "$ROOT/engines/run_lane.sh"
+# shellcheck source=engines/run_suite.sh
+source "$ROOT/engines/run_suite.sh"
 
 # What shows renderer and parser. Left out is what depends on the engine: speed, load, sampling, and, since a scripted engine enforces no grammar, the form of
 # answers. More scenarios may follow as arguments.
@@ -35,4 +35,4 @@ case $ENGINE_NAME in
   dynamo) chosen+=(--skip several_choices --select '*_by_count') ;;
   lmdeploy) chosen+=(--skip stop_strings --select '*_by_count') ;;
 esac
-run_lane "${OUT:-reports/${RELEASE/ /-parsers-}}" --engine "$RELEASE" --script teleprompter --latency 0 "${chosen[@]}" "$@"
+run_suite "${OUT:-reports/${RELEASE/ /-parsers-}}" --engine "$RELEASE" --script teleprompter --latency 0 "${chosen[@]}" "$@"

@@ -5,7 +5,7 @@ set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
-LANE=engine-proxied
+MAKE_TARGET=engine-proxied
 case "${1:-}" in
   vllm) ENGINE=vllm MODEL=gpt-oss-tiny SCRIPT=vllm PORT=${PORT:-18400} NAME=vllm-0.32.0 TITLE='vLLM 0.32.0' ;;
   llama-cpp) ENGINE=llamacpp MODEL=gpt-oss-teleprompter SCRIPT=teleprompter PORT=${PORT:-18420} NAME=llama.cpp-b11549 TITLE='llama.cpp b11549' ;;
@@ -17,8 +17,8 @@ SERVER=$ROOT/engines/$1
 KEPT=$ROOT/.engines/$1/proxied.json
 OUT=${OUT:-reports/proxied}
 export HARMONY_GUARD_LOG=$ROOT/.engines/$1/guard.jsonl
-# shellcheck source=engines/run_lane.sh
-source "$HERE/../run_lane.sh"
+# shellcheck source=engines/run_suite.sh
+source "$HERE/../run_suite.sh"
 
 scripted() {
   .venv/bin/python "$HERE/scripted.py" ask "$ENGINE:http://127.0.0.1:$PORT/v1" --model "$MODEL" --by "$SCRIPT" --into "$KEPT" "$@"
@@ -37,7 +37,7 @@ within() {
 
 cd "$ROOT"
 if healthy; then
-  echo "$LANE: something already answers on port $PORT; stop it or set PORT" >&2
+  echo "$MAKE_TARGET: something already answers on port $PORT; stop it or set PORT" >&2
   exit 2
 fi
 "$SERVER/setup.sh" || exit 3

@@ -10,11 +10,11 @@ source "$HERE/common.sh"
 check_release
 export ROUTER
 LOG=$HOME_OF_ROUTER/run.log
-LANE=engine-sglang-router
-# shellcheck disable=SC2034 # run_lane.sh reads these
+MAKE_TARGET=engine-sglang-router
+# shellcheck disable=SC2034 # run_suite.sh reads these
 ENGINE=openai MODEL=gpt-oss-teleprompter HEALTH=v1/models
-# shellcheck source=engines/run_lane.sh
-source "$HERE/../run_lane.sh"
+# shellcheck source=engines/run_suite.sh
+source "$HERE/../run_suite.sh"
 
 # left out: what depends on the engine, since a scripted worker enforces no grammar
-run_lane "${OUT:-reports/$ROUTER}" --engine "smg ${ROUTER##*-}" --api all --script teleprompter --latency 0 --skip 'structured.*' "$@"
+run_suite "${OUT:-reports/$ROUTER}" --engine "smg ${ROUTER##*-}" --api all --script teleprompter --latency 0 --skip 'structured.*' "$@"

@@ -5,7 +5,7 @@ set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
-LANE=engine-sglang-router
+MAKE_TARGET=engine-sglang-router
 # shellcheck source=engines/environment.sh
 source "$HERE/../environment.sh"
 # shellcheck source=engines/template.sh

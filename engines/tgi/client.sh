@@ -6,20 +6,20 @@ HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 export PORT=${PORT:-18480}
 LOG=$ROOT/.engines/tgi/client.log
-LANE=engine-tgi-client
-# shellcheck source=engines/run_lane.sh
-source "$HERE/../run_lane.sh"
+MAKE_TARGET=engine-tgi-client
+# shellcheck source=engines/run_suite.sh
+source "$HERE/../run_suite.sh"
 # shellcheck source=engines/tgi/router.sh
 source "$HERE/router.sh"
 
 if healthy; then
-  echo "$LANE: something already answers on port $PORT; stop it or set PORT" >&2
+  echo "$MAKE_TARGET: something already answers on port $PORT; stop it or set PORT" >&2
   exit 2
 fi
 "$HERE/setup.sh"
 cd "$ROOT/.engines/tgi"
 if ! cmp -s "$HERE/client.lock" client/installed.lock; then
-  echo "$LANE: huggingface_hub (70 MB on disk)" >&2
+  echo "$MAKE_TARGET: huggingface_hub (70 MB on disk)" >&2
   rm -rf client
   "${PYTHON:-python3}" -m venv client
   client/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement "$HERE/client.lock"

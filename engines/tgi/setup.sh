@@ -5,7 +5,7 @@ set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
-LANE=engine-tgi
+MAKE_TARGET=engine-tgi
 # shellcheck source=engines/environment.sh
 source "$HERE/../environment.sh"
 # shellcheck source=engines/template.sh

@@ -6,11 +6,11 @@ HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 export PORT=${PORT:-18430}
 LOG=$ROOT/.engines/transformers/run.log
-LANE=engine-transformers
+MAKE_TARGET=engine-transformers
 ENGINE=transformers
 MODEL=gpt-oss-teleprompter
-# shellcheck source=engines/run_lane.sh
-source "$HERE/../run_lane.sh"
+# shellcheck source=engines/run_suite.sh
+source "$HERE/../run_suite.sh"
 
-run_lane "${OUT:-reports/transformers-5.23.0}" --engine 'transformers 5.23.0' --script teleprompter --concurrency 2 --timeout 900 --latency 0 \
+run_suite "${OUT:-reports/transformers-5.23.0}" --engine 'transformers 5.23.0' --script teleprompter --concurrency 2 --timeout 900 --latency 0 \
   --skip 'rows_*' --skip long_requests "$@"

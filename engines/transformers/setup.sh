@@ -6,7 +6,7 @@ set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 HOME_OF_TRANSFORMERS=$ROOT/.engines/transformers
-LANE=engine-transformers
+MAKE_TARGET=engine-transformers
 # shellcheck source=engines/environment.sh
 source "$HERE/../environment.sh"
 # shellcheck source=engines/template.sh

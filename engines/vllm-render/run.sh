@@ -6,8 +6,8 @@ HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 export PORT=${PORT:-18402}
 LOG=$ROOT/.engines/vllm-render/run.log
-LANE=engine-vllm-render
-# shellcheck source=engines/run_lane.sh
-source "$HERE/../run_lane.sh"
+MAKE_TARGET=engine-vllm-render
+# shellcheck source=engines/run_suite.sh
+source "$HERE/../run_suite.sh"
 
-run_lane "${OUT:-reports/vllm-0.33.0-render}" --script derender "$@"
+run_suite "${OUT:-reports/vllm-0.33.0-render}" --script derender "$@"

@@ -6,7 +6,7 @@ set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 HOME_OF_VLLM=$ROOT/.engines/vllm-render
-LANE=engine-vllm-render
+MAKE_TARGET=engine-vllm-render
 # shellcheck source=engines/environment.sh
 source "$HERE/../environment.sh"
 

@@ -6,11 +6,11 @@ HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 export PORT=${PORT:-18400}
 LOG=$ROOT/.engines/vllm${VLLM:+-$VLLM}/run.log
-LANE=engine-vllm
-# shellcheck source=engines/run_lane.sh
-source "$HERE/../run_lane.sh"
+MAKE_TARGET=engine-vllm
+# shellcheck source=engines/run_suite.sh
+source "$HERE/../run_suite.sh"
 
 # measured last, when a wrong request has ended an old release already
 [[ -z ${VLLM:-} ]] || set -- --latency 0 "$@"
 # weights at random, under a grammar, spell the markers of a header in ordinary tokens: `messages_parameters` asks for a schema without a script
-run_lane "${OUT:-reports/vllm-${VLLM:-0.32.0}}" --script vllm --skip channels.no_marker_leak@messages_parameters "$@"
+run_suite "${OUT:-reports/vllm-${VLLM:-0.32.0}}" --script vllm --skip channels.no_marker_leak@messages_parameters "$@"

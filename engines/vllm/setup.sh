@@ -8,7 +8,7 @@ HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 RELEASE=$HERE${VLLM:+/$VLLM}
 HOME_OF_VLLM=$ROOT/.engines/vllm${VLLM:+-$VLLM}
-LANE=engine-vllm
+MAKE_TARGET=engine-vllm
 # shellcheck source=engines/environment.sh
 source "$HERE/../environment.sh"
 
@@ -40,7 +40,7 @@ install_vocabulary() {
 }
 
 [[ -f $RELEASE/requirements.lock ]] || {
-  say "there is no lane for vLLM ${VLLM:-}: engines/vllm has $(cd "$HERE" && echo [0-9]*), and 0.32.0 where VLLM is not set"
+  say "there is no setup for vLLM ${VLLM:-}: engines/vllm has $(cd "$HERE" && echo [0-9]*), and 0.32.0 where VLLM is not set"
   exit 2
 }
 mkdir -p "$HOME_OF_VLLM"

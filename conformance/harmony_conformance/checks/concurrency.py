@@ -22,11 +22,11 @@ CONCURRENT_PREFIX, ALONE_PREFIX = "lane ", "alone "
 @condition
 def has_concurrent_requests(series: Series) -> bool:
     """concurrent requests, at least two, each with its own word"""
-    lanes = _lanes(series).values()
-    return len(lanes) > 1 and all(x.concurrency != 1 for x in lanes)
+    concurrent = _concurrent(series).values()
+    return len(concurrent) > 1 and all(x.concurrency != 1 for x in concurrent)
 
 
-def _lanes(series: Series) -> dict[str, Exchange]:
+def _concurrent(series: Series) -> dict[str, Exchange]:
     sent = series.exchanges.items()
     return {step: x for step, x in sent if step.startswith(CONCURRENT_PREFIX) and x.turn is not None}
 
@@ -34,11 +34,11 @@ def _lanes(series: Series) -> dict[str, Exchange]:
 @comparison(MUST, spec="chat#message", when=has_concurrent_requests)
 def answers_do_not_cross(series: Series) -> Iterator[Finding]:
     """No answer contains the word of another, concurrent request; no two answers share an id."""
-    lanes = _lanes(series)
-    words = {step: "canary-" + step.removeprefix(CONCURRENT_PREFIX).partition("+")[0] for step in lanes}
+    concurrent = _concurrent(series)
+    words = {step: "canary-" + step.removeprefix(CONCURRENT_PREFIX).partition("+")[0] for step in concurrent}
     patterns = {word: re.compile(rf"{re.escape(word)}(?!\w)") for word in words.values()}
     seen: dict[str, str] = {}
-    for step, x in lanes.items():
+    for step, x in concurrent.items():
         if x.turn is None:
             continue
         texts = " ".join(field.text for field in turn_fields(x.turn))
@@ -67,17 +67,21 @@ def same_answer_as_alone(series: Series) -> Iterator[Finding]:
 
     Parsers have state, and a server under load may cut, drop or mix answers that it otherwise returns whole.
     """
-    for alone, lane in _alone_and_concurrent(series):
-        for difference in json_differences(_content(alone), _content(lane)):
+    for alone, concurrent in _alone_and_concurrent(series):
+        for difference in json_differences(_content(alone), _content(concurrent)):
             message = RedactableText("under concurrency, {} differs", difference.path)
-            yield mismatch(message, difference.path, difference.expected, difference.actual, exchange=lane.id)
+            yield mismatch(message, difference.path, difference.expected, difference.actual, exchange=concurrent.id)
 
 
 def _alone_and_concurrent(series: Series) -> Iterator[tuple[Exchange, Exchange]]:
-    for step, lane in _lanes(series).items():
+    for step, concurrent in _concurrent(series).items():
         alone = series.exchanges.get(ALONE_PREFIX + step.removeprefix(CONCURRENT_PREFIX))
-        if alone is not None and None not in (alone.turn, lane.turn, alone.script) and alone.script == lane.script:
-            yield alone, lane
+        if (
+            alone is not None
+            and None not in (alone.turn, concurrent.turn, alone.script)
+            and alone.script == concurrent.script
+        ):
+            yield alone, concurrent
 
 
 def _content(x: Exchange) -> Json:

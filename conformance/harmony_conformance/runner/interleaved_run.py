@@ -33,7 +33,7 @@ class _JudgeOfTwo(RunJudge):
 
 
 async def run_interleaved(
-    lanes: Sequence[tuple[Target, Options, str]],
+    endpoints: Sequence[tuple[Target, Options, str]],
     plan: Plan,
     keep: Sequence[ExchangeCallback],
     notify: Sequence[Callable[[Capabilities | Notice], None]],
@@ -41,7 +41,7 @@ async def run_interleaved(
     """Run a plan against two endpoints. Their requests alternate, those of the latency probe too.
 
     Args:
-        lanes: Target, options and base URL of each.
+        endpoints: Target, options and base URL of each.
         plan: Scenarios and checks of both.
         keep: A callback for the exchanges of each.
         notify: A callback for the waits and the capabilities of each.
@@ -49,12 +49,12 @@ async def run_interleaved(
     Raises:
         EndpointUnusableError: An endpoint cannot be tested.
     """
-    alternation, judged = Alternation(), asyncio.Barrier(len(lanes))
+    alternation, judged = Alternation(), asyncio.Barrier(len(endpoints))
 
-    async def run_lane(place: int) -> Run:
-        target, options, base = lanes[place]
+    async def run_endpoint(place: int) -> Run:
+        target, options, base = endpoints[place]
         try:
-            connect = partial(InterleavedClient, alternation=alternation, lane=place)
+            connect = partial(InterleavedClient, alternation=alternation, side=place)
             async with connect_client(target, options, base, connect) as client:
                 return await run_with_client(
                     client, target, options, plan, keep[place], notify[place], _JudgeOfTwo(plan, judged)
@@ -70,7 +70,7 @@ async def run_interleaved(
 
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(run_lane(place)) for place in range(len(lanes))]
+            tasks = [group.create_task(run_endpoint(place)) for place in range(len(endpoints))]
     except* EndpointUnusableError as problems:
         raise next(one for one in problems.exceptions if isinstance(one, EndpointUnusableError)) from None
     return tuple(task.result() for task in tasks)

@@ -58,20 +58,20 @@ async def sample_endpoints(
         EndpointUnusableError: An endpoint cannot be tested.
     """
     async with AsyncExitStack() as stack:
-        lanes = [await _open(endpoint, stack, len(tasks) * tries, waiting) for endpoint in endpoints]
+        samplings = [await _open(endpoint, stack, len(tasks) * tries, waiting) for endpoint in endpoints]
         for attempt in range(tries):
-            decided = [_decided(lane.samples, minima) for lane in lanes]
+            decided = [_decided(sampling.samples, minima) for sampling in samplings]
             open_tasks = [task for task in tasks if not all(task.set in one for one in decided)]
             if not open_tasks:
                 break
-            rounds = await asyncio.gather(*(lane.sampler.try_all(open_tasks, attempt) for lane in lanes))
-            for lane, samples in zip(lanes, rounds, strict=True):
-                lane.samples += samples
-        return tuple(lane.sampled() for lane in lanes)
+            rounds = await asyncio.gather(*(sampling.sampler.try_all(open_tasks, attempt) for sampling in samplings))
+            for sampling, samples in zip(samplings, rounds, strict=True):
+                sampling.samples += samples
+        return tuple(sampling.sampled() for sampling in samplings)
 
 
 @dataclass(kw_only=True)
-class _Lane:
+class _EndpointSampling:
     """An endpoint that is being sampled. State: its tries so far."""
 
     capabilities: Capabilities
@@ -90,7 +90,7 @@ class _Lane:
 
 async def _open(
     endpoint: Endpoint, stack: AsyncExitStack, conversations: int, waiting: Callable[[Notice], None]
-) -> _Lane:
+) -> _EndpointSampling:
     target, options = endpoint.target, endpoint.options
     found = await discover_target(target, options, waiting)
     client = await stack.enter_async_context(connect_client(target, options))
@@ -114,7 +114,7 @@ async def _open(
         engine=found.engine.name,
         keep=mask_requests(options, count_and_keep),
     )
-    return _Lane(capabilities=found, limiter=limiter, limits=limits, sampler=sampler)
+    return _EndpointSampling(capabilities=found, limiter=limiter, limits=limits, sampler=sampler)
 
 
 def _decided(samples: Sequence[TaskTry], minima: Mapping[str, float]) -> frozenset[str]:

@@ -24,35 +24,35 @@ class Alternation:
     most_wait: float = MOST_WAIT
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
-    async def take_turn(self, lane: int) -> None:
+    async def take_turn(self, side: int) -> None:
         """Return when an endpoint may send a request: not before the other has sent as many, unless that is done or takes too long."""
-        other = 1 - lane
+        other = 1 - side
         async with self._changed:
             try:
                 async with asyncio.timeout(self.most_wait):
-                    await self._changed.wait_for(lambda: other in self.done or self.sent[lane] <= self.sent[other])
+                    await self._changed.wait_for(lambda: other in self.done or self.sent[side] <= self.sent[other])
             except TimeoutError:
                 pass
-            self.sent[lane] += 1
+            self.sent[side] += 1
             self._changed.notify_all()
 
-    async def end(self, lane: int) -> None:
+    async def end(self, side: int) -> None:
         """Note that an endpoint sends no more requests."""
         async with self._changed:
-            self.done.add(lane)
+            self.done.add(side)
             self._changed.notify_all()
 
 
 class InterleavedClient(WebSocketClient):
     """A client that takes turns with another one."""
 
-    def __init__(self, settings: ConnectionSettings, alternation: Alternation, lane: int) -> None:
+    def __init__(self, settings: ConnectionSettings, alternation: Alternation, side: int) -> None:
         super().__init__(settings)
-        self._alternation, self._lane = alternation, lane
+        self._alternation, self._side = alternation, side
 
     async def send(
         self, request: Request, on_wait: Callable[[Notice], None] = ignore_wait, leave_after: int | None = None
     ) -> SendResult:
         """Send a request when it is this client's turn; see `Client.send`."""
-        await self._alternation.take_turn(self._lane)
+        await self._alternation.take_turn(self._side)
         return await super().send(request, on_wait, leave_after)

@@ -1,4 +1,4 @@
-"""`engines/parsers/`: the output of the scripted engines, and the lanes that are stored."""
+"""`engines/parsers/`: the output of the scripted engines, and the setups that are stored."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from harmony_ref import decode, encode_with_special_tokens
 
 ROOT = Path(__file__).parents[3]
 PARSERS = ROOT / "engines" / "parsers"
-pytestmark = pytest.mark.skipif(not PARSERS.is_dir(), reason="the installed package has no lanes")
+pytestmark = pytest.mark.skipif(not PARSERS.is_dir(), reason="the installed package has no setups")
 SCRIPT = "<|channel|>analysis<|message|>Think.<|end|><|start|>assistant<|channel|>final<|message|>hi<|return|>"
 
 
@@ -34,18 +34,18 @@ def test_a_prompt_without_a_script_is_answered_with_a_greeting(limit, expected, 
     assert output(text, limit) == expected
 
 
-def test_each_lane_can_be_built_served_and_judged_again():
-    lanes = dict(
+def test_each_setup_can_be_built_served_and_judged_again():
+    setups = dict(
         re.findall(r"^  ([a-z-]+)\) .*RELEASE='([^']+)'", (PARSERS / "run.sh").read_text("utf-8"), re.MULTILINE)
     )
-    stored = runpy.run_path(str(ROOT / "tools" / "rejudge_reports.py"))["LANES"]
-    assert {release.replace(" ", "-parsers-") for release in lanes.values()} <= set(stored)
-    for lane, release in lanes.items():
+    stored = runpy.run_path(str(ROOT / "tools" / "rejudge_reports.py"))["REPORT_RUNS"]
+    assert {release.replace(" ", "-parsers-") for release in setups.values()} <= set(stored)
+    for setup, release in setups.items():
         assert stored[release.replace(" ", "-parsers-")][0] == release
         assert {"setup.sh", "serve.sh", "requirements.lock", "overrides.txt"} <= {
-            file.name for file in (PARSERS / lane).iterdir()
+            file.name for file in (PARSERS / setup).iterdir()
         }
-        assert f"engine-parsers-{lane}" in (ROOT / "Makefile").read_text("utf-8")
+        assert f"engine-parsers-{setup}" in (ROOT / "Makefile").read_text("utf-8")
         causes = json.loads((ROOT / "golden" / "causes" / f"{release.split()[0]}.json").read_text("utf-8"))
         assert causes["engine"] == release.split()[0]
 

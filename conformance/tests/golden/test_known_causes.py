@@ -19,11 +19,11 @@ from harmony_conformance.reference_server.defects import DEFECTS
 ROOT = Path(__file__).parents[3]
 FINDINGS = runpy.run_path(str(ROOT / "tools" / "write_findings.py"))
 FILES = sorted((golden.root() / "causes").glob("*.json"), key=lambda file: file.name)
-LANES = sorted(folder.name for folder in FINDINGS["REPORTS"].iterdir() if any(folder.glob("report.jsonl*")))
-HAND_COUNTS = FINDINGS["read_hand_counts"]() if LANES else {}
+FOLDERS = sorted(folder.name for folder in FINDINGS["REPORTS"].iterdir() if any(folder.glob("report.jsonl*")))
+HAND_COUNTS = FINDINGS["read_hand_counts"]() if FOLDERS else {}
 LEAST_SHARE = 0.95
 PRUNE = "run `python tools/write_findings.py --prune`"
-needs_reports = pytest.mark.skipif(not LANES, reason="the archive of the sources has no recordings")
+needs_reports = pytest.mark.skipif(not FOLDERS, reason="the archive of the sources has no recordings")
 
 
 def documents():
@@ -35,17 +35,17 @@ def rows():
 
 
 @cache
-def report(lane):
-    return FINDINGS["read_report"](FINDINGS["REPORTS"] / lane)
+def report(folder):
+    return FINDINGS["read_report"](FINDINGS["REPORTS"] / folder)
 
 
-def known(lane):
-    return causes_of_version(report(lane).engine, report(lane).version)
+def known(folder):
+    return causes_of_version(report(folder).engine, report(folder).version)
 
 
 @cache
-def owned(lane):
-    return FINDINGS["owned_failures"](report(lane))
+def owned(folder):
+    return FINDINGS["owned_failures"](report(folder))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -78,7 +78,7 @@ def test_clauses_catalogue_and_switches_exist():
 
 @needs_reports
 def test_recordings_exist():
-    assert {lane for cause in rows() for lane in cause["seen_in"]} == set(LANES)
+    assert {folder for cause in rows() for folder in cause["seen_in"]} == set(FOLDERS)
 
 
 @needs_reports
@@ -89,30 +89,32 @@ def test_each_row_matches_a_failure_of_a_recording(engine):
         for cause in engine_causes()[engine]
         for pattern in cause.patterns
         if not any(
-            pattern.versions.contains(report(lane).version) and pattern.matches(failure.parts)
-            for lane in cause.seen_in
-            for failure in report(lane).failures
+            pattern.versions.contains(report(folder).version) and pattern.matches(failure.parts)
+            for folder in cause.seen_in
+            for failure in report(folder).failures
         )
     ]
     assert dead == [], PRUNE
 
 
-@pytest.mark.parametrize("lane", LANES)
-def test_failing_results_have_causes(lane):
-    results = report(lane).results
-    explained = [failure for cause, failures in owned(lane).items() if cause for failure in failures]
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_failing_results_have_causes(folder):
+    results = report(folder).results
+    explained = [failure for cause, failures in owned(folder).items() if cause for failure in failures]
     assert FINDINGS["results_of"](explained) >= LEAST_SHARE * len(results)
 
 
-@pytest.mark.parametrize("lane", LANES)
-def test_causes_are_seen_in_the_recordings_that_they_name(lane):
-    assert {cause for cause in owned(lane) if cause} == {cause.id for cause in known(lane) if lane in cause.seen_in}
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_causes_are_seen_in_the_recordings_that_they_name(folder):
+    assert {cause for cause in owned(folder) if cause} == {
+        cause.id for cause in known(folder) if folder in cause.seen_in
+    }
 
 
-@pytest.mark.parametrize("lane", LANES)
-def test_a_cause_is_seen_only_in_versions_for_which_it_is_named(lane):
-    named = {cause.id for cause in known(lane)}
-    seen = {cause.id for cause in engine_causes()[report(lane).engine] if lane in cause.seen_in}
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_cause_is_seen_only_in_versions_for_which_it_is_named(folder):
+    named = {cause.id for cause in known(folder)}
+    seen = {cause.id for cause in engine_causes()[report(folder).engine] if folder in cause.seen_in}
     assert seen <= named
 
 
@@ -178,15 +180,17 @@ def test_reports_are_read_compressed_too(tmp_path):
     assert [(one.engine, [*one.named], len(one.failures)) for one in read] == [("vllm", ["x"], 1)] * 2
 
 
-@pytest.mark.parametrize(("lane", "by_hand"), HAND_COUNTS.items())
-def test_the_number_of_causes_is_close_to_a_count_by_hand(lane, by_hand):
-    assert abs(len(report(lane).named) - by_hand) <= 0.2 * by_hand
+@pytest.mark.parametrize(("folder", "by_hand"), HAND_COUNTS.items())
+def test_the_number_of_causes_is_close_to_a_count_by_hand(folder, by_hand):
+    assert abs(len(report(folder).named) - by_hand) <= 0.2 * by_hand
 
 
 @needs_reports
 def test_page_is_written_by_the_tool():
     written = FINDINGS["PAGE"].read_text("utf-8")
-    page = FINDINGS["page_text"](tuple(map(report, LANES)), FINDINGS["read_targets"](), FINDINGS["read_hand_counts"]())
+    page = FINDINGS["page_text"](
+        tuple(map(report, FOLDERS)), FINDINGS["read_targets"](), FINDINGS["read_hand_counts"]()
+    )
     assert written == page, "run `python tools/write_findings.py`"
 
 
@@ -211,7 +215,7 @@ def test_a_finding_has_what_a_maintainer_needs(tmp_path):
     ]
     (tmp_path / "report.jsonl").write_text("".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines))
     report = FINDINGS["read_report"](tmp_path)
-    page = FINDINGS["page_text"]([report], {report.lane: "make engine-vllm"}, {report.lane: 3})
+    page = FINDINGS["page_text"]([report], {report.folder: "make engine-vllm"}, {report.folder: 3})
     section = page.partition(f"### {cause.id}\n")[2].partition("\n### ")[0]
     for part in (
         f"**{cause.sentence}** {cause.users_see}",
@@ -221,7 +225,7 @@ def test_a_finding_has_what_a_maintainer_needs(tmp_path):
         "- Threads: ",
         "To reproduce it on vLLM 0.32.0, started by `make engine-vllm`:",
         example["reproduce"],
-        f"harmony-conformance reproduce reports/{report.lane} {cause.id}",
+        f"harmony-conformance reproduce reports/{report.folder} {cause.id}",
         example["script"],
         "The failure at content:",
         f"{example['check']}: it differs",
@@ -230,7 +234,7 @@ def test_a_finding_has_what_a_maintainer_needs(tmp_path):
         "| 1 | s |",
     ):
         assert part in section
-    assert page.endswith(f"| {report.lane} | 1 | 1 | 1 | 3 |\n")
+    assert page.endswith(f"| {report.folder} | 1 | 1 | 1 | 3 |\n")
 
 
 @pytest.mark.parametrize(
@@ -252,7 +256,7 @@ def test_the_example_is_a_short_plain_command_of_the_newest_version(old, new, ex
         )
         for version, command in (("0.32.0", old), ("0.33.0", new))
     ]
-    shown = FINDINGS["example_lane"](cause, reports)
+    shown = FINDINGS["example_report"](cause, reports)
     assert (shown and shown.version) == expected
 
 
@@ -280,7 +284,7 @@ def test_rows_that_match_nothing_are_pruned(tmp_path):
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_the_files_have_the_form_that_the_tool_writes(file):
     text = file.read_text("utf-8")
-    reports = [report(lane) for lane in LANES]
+    reports = [report(folder) for folder in FOLDERS]
     assert FINDINGS["pruned_file"](json.loads(text), engine_causes()[file.stem], reports) == text, PRUNE
 
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not TOOL.exists(), reason="the tools are in the 
 
 
 def failure(tool, severity):
-    return tool["Failure"](report="lane", result={"severity": "must"}, finding={"severity": severity}, cause="-")
+    return tool["Failure"](report="folder", result={"severity": "must"}, finding={"severity": severity}, cause="-")
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def lines(finding, **exchange):
     tool = runpy.run_path(str(TOOL))
     x = Exchange(id="s/chat/a/0", request=Request(path="/v1/chat/completions", body=b"{}"), **exchange)
     failure = tool["Failure"](
-        report="lane", result={"check": "channels.no_marker_leak"}, finding={"exchange": x.id, **finding}, cause="-"
+        report="folder", result={"check": "channels.no_marker_leak"}, finding={"exchange": x.id, **finding}, cause="-"
     )
     return [line.strip() for line in tool["lines_of"](failure, {x.id: x})]
 

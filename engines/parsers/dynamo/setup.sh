@@ -3,7 +3,7 @@
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-LANE=engine-parsers-dynamo
+MAKE_TARGET=engine-parsers-dynamo
 # shellcheck source=engines/parsers/common.sh
 source "$HERE/../common.sh"
 

@@ -3,7 +3,7 @@
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-LANE=engine-parsers-vllm-rs
+MAKE_TARGET=engine-parsers-vllm-rs
 # shellcheck source=engines/parsers/common.sh
 source "$HERE/../common.sh"
 

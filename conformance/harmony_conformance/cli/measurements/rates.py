@@ -57,20 +57,19 @@ def execute(arguments: Namespace) -> int:
     if arguments.list:
         print("\n".join(f"{task.set:10} {task.kind:14} {task.id}" for task in tasks))
         return Exit.CONFORMS
-    endpoints = 1 + (arguments.against is not None)
     if arguments.dry_run:
-        return _dry_run(arguments, tasks, endpoints)
+        return _dry_run(arguments, tasks, 1 + (arguments.against is not None))
     target, options = read_measured(arguments)
     with ExitStack() as stack:
         out = stack.enter_context(open_run_folder(arguments.out, target))
         recording = RunRecording(out, {"version": package_version(), "rates": True}, None, has_scenarios=False)
         stack.callback(recording.close)
-        lanes = [_endpoint(arguments, target, options, recording)]
+        endpoints = [_endpoint(arguments, target, options, recording)]
         if arguments.against is not None:
-            lanes.append(_endpoint(arguments, *read_measured(second_endpoint(arguments)), recording))
+            endpoints.append(_endpoint(arguments, *read_measured(second_endpoint(arguments)), recording))
         try:
             sampled = run_async(
-                sample_endpoints(lanes, tasks, arguments.tries, minima, partial(print, file=sys.stderr))
+                sample_endpoints(endpoints, tasks, arguments.tries, minima, partial(print, file=sys.stderr))
             )
         except EndpointUnusableError as problem:
             raise UsageError(f"{target}: {problem}") from None
@@ -88,7 +87,7 @@ def execute(arguments: Namespace) -> int:
             document["differences"] = [one.to_json() for one in differences]
         with report_write_errors(out, has_scenarios=False):
             write_private(out / RATES, f"{dumps(document)}\n".encode())
-        print(dumps(document)) if arguments.format == "json" else _print(sampled, lanes, minima, out)
+        print(dumps(document)) if arguments.format == "json" else _print(sampled, endpoints, minima, out)
         return _exit_code(sampled, minima)
 
 
@@ -111,11 +110,11 @@ def _dry_run(arguments: Namespace, tasks: Sequence[Task], endpoints: int) -> int
     return Exit.CONFORMS
 
 
-def _print(sampled: Sequence[Sampled], lanes: Sequence[Endpoint], minima: dict[str, float], out: Path) -> None:
+def _print(sampled: Sequence[Sampled], endpoints: Sequence[Endpoint], minima: dict[str, float], out: Path) -> None:
     console = report_console()
-    for (one, right), lane in zip(_with_right(sampled), lanes, strict=True):
+    for (one, right), endpoint in zip(_with_right(sampled), endpoints, strict=True):
         found = one.capabilities
-        place = f"{lane.target}: " if len(lanes) > 1 else ""
+        place = f"{endpoint.target}: " if len(endpoints) > 1 else ""
         tested = f"{place}{found.model} on {found.engine.name} {found.engine_version or ''}: {number_of(len(one.samples), 'try', 'tries')}"
         console.print(visible(tested), markup=False, soft_wrap=True)
         console.print(rate_table(all_rates(one.samples), minima))

@@ -54,27 +54,31 @@ def run_against(arguments: Namespace, target: Target, options: Options, plan: Pl
     if target.replay is not None or other.replay is not None:
         raise UsageError("invalid --against: expected two endpoints, got a recording; use `compare`")
     other_options = replace(other_options, latency_requests=options.latency_requests)
-    lanes = ((target, options), (other, other_options))
+    endpoints = ((target, options), (other, other_options))
     with ExitStack() as stack:
         out = stack.enter_context(open_run_folder(arguments.out, target))
         folders = [
-            stack.enter_context(open_run_folder(out / name, one)) for name, (one, _) in zip(FOLDERS, lanes, strict=True)
+            stack.enter_context(open_run_folder(out / name, one))
+            for name, (one, _) in zip(FOLDERS, endpoints, strict=True)
         ]
-        recordings = [RunRecording(folder, run_facts(*lane), None) for folder, lane in zip(folders, lanes, strict=True)]
+        recordings = [
+            RunRecording(folder, run_facts(*endpoint), None)
+            for folder, endpoint in zip(folders, endpoints, strict=True)
+        ]
         for recording in recordings:
             stack.callback(recording.close)
-        based = [(one, its, stack.enter_context(serve_target(one, its))) for one, its in lanes]
+        based = [(one, its, stack.enter_context(serve_target(one, its))) for one, its in endpoints]
         try:
             keep = [partial(_keep, recording) for recording in recordings]
-            told = [partial(_tell, recording, one) for recording, (one, _) in zip(recordings, lanes, strict=True)]
+            told = [partial(_tell, recording, one) for recording, (one, _) in zip(recordings, endpoints, strict=True)]
             runs = run_async(run_interleaved(based, plan, keep, told))
         except EndpointUnusableError as problem:
             raise UsageError(str(problem)) from None
         codes: list[int] = []
-        for lane, finished, recording, words in zip(lanes, runs, recordings, (arguments, second), strict=True):
+        for endpoint, finished, recording, words in zip(endpoints, runs, recordings, (arguments, second), strict=True):
             recording.end()
             quiet = Namespace(**{**vars(words), "quiet": True, "verbose": False, "format": "text"})
-            codes.append(report_run(quiet, *lane, finished, observe(finished.series), recording.out, Baselines()))
+            codes.append(report_run(quiet, *endpoint, finished, observe(finished.series), recording.out, Baselines()))
         mask = Mask((*options.secrets, *other_options.secrets))
         second_report, first_report = (read_report_file(folder) for folder in reversed(folders))
         compared = compare(second_report, first_report, (mask.mask_text(str(other)), mask.mask_text(str(target))))

@@ -15,7 +15,7 @@ SMALL = ("--select", "simple_answer", "--latency", "0")
 def test_requests_alternate_until_one_endpoint_is_done():
     order = []
 
-    async def lane(alternation, place, count):
+    async def endpoint(alternation, place, count):
         for _ in range(count):
             await alternation.take_turn(place)
             order.append(place)
@@ -23,7 +23,7 @@ def test_requests_alternate_until_one_endpoint_is_done():
 
     async def both():
         alternation = Alternation()
-        await asyncio.gather(lane(alternation, 0, 3), lane(alternation, 1, 6))
+        await asyncio.gather(endpoint(alternation, 0, 3), endpoint(alternation, 1, 6))
 
     asyncio.run(both())
     assert [order.count(place) for place in (0, 1)] == [3, 6]

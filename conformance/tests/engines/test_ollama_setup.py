@@ -1,4 +1,4 @@
-"""The parts of `engines/ollama`: the arguments that Ollama passes to `llama-server`, and the template that the lane makes."""
+"""The parts of `engines/ollama`: the arguments that Ollama passes to `llama-server`, and the template that the setup makes."""
 
 import hashlib
 import runpy
@@ -7,11 +7,11 @@ from zipfile import ZipFile
 
 import pytest
 
-LANE = Path(__file__).parents[3] / "engines" / "ollama"
-if not LANE.is_dir():
-    pytest.skip("the archive of the sources has no lanes", allow_module_level=True)
-RUNNER = runpy.run_path(str(LANE / "llama_server.py"))
-TEMPLATE = runpy.run_path(str(LANE / "published_template.py"))
+SETUP = Path(__file__).parents[3] / "engines" / "ollama"
+if not SETUP.is_dir():
+    pytest.skip("the archive of the sources has no setups", allow_module_level=True)
+RUNNER = runpy.run_path(str(SETUP / "llama_server.py"))
+TEMPLATE = runpy.run_path(str(SETUP / "published_template.py"))
 PASSED = (
     "--model /m.gguf --port 18500 --host 127.0.0.1 --no-webui --offline -c 131072 -np 4 --log-verbosity 4 --no-log-prefix --no-log-timestamps "
     "--no-jinja --chat-template chatml --flash-attn auto -b 512 -ub 256 --context-shift --keep 4"

@@ -1,4 +1,4 @@
-"""`engines/sglang-router/`: the output of its scripted worker, and the lane that is stored."""
+"""`engines/sglang-router/`: the output of its scripted worker, and the setup that is stored."""
 
 import importlib
 import re
@@ -12,14 +12,14 @@ from harmony_conformance.engines.teleprompter.script import write_script
 from harmony_ref import decode, encode_with_special_tokens, tokens
 
 ROOT = Path(__file__).parents[3]
-LANE = ROOT / "engines" / "sglang-router"
-pytestmark = pytest.mark.skipif(not LANE.is_dir(), reason="the installed package has no lanes")
+SETUP = ROOT / "engines" / "sglang-router"
+pytestmark = pytest.mark.skipif(not SETUP.is_dir(), reason="the installed package has no setups")
 SCRIPT = "<|channel|>final<|message|>One, two, three.<|return|>"
 
 
 @pytest.fixture
 def generation(monkeypatch):
-    for folder in (LANE, ROOT / "engines" / "parsers"):
+    for folder in (SETUP, ROOT / "engines" / "parsers"):
         monkeypatch.syspath_prepend(str(folder))
     for name in ("generation", "scripted_output"):
         monkeypatch.delitem(sys.modules, name, raising=False)
@@ -50,8 +50,8 @@ def test_the_script_is_played_up_to_what_ends_it(generation, stops, expected, ma
 
 
 def test_each_release_can_be_built_and_judged_again():
-    stored = runpy.run_path(str(ROOT / "tools" / "rejudge_reports.py"))["LANES"]
-    for lock in LANE.glob("*.lock"):
+    stored = runpy.run_path(str(ROOT / "tools" / "rejudge_reports.py"))["REPORT_RUNS"]
+    for lock in SETUP.glob("*.lock"):
         name, version = lock.stem.rsplit("-", 1)
         assert stored[lock.stem][0] == f"smg {version}"
         assert re.search(rf"^{re.escape(name)}=={re.escape(version)} ", lock.read_text("utf-8"), re.MULTILINE)

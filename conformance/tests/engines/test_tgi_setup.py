@@ -11,10 +11,10 @@ import pytest
 from harmony_conformance.engines.teleprompter.script import write_script
 from harmony_ref import decode, encode_with_special_tokens, tokens
 
-LANE = Path(__file__).parents[3] / "engines" / "tgi"
-if not LANE.is_dir():
-    pytest.skip("the archive of the sources has no lanes", allow_module_level=True)
-SHARD = runpy.run_path(str(LANE / "generation.py"))
+SETUP = Path(__file__).parents[3] / "engines" / "tgi"
+if not SETUP.is_dir():
+    pytest.skip("the archive of the sources has no setups", allow_module_level=True)
+SHARD = runpy.run_path(str(SETUP / "generation.py"))
 LENGTH, EOS_TOKEN, STOP_SEQUENCE = SHARD["LENGTH"], SHARD["EOS_TOKEN"], SHARD["STOP_SEQUENCE"]
 FINAL = "<|channel|>final<|message|>One, two 🍕.<|return|>"
 CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>'
@@ -110,7 +110,7 @@ def test_a_server_without_a_router_says_so_before_anything_is_started(router, tm
     script = tmp_path / "engines" / "tgi" / "serve.sh"
     script.parent.mkdir(parents=True)
     (tmp_path / ".engines" / "tgi").mkdir(parents=True)
-    shutil.copy(LANE / "serve.sh", script)
+    shutil.copy(SETUP / "serve.sh", script)
     own = {name: value for name, value in os.environ.items() if name != "TGI_ROUTER"}
     environment = {**own, "TGI_ROUTER": router} if router else own
     done = subprocess.run([script], env=environment, capture_output=True, text=True, check=False)

@@ -1,7 +1,7 @@
-# One lane from start to end: set the server up, start it, run the suite against it, stop it. Sourced by run.sh of each lane.
+# One setup from start to end: set the server up, start it, run the suite against it, stop it. Sourced by run.sh of each setup.
 # shellcheck shell=bash
-# Needs: LANE, the name that messages begin with; HERE, the lane's folder; ROOT; PORT; LOG. ENGINE and MODEL, where they are not vLLM's; HEALTH, the path
-# that answers when the server is up, where it is not `health`. Then: run_lane OUT ARGUMENTS of `run`.
+# Needs: MAKE_TARGET, which messages begin with; HERE, the setup's folder; ROOT; PORT; LOG. ENGINE and MODEL, where they are not vLLM's; HEALTH, the path
+# that answers when the server is up, where it is not `health`. Then: run_suite OUT ARGUMENTS of `run`.
 
 PATIENCE=${PATIENCE:-300} # seconds of processor time until the server answers; 35 to 75 are usual, however busy the machine is
 STILL=${STILL:-120}       # seconds in which a server that is starting may do nothing at all
@@ -16,7 +16,7 @@ stop() {
 }
 
 give_up() {
-  printf '%s: %s; the end of %s:\n' "$LANE" "$1" "$LOG" >&2
+  printf '%s: %s; the end of %s:\n' "$MAKE_TARGET" "$1" "$LOG" >&2
   tail -n 40 "$LOG" >&2
   exit 3
 }
@@ -53,12 +53,12 @@ start() {
   done
 }
 
-run_lane() {
+run_suite() {
   local out=$1 code=0
   shift
   cd "$ROOT"
   if healthy; then
-    echo "$LANE: something already answers on port $PORT; stop it or set PORT" >&2
+    echo "$MAKE_TARGET: something already answers on port $PORT; stop it or set PORT" >&2
     exit 2
   fi
   "$HERE/setup.sh" || exit 3

@@ -1,4 +1,4 @@
-"""The lanes in `engines/` use names of this project that exist. Their scripts run on opt-in only, so no other test imports them."""
+"""The setups in `engines/` use names of this project that exist. Their scripts run on opt-in only, so no other test imports them."""
 
 import ast
 import re
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-LANES = Path(__file__).parents[3] / "engines"
-pytestmark = pytest.mark.skipif(not LANES.is_dir(), reason="the installed package has no lanes")
+SETUPS = Path(__file__).parents[3] / "engines"
+pytestmark = pytest.mark.skipif(not SETUPS.is_dir(), reason="the installed package has no setups")
 OWN = ("harmony_ref", "harmony_conformance", "harmony_proxy")
 IN_SHELL = re.compile(rf"from ((?:{'|'.join(OWN)})[\w.]*) import (\w+(?:, \w+)*)")
 PATH = re.compile(r"\$ROOT/(\w[\w./-]*\.(?:py|sh|json))")
@@ -27,13 +27,13 @@ def own_imports(file):
 
 
 def scripts(*suffixes):
-    return [file for file in sorted(LANES.rglob("*")) if file.suffix in suffixes]
+    return [file for file in sorted(SETUPS.rglob("*")) if file.suffix in suffixes]
 
 
 FILES = [file for file in scripts(".py", ".sh") if any(own_imports(file))]
 
 
-@pytest.mark.parametrize("file", FILES, ids=[str(file.relative_to(LANES)) for file in FILES])
+@pytest.mark.parametrize("file", FILES, ids=[str(file.relative_to(SETUPS)) for file in FILES])
 def test_what_a_lane_imports_from_this_project_exists(file):
     missing = [
         f"{module}.{name}"
@@ -54,4 +54,4 @@ def is_module(name):
 def test_the_files_that_the_shell_scripts_name_exist():
     named = [path for file in scripts(".sh") for path in PATH.findall(file.read_text("utf-8"))]
     assert len(named) > 5
-    assert [path for path in named if not (LANES.parent / path).is_file() and not path.startswith(".")] == []
+    assert [path for path in named if not (SETUPS.parent / path).is_file() and not path.startswith(".")] == []
