@@ -46,7 +46,7 @@ test: $(READY)  ## all that CI runs; JOBS=3 at a time, since many tests wait for
 	@$(MAKE) --no-print-directory -j $(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) together
 
 JOBS ?= 3
-together: lint unit-doors unit-conformance unit-proxy unit-data unit-harmony_ref unit-examples types-pyright selftest-sample types-mypy golden
+together: lint unit-cli unit-conformance unit-proxy unit-data unit-harmony_ref unit-examples types-pyright selftest-sample types-mypy golden
 
 check: lint types  ## without running the tests
 
@@ -79,19 +79,19 @@ FAST := -m "not slow"
 unit-%: $(READY) $(ORACLES)  # those of one folder, in one process
 	$(UNIT) $(FAST) $*/tests
 
-unit-proxy unit-doors unit-data: $(MITMPROXY)/.ready
+unit-proxy unit-cli unit-data: $(MITMPROXY)/.ready
 
 EXAMPLES_OF_CHECKS := $(wildcard conformance/tests/golden/test_golden*.py)
 
-# the rooms at the doors, whose tests start processes, and the pages: two jobs, each as long as half of the others
-DOORS := $(addprefix conformance/tests/,cli test_examples_in_pages.py)
+# the tests that start commands, and those of large data: two jobs, each as long as half of the rest
+COMMANDS := $(addprefix conformance/tests/,cli test_examples_in_pages.py)
 DATA := $(addprefix conformance/tests/,audit load report sampling)
 
 unit-conformance: $(READY) $(ORACLES)
-	$(UNIT) $(FAST) conformance/tests $(EXAMPLES_OF_CHECKS:%=--ignore=%) $(DOORS:%=--ignore=%) $(DATA:%=--ignore=%)
+	$(UNIT) $(FAST) conformance/tests $(EXAMPLES_OF_CHECKS:%=--ignore=%) $(COMMANDS:%=--ignore=%) $(DATA:%=--ignore=%)
 
-unit-doors: $(READY) $(ORACLES)
-	$(UNIT) $(FAST) $(DOORS)
+unit-cli: $(READY) $(ORACLES)
+	$(UNIT) $(FAST) $(COMMANDS)
 
 unit-data: $(READY) $(ORACLES)
 	$(UNIT) $(FAST) $(DATA)
@@ -225,7 +225,7 @@ bench-audit: $(READY) .benchmarks/orjson/.ready .benchmarks/plot/.ready  ## audi
 	$(BIN)/python benchmarks/audit/page.py benchmarks/results/audit.json benchmarks/results/audit_growth.json docs/audit-performance.md
 	.benchmarks/plot/bin/python benchmarks/audit/plot.py benchmarks/results/audit_growth.json docs/audit-performance.svg
 
-bench-hostile: $(READY)  ## attack every door, bounded and on loopback only, and docs/hostile.md; about half an hour
+bench-hostile: $(READY)  ## attack every part that takes input, bounded and on loopback only, and docs/hostile.md; a quarter of an hour
 	$(BIN)/python benchmarks/hostile/hostile.py --out benchmarks/results/hostile.json; code=$$?; \
 	  $(BIN)/python benchmarks/hostile/page.py benchmarks/results/hostile.json docs/hostile.md && exit $$code
 

@@ -20,16 +20,16 @@ class Case:
 
     Attributes:
         name: unique, as `--only` takes it.
-        door: the part that is attacked.
+        part: the part that is attacked.
         report: the id in the attack report.
         expected: the outcome, in a few words.
         attack: runs in a process of its own, in an empty folder; returns the outcome or raises.
-        memory: MiB of resident memory that no process of the door may exceed.
+        memory: MiB of resident memory that no process of the part may exceed.
         seconds: limit of the whole attack; the case is stopped after it.
     """
 
     name: str
-    door: str
+    part: str
     report: str
     expected: str
     attack: Callable[[Path], str]

@@ -11,12 +11,12 @@ import sqlite3
 import subprocess
 from pathlib import Path
 
+from attacked_processes import alive, children, finish, judged, run, start, until
 from case import Case, expect
 from cases_run import full_disk
-from doors import alive, children, finish, judged, run, start, until
 from payloads import BACKSLASHES, GIB, LEAK, log_line, malformed_lines, ordinary_log, write_log, zeros_gzip
 
-DOOR = "audit"
+PART = "audit"
 MANY = 20_000
 AUDIT = ("audit", "log.jsonl", "--workers", "2", "--out", "out")
 
@@ -121,7 +121,7 @@ def computed_columns(folder: Path) -> str:
 
 
 def case(name: str, report: str, expected: str, attack: object, **limits: float) -> Case:
-    return Case(name=f"audit.{name}", door=DOOR, report=report, expected=expected, attack=attack, **limits)  # type: ignore[arg-type]
+    return Case(name=f"audit.{name}", part=PART, report=report, expected=expected, attack=attack, **limits)  # type: ignore[arg-type]
 
 
 CASES = (

@@ -12,10 +12,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from threading import Thread
 
+from attacked_processes import Listener, Reply, post, proxy, resident
 from case import expect
 from cases_proxy import BLOCK, BODY, CHAT, STREAMED, case, healthy, request_bytes
 from cases_run import fixed
-from doors import Door, Reply, post, proxy, resident
 from payloads import LEAK
 from servers import EVENTS_HEAD, Answer, Received, answer_with, completion, event, events, hostile
 
@@ -34,20 +34,20 @@ def held_streams(folder: Path) -> str:
             server.release.wait(100)
 
         server = stack.enter_context(hostile(answer))
-        door = stack.enter_context(proxy(folder, server.port))
-        healthy(door)
-        before = resident(door.process.pid)
-        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", door.port))) for _ in range(60)]
+        listener = stack.enter_context(proxy(folder, server.port))
+        healthy(listener)
+        before = resident(listener.process.pid)
+        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", listener.port))) for _ in range(60)]
         for client in clients:
             client.sendall(request_bytes(STREAMED))
             drain(client, LARGE - 2 * len(piece))
-        held = resident(door.process.pid)
-        healthy(door)
+        held = resident(listener.process.pid)
+        healthy(listener)
         for client in clients:
             client.close()
         server.release.set()
         time.sleep(5)
-        after = resident(door.process.pid)
+        after = resident(listener.process.pid)
         outcome = f"{before:.0f} MiB before, {held:.0f} held, {after:.0f} five seconds after"
         expect(after < before + (held - before) / 2 + 50, f"{outcome}: not given back")
         return outcome
@@ -78,8 +78,8 @@ def neighbour_delay(filler: str, stream: bool, folder: Path) -> float:
     answer = fixed(json.dumps(completion(text)).encode())
     if stream:
         answer = answer_with_pieces(text[offset : offset + 3000] for offset in range(0, len(text), 3000))
-    with hostile(answer) as server, proxy(folder, server.port, *BLOCK) as door:
-        body, worst = watched(door, STREAMED if stream else BODY)
+    with hostile(answer) as server, proxy(folder, server.port, *BLOCK) as listener:
+        body, worst = watched(listener, STREAMED if stream else BODY)
         codes = (b"blocked_by_policy", b"not_examined") if stream else (b"blocked_by_policy",)
         expect(b"wants a secret" not in body and any(code in body for code in codes), f"not blocked: {body[-200:]!r}")
         return worst
@@ -97,22 +97,22 @@ def neighbour_delay_of_request(stream: bool, folder: Path) -> float:
     folder.mkdir()
     messages = [{"role": "user", "content": f"quote <|channel|>, {'word ' * 12}"}] * (STREAMED_TEXT // 100)
     asked = json.dumps({"model": "gpt-oss-20b", "stream": stream, "messages": messages}).encode()
-    with hostile(answer_with(LEAK)) as server, proxy(folder, server.port, *BLOCK) as door:
-        reply, worst = watched(door, asked)
+    with hostile(answer_with(LEAK)) as server, proxy(folder, server.port, *BLOCK) as listener:
+        reply, worst = watched(listener, asked)
         expect(b"wants a secret" not in reply and b"blocked_by_policy" in reply, f"not blocked: {reply[-200:]!r}")
         return worst
 
 
-def watched(door: Door, asked: bytes) -> tuple[bytes, float]:
+def watched(listener: Listener, asked: bytes) -> tuple[bytes, float]:
     """Send a request, and return its answer and the longest time that /healthz takes until then."""
-    healthy(door)
+    healthy(listener)
     replies: list[Reply] = []
-    thread = Thread(target=lambda: replies.append(post(door.url + CHAT, asked, seconds=50)))
+    thread = Thread(target=lambda: replies.append(post(listener.url + CHAT, asked, seconds=50)))
     thread.start()
     worst = 0.0
     while thread.is_alive():
         begin = time.monotonic()
-        healthy(door)
+        healthy(listener)
         worst = max(worst, time.monotonic() - begin)
         time.sleep(0.01)
     return replies[0].body if replies else b"", worst

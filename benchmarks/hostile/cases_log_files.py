@@ -10,11 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from attacked_processes import judged, run
 from case import Case, expect
-from doors import judged, run
 from payloads import GIB, LEAK, log_line, write_log, zeros_gzip
 
-DOOR = "audit of other files"
+PART = "audit of other files"
 PAGE = 4096
 
 
@@ -124,7 +124,7 @@ def long_path(folder: Path) -> str:
 def case(name: str, expected: str, attack: object, **limits: float) -> Case:
     return Case(
         name=f"log.{name}",
-        door=DOOR,
+        part=PART,
         report="second attack",
         expected=expected,
         attack=attack,

@@ -8,12 +8,12 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from attacked_processes import judged, run
 from case import Case, expect
 from cases_run import fixed
-from doors import judged, run
 from servers import EVENTS_HEAD, JSON_HEAD, Answer, Received, answer_with, completion, event, hostile, models, whole
 
-DOOR = "rates, load, run --against, background"
+PART = "rates, load, run --against, background"
 GOOD = 2
 KEY = "sk-canary-58b1e6c4d2a7"
 ENVIRONMENT = {"CANARY_KEY": KEY}
@@ -145,7 +145,7 @@ def case(name: str, expected: str, attack: object, **limits: float) -> Case:
     settings = {"seconds": 100.0, **limits}
     return Case(
         name=f"measure.{name}",
-        door=DOOR,
+        part=PART,
         report="second attack",
         expected=expected,
         attack=attack,

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from attacked_processes import post, proxy
 from case import expect
 from cases_large_answers import watched
 from cases_proxy import BODY, CHAT, STREAMED, case, healthy
-from doors import post, proxy
 from payloads import LEAK
 from servers import EVENTS_HEAD, JSON_HEAD, Received, completion, event, hostile, whole
 
@@ -82,15 +82,15 @@ def letter_of(line: bytes) -> bytes:
 def leaks(cases: Mapping[str, Callable[[str], bytes]], asked: bytes, folder: Path) -> str:
     wrong: list[str] = []
     turn = [b""]
-    with hostile(lambda request: [turn[0]]) as server, proxy(folder, server.port, *OPEN) as door:
+    with hostile(lambda request: [turn[0]]) as server, proxy(folder, server.port, *OPEN) as listener:
         for name, make in cases.items():
             turn[0] = make(LEAK)
-            wrong += [f"{name} passes"] if SECRET in shown(post(door.url + CHAT, asked).body) else []
+            wrong += [f"{name} passes"] if SECRET in shown(post(listener.url + CHAT, asked).body) else []
             turn[0] = make(INNOCENT)
             wrong += (
-                [] if b"blocked" not in post(door.url + CHAT, asked).body else [f"{name} is blocked without a leak"]
+                [] if b"blocked" not in post(listener.url + CHAT, asked).body else [f"{name} is blocked without a leak"]
             )
-        healthy(door)
+        healthy(listener)
     expect(not wrong, "; ".join(wrong))
     return f"{len(cases)} forms blocked, and passed without a leak"
 
@@ -98,8 +98,8 @@ def leaks(cases: Mapping[str, Callable[[str], bytes]], asked: bytes, folder: Pat
 def padding(folder: Path) -> str:
     body = gzip.compress(json.dumps(completion("Hello.")).encode()) + LEAK.encode()
     reply = whole(body, JSON_HEAD + b"content-encoding: gzip\r\n")
-    with hostile(lambda request: [reply]) as server, proxy(folder, server.port, *OPEN) as door:
-        answered = post(door.url + CHAT, BODY)
+    with hostile(lambda request: [reply]) as server, proxy(folder, server.port, *OPEN) as listener:
+        answered = post(listener.url + CHAT, BODY)
         expect(SECRET not in answered.body and b"Hello." in answered.body, f"{answered.body[:80]!r}")
         return "the client gets what was examined"
 
@@ -134,8 +134,8 @@ def cost_of(filler: str, folder: Path) -> float:
             yield body[start : start + 65536]
             time.sleep(0.001)
 
-    with hostile(send) as server, proxy(folder, server.port, *OPEN) as door:
-        reply, worst = watched(door, STREAMED)
+    with hostile(send) as server, proxy(folder, server.port, *OPEN) as listener:
+        reply, worst = watched(listener, STREAMED)
         expect(len(reply) == len(body), f"{len(reply):,} bytes of {len(body):,}")
         return worst
 

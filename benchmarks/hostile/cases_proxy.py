@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from attacked_processes import Listener, children, get, post, proxy, raw, resident, until
 from case import Case, expect
 from cases_run import fixed, full_disk
-from doors import Door, children, get, post, proxy, raw, resident, until
 from payloads import BACKSLASHES, BOMBS, LEAK, TOOLS
 from servers import Received, answer_with, completion, hostile, whole
 from smuggling import FORWARDED, REFUSED, misread, raw_upstream
 
-DOOR = "proxy"
+PART = "proxy"
 CHAT = "/v1/chat/completions"
 BODY = json.dumps({"model": "gpt-oss-20b", "messages": [{"role": "user", "content": "Hi"}]}).encode()
 STREAMED = json.dumps(
@@ -40,19 +40,19 @@ def until_logged(folder: Path, count: int, seconds: float = 60) -> list[dict[str
     return lines(folder)
 
 
-def healthy(door: Door) -> None:
-    expect(get(f"{door.url}/healthz").status == 200, "/healthz does not answer 200")
+def healthy(listener: Listener) -> None:
+    expect(get(f"{listener.url}/healthz").status == 200, "/healthz does not answer 200")
 
 
 def bomb(coding: str, options: tuple[str, ...], status: int, folder: Path) -> str:
     body = BOMBS[coding]()
     head = b"content-type: application/json\r\ncontent-encoding: %b\r\n" % coding.encode()
-    with hostile(fixed(body, head)) as server, proxy(folder, server.port, *options) as door:
-        reply = post(door.url + CHAT, BODY, seconds=50)
+    with hostile(fixed(body, head)) as server, proxy(folder, server.port, *options) as listener:
+        reply = post(listener.url + CHAT, BODY, seconds=50)
         expect(reply.status == status, f"status {reply.status}")
         expect(options or reply.body == body, "the bytes were changed")
         until_logged(folder, 1)
-        healthy(door)
+        healthy(listener)
         return f"status {reply.status}; {len(body):,} bytes sent"
 
 
@@ -62,26 +62,26 @@ def request_bytes(body: bytes, path: str = CHAT, method: str = "POST") -> bytes:
 
 
 def idle_clients(folder: Path) -> str:
-    with hostile(answer_with("Hello.")) as server, proxy(folder, server.port) as door, ExitStack() as stack:
-        healthy(door)
-        before = resident(door.process.pid)
+    with hostile(answer_with("Hello.")) as server, proxy(folder, server.port) as listener, ExitStack() as stack:
+        healthy(listener)
+        before = resident(listener.process.pid)
         for _ in range(2000):
-            client = stack.enter_context(socket.create_connection(("127.0.0.1", door.port)))
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", listener.port)))
             client.sendall(b"POST /v1/chat")
         begin = time.monotonic()
-        healthy(door)
+        healthy(listener)
         delay = time.monotonic() - begin
-        grown = resident(door.process.pid) - before
-        expect(post(door.url + CHAT, BODY).status == 200 and grown < 100, f"{grown:.0f} MiB more")
+        grown = resident(listener.process.pid) - before
+        expect(post(listener.url + CHAT, BODY).status == 200 and grown < 100, f"{grown:.0f} MiB more")
         return f"{grown:.0f} MiB more; /healthz in {delay * 1000:.0f} ms"
 
 
 def stalled_uploads(folder: Path) -> str:
     """40 uploads of 60 MB to an upstream that reads nothing."""
     with socket.create_server(("127.0.0.1", 0), backlog=128) as deaf, ExitStack() as stack:
-        door = stack.enter_context(proxy(folder, deaf.getsockname()[1]))
+        listener = stack.enter_context(proxy(folder, deaf.getsockname()[1]))
         head = f"POST {CHAT} HTTP/1.1\r\nHost: proxy\r\nContent-Length: {60 * 2**20}\r\n\r\n".encode()
-        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", door.port))) for _ in range(40)]
+        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", listener.port))) for _ in range(40)]
         piece, taken = b"x" * 2**20, 0
         for client in clients:
             client.sendall(head)
@@ -92,16 +92,16 @@ def stalled_uploads(folder: Path) -> str:
                 with suppress(BlockingIOError):
                     taken += client.send(piece)
             time.sleep(0.005)
-        healthy(door)
-        outcome = f"{taken / 2**20:.0f} MiB taken of 2,400; {resident(door.process.pid):.0f} MiB resident"
+        healthy(listener)
+        outcome = f"{taken / 2**20:.0f} MiB taken of 2,400; {resident(listener.process.pid):.0f} MiB resident"
         expect(taken < 1200 * 2**20, outcome)
         return outcome
 
 
 def slow_heads(folder: Path) -> str:
     """300 clients that send one byte of a header each second."""
-    with hostile(answer_with("Hello.")) as server, proxy(folder, server.port) as door, ExitStack() as stack:
-        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", door.port))) for _ in range(300)]
+    with hostile(answer_with("Hello.")) as server, proxy(folder, server.port) as listener, ExitStack() as stack:
+        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", listener.port))) for _ in range(300)]
         for client in clients:
             client.sendall(b"GET / HTTP/1.1\r\nX: ")
         begin, over = time.monotonic(), 0
@@ -110,7 +110,7 @@ def slow_heads(folder: Path) -> str:
             over = sum(not drips(client) for client in clients)
         outcome = f"{over} of {len(clients)} ended after {time.monotonic() - begin:.0f} s"
         expect(over == len(clients), outcome)
-        healthy(door)
+        healthy(listener)
         return outcome
 
 
@@ -130,13 +130,13 @@ def drips(client: socket.socket) -> bool:
 
 def smuggle(folder: Path) -> str:
     wrong: list[str] = []
-    with raw_upstream() as upstream, proxy(folder, upstream.port) as door:
+    with raw_upstream() as upstream, proxy(folder, upstream.port) as listener:
         for name, data in {**REFUSED, **FORWARDED}.items():
             upstream.connections.clear()
-            reply = raw(door.port, data, seconds=0.6)
+            reply = raw(listener.port, data, seconds=0.6)
             if reason := misread(name, reply, list(upstream.connections)):
                 wrong.append(f"{name}: {reason}")
-        healthy(door)
+        healthy(listener)
     expect(not wrong, "; ".join(wrong))
     return f"{len(REFUSED)} refused, {len(FORWARDED)} forwarded once or refused"
 
@@ -155,12 +155,12 @@ BAD_ANSWERS = {
 def bad_answers(folder: Path) -> str:
     wrong: list[str] = []
     turn = [b""]
-    with hostile(lambda request: [turn[0]]) as server, proxy(folder, server.port) as door:
+    with hostile(lambda request: [turn[0]]) as server, proxy(folder, server.port) as listener:
         for name, data in BAD_ANSWERS.items():
             turn[0] = data
-            status = raw(door.port, request_bytes(BODY), seconds=3).split(b" ")[1:2]
+            status = raw(listener.port, request_bytes(BODY), seconds=3).split(b" ")[1:2]
             wrong += [] if status == [b"502"] else [f"{name}: {status}"]
-        healthy(door)
+        healthy(listener)
     expect(not wrong, "; ".join(wrong))
     return f"{len(BAD_ANSWERS)} answers: 502"
 
@@ -180,14 +180,14 @@ def paths(folder: Path) -> str:
     passed: list[str] = []
     with (
         hostile(lambda request: [whole(json.dumps(completion(LEAK)).encode())]) as server,
-        proxy(folder, server.port, *BLOCK) as door,
+        proxy(folder, server.port, *BLOCK) as listener,
     ):
         probes = [("POST", path) for path in PATHS] + [(method, CHAT) for method in METHODS]
         for method, path in probes:
-            reply = raw(door.port, request_bytes(BODY, path, method), seconds=3)
+            reply = raw(listener.port, request_bytes(BODY, path, method), seconds=3)
             if b"wants a secret" in reply:
                 passed.append(f"{method} {path}")
-        healthy(door)
+        healthy(listener)
     expect(not passed, f"leaks pass: {', '.join(passed)}")
     return f"{len(probes)} spellings blocked or refused"
 
@@ -202,11 +202,11 @@ def quoted_markers(folder: Path) -> str:
             yield piece
             time.sleep(0.005)  # each event arrives alone
 
-    with hostile(paced) as server, proxy(folder, server.port, *BLOCK) as door:
+    with hostile(paced) as server, proxy(folder, server.port, *BLOCK) as listener:
         passed = 0
         for text, stream in itertools.product(texts, (False, True)):
             asked = {"model": "gpt-oss-20b", "stream": stream, "messages": [{"role": "user", "content": text}]}
-            reply = post(door.url + CHAT, json.dumps(asked).encode())
+            reply = post(listener.url + CHAT, json.dumps(asked).encode())
             passed += "wants a" in content(reply.body)
         outcome = f"{passed} of {2 * len(texts)} leaks pass"
         expect(not passed, outcome)
@@ -222,27 +222,27 @@ def content(body: bytes) -> str:
 
 def judge_killed(folder: Path) -> str:
     """Kill the judge process six times; judging comes back."""
-    with hostile(answer_with(LEAK)) as server, proxy(folder, server.port) as door:
-        post(door.url + CHAT, BODY)
+    with hostile(answer_with(LEAK)) as server, proxy(folder, server.port) as listener:
+        post(listener.url + CHAT, BODY)
         until_logged(folder, 1)
         kills = 0
         stop = time.monotonic() + 60
         while kills < 6 and time.monotonic() < stop:
-            for child in children(door.process.pid):
+            for child in children(listener.process.pid):
                 with suppress(OSError):
                     if b"judge_process" in Path(f"/proc/{child}/cmdline").read_bytes():
                         os.kill(child, signal.SIGKILL)
                         kills += 1
             time.sleep(0.3)
             with suppress(OSError):
-                post(door.url + CHAT, BODY)
-        until(lambda: is_judging(door, folder), 80, f"killed {kills} times; no exchange is judged after that")
+                post(listener.url + CHAT, BODY)
+        until(lambda: is_judging(listener, folder), 80, f"killed {kills} times; no exchange is judged after that")
         return f"killed {kills} times; judging came back"
 
 
-def is_judging(door: Door, folder: Path) -> bool:
+def is_judging(listener: Listener, folder: Path) -> bool:
     before = sum(bool(line.get("judged")) for line in lines(folder))
-    post(door.url + CHAT, BODY)
+    post(listener.url + CHAT, BODY)
     time.sleep(2)
     return sum(bool(line.get("judged")) for line in lines(folder)) > before
 
@@ -256,9 +256,9 @@ def log_of_names(folder: Path) -> str:
 
     options = ("--excerpts", "redacted", "--capture", "redacted")
     body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": TOOLS}).encode()
-    with hostile(answer) as server, proxy(folder, server.port, *options) as door:
+    with hostile(answer) as server, proxy(folder, server.port, *options) as listener:
         for _ in BACKSLASHES:
-            post(door.url + CHAT, body)
+            post(listener.url + CHAT, body)
         found = until_logged(folder, len(BACKSLASHES), 30)
         judged = sum(bool(line.get("judged")) for line in found)
         expect(judged == len(BACKSLASHES), f"{judged} of {len(BACKSLASHES)} judged")
@@ -268,10 +268,10 @@ def log_of_names(folder: Path) -> str:
 def log_disk_full(folder: Path) -> str:
     with hostile(answer_with(LEAK)) as server, full_disk(folder, "64k") as disk:
         options = ("--log", str(disk / "log.jsonl"), "--excerpts", "full", "--capture", "full")
-        with proxy(folder, server.port, *options) as door:
-            served = sum(post(door.url + CHAT, BODY).status == 200 for _ in range(60))
+        with proxy(folder, server.port, *options) as listener:
+            served = sum(post(listener.url + CHAT, BODY).status == 200 for _ in range(60))
             time.sleep(2)
-            healthy(door)
+            healthy(listener)
         data = (disk / "log.jsonl").read_bytes()
         expect(served == 60 and b"\0" not in data, f"{served} of 60 served, {data.count(0)} NULs")
         return f"60 of 60 served; log of {len(data):,} bytes without NULs"
@@ -280,13 +280,16 @@ def log_disk_full(folder: Path) -> str:
 def many_labels(folder: Path) -> str:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with hostile(answer_with("Hello.")) as server, proxy(folder, server.port, "--metrics", f"127.0.0.1:{port}") as door:
-        post(door.url + CHAT, BODY)
+    with (
+        hostile(answer_with("Hello.")) as server,
+        proxy(folder, server.port, "--metrics", f"127.0.0.1:{port}") as listener,
+    ):
+        post(listener.url + CHAT, BODY)
         counts: list[int] = []
         for start in (0, 300):
             for number in range(start, start + 300):
                 asked = {"model": f"model-{number}", "messages": [{"role": "user", "content": "Hi"}]}
-                post(f"{door.url}/{number}{CHAT}", json.dumps(asked).encode())
+                post(f"{listener.url}/{number}{CHAT}", json.dumps(asked).encode())
             until_logged(folder, 1 + start + 300)
             counts.append(get(f"http://127.0.0.1:{port}/metrics").body.count(b"\n"))
         outcome = f"{counts[0]} lines of metrics after 300 models and paths, {counts[1]} after 600"
@@ -295,7 +298,7 @@ def many_labels(folder: Path) -> str:
 
 
 def case(name: str, report: str, expected: str, attack: object, **limits: float) -> Case:
-    return Case(name=f"proxy.{name}", door=DOOR, report=report, expected=expected, attack=attack, **limits)  # type: ignore[arg-type]
+    return Case(name=f"proxy.{name}", part=PART, report=report, expected=expected, attack=attack, **limits)  # type: ignore[arg-type]
 
 
 CASES = (

@@ -6,10 +6,10 @@ import functools
 from collections.abc import Mapping
 from pathlib import Path
 
+from attacked_processes import script
 from case import Case, expect
-from doors import script
 
-DOOR = "harmony_ref"
+PART = "harmony_ref"
 RUNS: Mapping[str, str] = {
     "letters": "'x'",
     "spaces": "' '",
@@ -122,7 +122,7 @@ def tokens(folder: Path) -> str:
 
 
 def case(name: str, report: str, expected: str, attack: object, **limits: float) -> Case:
-    return Case(name=f"harmony_ref.{name}", door=DOOR, report=report, expected=expected, attack=attack, **limits)  # type: ignore[arg-type]
+    return Case(name=f"harmony_ref.{name}", part=PART, report=report, expected=expected, attack=attack, **limits)  # type: ignore[arg-type]
 
 
 CASES = (

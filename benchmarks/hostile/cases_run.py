@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 
+from attacked_processes import alive, children, finish, judged, run, start, until
 from case import Case, expect
-from doors import alive, children, finish, judged, run, start, until
 from payloads import BOMBS
 from servers import EVENTS_HEAD, Answer, HostileServer, Received, answer_with, completion, event, hostile, models, whole
 
-DOOR = "run"
+PART = "run"
 FEW = ("--latency", "0", "--concurrency", "1", "--max-requests", "4", "--select", "streaming.*")
 
 
@@ -243,7 +243,7 @@ def read_only(folder: Path) -> str:
 
 
 def case(name: str, report: str, expected: str, attack: object, **limits: float) -> Case:
-    return Case(name=f"run.{name}", door=DOOR, report=report, expected=expected, attack=attack, **limits)  # type: ignore[arg-type]
+    return Case(name=f"run.{name}", part=PART, report=report, expected=expected, attack=attack, **limits)  # type: ignore[arg-type]
 
 
 REFUSED = "refused at 10 MiB; exit 1 or 2"

@@ -11,14 +11,14 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from attacked_processes import finish as finished
+from attacked_processes import judged, post, proxy, run, start, until
 from case import Case, expect
 from cases_proxy import CHAT, until_logged
-from doors import finish as finished
-from doors import judged, post, proxy, run, start, until
 from payloads import LEAK, NEVER_RAW, TERMINAL, log_line, write_log
 from servers import EVENTS_HEAD, Answer, Received, answer_with, completion, events, hostile, models, whole
 
-DOOR = "secrets, terminal, files"
+PART = "secrets, terminal, files"
 KEY, HEADER, BODY = "sk-canary-KEY-7f3e9b2a", "canary-HEADER-51d0c4e8", "canary-BODY-90ab12cd"
 COOKIE, QUERY = "canary-COOKIE-66aa77bb", "canary-QUERY-1c2d3e4f"
 CANARIES = (KEY, HEADER, BODY)
@@ -160,10 +160,10 @@ def proxy_canary(folder: Path) -> str:
             yield whole(json.dumps(completion(text)).encode())
 
     headers = {"Authorization": f"Bearer {KEY}", "X-Api-Key": HEADER, "Cookie": f"session={COOKIE}"}
-    with hostile(answer) as server, proxy(folder, server.port, "--excerpts", "full", "--capture", "full") as door:
+    with hostile(answer) as server, proxy(folder, server.port, "--excerpts", "full", "--capture", "full") as listener:
         for stream in (False, True):
             body = {"model": "m", "stream": stream, "messages": [{"role": "user", "content": text}]}
-            post(f"{door.url}{CHAT}?api_key={QUERY}", json.dumps(body).encode(), headers=headers)
+            post(f"{listener.url}{CHAT}?api_key={QUERY}", json.dumps(body).encode(), headers=headers)
         until_logged(folder, 2)
     expect(all(secret in server.received[0].head for secret in secrets), "the credentials were not forwarded")
     return searched(folder, {}, secrets)
@@ -294,8 +294,8 @@ def file_modes(folder: Path) -> str:
     os.umask(0o022)
     with hostile(answer_with(LEAK)) as server:
         run(folder, "run", server.url, "--latency", "0", "--max-requests", "30", "--out", "out")
-        with proxy(folder, server.port, "--capture", "full") as door:
-            post(door.url + CHAT, b'{"model": "m", "messages": [{"role": "user", "content": "Hi"}]}')
+        with proxy(folder, server.port, "--capture", "full") as listener:
+            post(listener.url + CHAT, b'{"model": "m", "messages": [{"role": "user", "content": "Hi"}]}')
             until_logged(folder, 1)
     run(folder, "audit", "out/exchanges.jsonl", "--excerpts", "full", "--out", "audit")
     files = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".err"]
@@ -305,7 +305,7 @@ def file_modes(folder: Path) -> str:
 
 
 def case(name: str, report: str, expected: str, attack: object, **limits: float) -> Case:
-    return Case(name=name, door=DOOR, report=report, expected=expected, attack=attack, **limits)  # type: ignore[arg-type]
+    return Case(name=name, part=PART, report=report, expected=expected, attack=attack, **limits)  # type: ignore[arg-type]
 
 
 CASES = (

@@ -7,10 +7,10 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from attacked_processes import Listener, Reply, get, post, raw, serve
 from case import Case, expect
-from doors import Door, Reply, get, post, raw, serve
 
-DOOR = "serve"
+PART = "serve"
 CHAT = "/v1/chat/completions"
 MESSAGES = [{"role": "user", "content": "x"}]
 
@@ -53,48 +53,50 @@ AMPLIFIERS: Mapping[str, object] = {
 
 def amplifier(name: str, folder: Path) -> str:
     body = json.dumps({"model": "gpt-oss-reference", "messages": MESSAGES, **dict(AMPLIFIERS[name])}).encode()  # type: ignore[call-overload]
-    with serve(folder) as door:
-        return sent(door, body)
+    with serve(folder) as listener:
+        return sent(listener, body)
 
 
-def sent(door: Door, body: bytes) -> str:
+def sent(listener: Listener, body: bytes) -> str:
     try:
-        reply = post(door.url + CHAT, body, seconds=50)
+        reply = post(listener.url + CHAT, body, seconds=50)
     except ConnectionError:
         reply = Reply(413, {}, b"")  # the connection was closed while the body was sent
     expect(reply.status < 500, f"status {reply.status}")
     expect(len(reply.body) < 64 * 2**20, f"an answer of {len(reply.body):,} bytes")
-    usual(door)
+    usual(listener)
     return f"status {reply.status}; {len(body):,} bytes sent, {len(reply.body):,} answered"
 
 
-def usual(door: Door) -> None:
+def usual(listener: Listener) -> None:
     """Check that an ordinary request is answered."""
     body = json.dumps({"model": "gpt-oss-reference", "messages": MESSAGES}).encode()
-    expect(post(door.url + CHAT, body).status == 200, "an ordinary request is not answered")
+    expect(post(listener.url + CHAT, body).status == 200, "an ordinary request is not answered")
 
 
 def deep_bodies(folder: Path) -> str:
     texts = ["[" * 200_000, '{"a":' * 200_000]
     wrapped = '{"model":"m","messages":[{"role":"user","content":"x"}],"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":%s}}}'
     texts += [wrapped % deep(depth) for depth in (100, 900, 50_000)]
-    with serve(folder) as door:
-        return "; ".join(sent(door, text.encode()).split(";")[0] for text in texts)
+    with serve(folder) as listener:
+        return "; ".join(sent(listener, text.encode()).split(";")[0] for text in texts)
 
 
 def foreign_page(folder: Path) -> str:
     """Requests that a web page can make a browser send."""
     body = json.dumps({"model": "gpt-oss-reference", "messages": MESSAGES}).encode()
-    with serve(folder) as door:
-        own = f"127.0.0.1:{door.port}"
+    with serve(folder) as listener:
+        own = f"127.0.0.1:{listener.port}"
         got = {
-            "other Host": post(door.url + CHAT, body, headers={"Host": "evil.example"}).status,
-            "own name as prefix": post(door.url + CHAT, body, headers={"Host": f"{own}.evil.example"}).status,
-            "text/plain": post(door.url + CHAT, body, headers={"Content-Type": "text/plain"}).status,
-            "form": post(door.url + CHAT, body, headers={"Content-Type": "application/x-www-form-urlencoded"}).status,
-            "no type": int(([*raw(door.port, request(own, body)).split(b" "), b"", b"0"])[1] or 0),
+            "other Host": post(listener.url + CHAT, body, headers={"Host": "evil.example"}).status,
+            "own name as prefix": post(listener.url + CHAT, body, headers={"Host": f"{own}.evil.example"}).status,
+            "text/plain": post(listener.url + CHAT, body, headers={"Content-Type": "text/plain"}).status,
+            "form": post(
+                listener.url + CHAT, body, headers={"Content-Type": "application/x-www-form-urlencoded"}
+            ).status,
+            "no type": int(([*raw(listener.port, request(own, body)).split(b" "), b"", b"0"])[1] or 0),
         }
-        usual(door)
+        usual(listener)
         accepted = [name for name, status in got.items() if not 400 <= status < 500]
         expect(not accepted, f"accepted: {', '.join(accepted)}")
         return ", ".join(f"{name}: {status}" for name, status in got.items())
@@ -108,11 +110,13 @@ def request(host: str, body: bytes) -> bytes:
 
 
 def traversal(folder: Path) -> str:
-    with serve(folder) as door:
-        got = {path: raw(door.port, f"GET {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n".encode()) for path in TRAVERSALS}
+    with serve(folder) as listener:
+        got = {
+            path: raw(listener.port, f"GET {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n".encode()) for path in TRAVERSALS
+        }
         leaking = [path for path, reply in got.items() if b"root:" in reply]
         expect(not leaking, f"files are read: {leaking}")
-        expect(get(f"{door.url}/v1/models").status == 200, "not serving")
+        expect(get(f"{listener.url}/v1/models").status == 200, "not serving")
         return f"{len(got)} paths, no file read"
 
 
@@ -126,7 +130,7 @@ TRAVERSALS = (
 
 
 def case(name: str, report: str, expected: str, attack: object, **limits: float) -> Case:
-    return Case(name=f"serve.{name}", door=DOOR, report=report, expected=expected, attack=attack, **limits)  # type: ignore[arg-type]
+    return Case(name=f"serve.{name}", part=PART, report=report, expected=expected, attack=attack, **limits)  # type: ignore[arg-type]
 
 
 CASES = (

@@ -1,7 +1,7 @@
-"""Attack every door, print the table, and exit with 1 if a case ends otherwise than expected: `hostile.py [--only PATTERN]`.
+"""Attack every part, print the table, and exit with 1 if a case ends otherwise than expected: `hostile.py [--only PATTERN]`.
 
 Each case is a process of its own, in a session and a temporary folder of its own. Memory is the largest resident set of one
-process of the door. Linux only. Nothing leaves the loopback interface.
+process of the part. Linux only. Nothing leaves the loopback interface.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Measured:
     """The result of one case."""
 
     name: str
-    door: str
+    part: str
     report: str
     expected: str
     outcome: str
@@ -65,7 +65,7 @@ class Measured:
 
 
 def measure(case: Case) -> Measured:
-    """Run a case in a process of its own, and watch its doors."""
+    """Run a case in a process of its own, and watch the processes of its part."""
     with tempfile.TemporaryDirectory(prefix="hostile-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         work, result = folder / "work", folder / "result.json"
@@ -97,7 +97,7 @@ def measure(case: Case) -> Measured:
         passed, outcome = False, f"{outcome}; more memory than {case.memory} MiB"
     return Measured(
         name=case.name,
-        door=case.door,
+        part=case.part,
         report=case.report,
         expected=case.expected,
         outcome=outcome,

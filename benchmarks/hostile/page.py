@@ -40,7 +40,7 @@ def main() -> None:
     cases, machine = results["cases"], results["machine"]
     failed = sum(not case["passed"] for case in cases)
     tables = [
-        f"## {door}\n\n{COLUMNS}{''.join(map(row, found))}" for door, found in groupby(cases, lambda case: case["door"])
+        f"## {part}\n\n{COLUMNS}{''.join(map(row, found))}" for part, found in groupby(cases, lambda case: case["part"])
     ]
     page = PAGE.format(
         count=len(cases),

@@ -1,4 +1,4 @@
-"""The architecture page shows the rooms as the import contracts have them, and names files that exist."""
+"""The architecture page shows the packages as the import contracts have them, and names files that exist."""
 
 import re
 import tomllib
@@ -33,28 +33,28 @@ def test_the_picture_shows_the_levels_of_the_contract(package):
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_the_picture_shows_every_room_and_root_module(package):
+def test_the_picture_shows_every_package_and_root_module(package):
     folder = PACKAGES[package]
     modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
-    rooms = {path.parent.name for path in folder.glob("*/__init__.py")}
-    assert frozenset().union(*picture(package)) == modules | rooms
+    packages = {path.parent.name for path in folder.glob("*/__init__.py")}
+    assert frozenset().union(*picture(package)) == modules | packages
 
 
-def listed_rooms(package):
-    """The rooms within a room that the page lists."""
+def listed_subpackages(package):
+    """The subpackages that the page lists."""
     section = PAGE.partition("## Subpackages\n")[2].partition("\n## ")[0]
     block = re.search(rf"^{package}\n((?:  .*\n)+)", section, re.MULTILINE)
     return [line.split()[0] for line in block.group(1).splitlines()] if block else []
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_the_page_lists_every_room_within_a_room(package):
+def test_the_page_lists_every_subpackage(package):
     folder = PACKAGES[package]
-    rooms = (path.parent.relative_to(folder).as_posix() for path in folder.rglob("__init__.py"))
-    assert listed_rooms(package) == sorted(room for room in rooms if "/" in room)
+    names = (path.parent.relative_to(folder).as_posix() for path in folder.rglob("__init__.py"))
+    assert listed_subpackages(package) == sorted(name for name in names if "/" in name)
 
 
-def test_at_most_six_modules_beside_the_rooms():
+def test_at_most_six_modules_beside_the_packages():
     modules = {path.name for path in PACKAGES["harmony_conformance"].glob("*.py")} - {"__init__.py", "__main__.py"}
     assert len(modules) <= 6, sorted(modules)
 

@@ -1,4 +1,4 @@
-"""Read policies and settings from files, flags and the environment. The repair room is imported only if a policy acts.
+"""Read policies and settings from files, flags and the environment. The package `repair` is imported only if a policy acts.
 
 The variables of the environment are in `policy.setting_keys`, with the prefix `HARMONY_GUARD_`.
 """

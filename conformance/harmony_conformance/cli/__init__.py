@@ -25,12 +25,12 @@ _COMMANDS = (
     ("help", "", "information", "show a page of the documentation, or the options of a command"),
     ("completion", "", "", "print the script that completes commands and options in a shell"),
 )
-"""Name, room with its module, module of `options` with its options, and help. `completion` has its options in its own module."""
+"""Name, package with its module, module of `options` with its options, and help. `completion` has its options in its own module."""
 
 
-def _command(name: str, room: str, options: str, help_line: str) -> Command:
+def _command(name: str, package: str, options: str, help_line: str) -> Command:
     word = name.replace("-", "_")
-    module = ".".join(filter(None, (__name__, room, word)))
+    module = ".".join(filter(None, (__name__, package, word)))
     return command_in(module, name, help_line, f"{__name__}.options.{options}:configure_{word}" if options else "")
 
 

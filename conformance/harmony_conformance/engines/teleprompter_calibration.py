@@ -98,28 +98,28 @@ class CalibrationTarget:
         )
 
 
-async def calibrate(door: CalibrationTarget, plain: JsonObject) -> tuple[Scripting, list[Exchange]]:
+async def calibrate(target: CalibrationTarget, plain: JsonObject) -> tuple[Scripting, list[Exchange]]:
     """Return the calibrated script method and the probes; `suffix_tokens` has only roles that played a script."""
     way = Scripting(method=ScriptMethod.TELEPROMPTER)
     probes: list[Exchange] = []
     for role, ending in _ENDINGS.items():
-        trailer, x, counts_stop = await _find_trailer(door, role, {**plain, **ending}, way)
+        trailer, x, counts_stop = await _find_trailer(target, role, {**plain, **ending}, way)
         if x is not None:
             way = replace(way, suffix_tokens={**way.suffix_tokens, role: trailer}, counts_stop=counts_stop)
             probes.append(x)
-    if "user" not in way.suffix_tokens or door.shows_ids:
+    if "user" not in way.suffix_tokens or target.shows_ids:
         return way, probes
     grammar_members: set[str] = set()
     for name, (member, forbidden) in _GRAMMAR_PROBES.items():
         script = tuple(encode_with_special_tokens(forbidden))
-        x = await door.ask(f"held by {name}", {**plain, **_ENDINGS["user"], **member}, script, way)
+        x = await target.ask(f"held by {name}", {**plain, **_ENDINGS["user"], **member}, script, way)
         if x.response is None or _WORD.encode() not in x.response.body:  # the script was not played
             grammar_members.add(name)
     return replace(way, grammar_members=frozenset(grammar_members)), probes
 
 
 async def _find_trailer(
-    door: CalibrationTarget, role: str, body: JsonObject, way: Scripting
+    target: CalibrationTarget, role: str, body: JsonObject, way: Scripting
 ) -> tuple[int, Exchange | None, bool]:
     """Return the trailer after a message of the role, its probe (None if no script was played), and `counts_stop`.
 
@@ -129,7 +129,7 @@ async def _find_trailer(
     short: tuple[int, Exchange] | None = None
     for trailer in _TRAILERS:
         trial = replace(way, suffix_tokens={role: trailer})
-        x = await door.ask(f"script after {role}", body, _script(), trial)
+        x = await target.ask(f"script after {role}", body, _script(), trial)
         has_ids = x.turn is not None and x.turn.output_ids is not None
         if (_completion_tokens(x) is not None or has_ids) and drop_unplayed_script(x, trial).script is not None:
             return trailer, x, way.counts_stop

@@ -1,4 +1,4 @@
-"""Arguments of commands that send requests: what a parser needs, without the rooms that use the values."""
+"""Arguments of commands that send requests: what a parser needs, without the packages that use the values."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Parts without a domain, for every room: caches, processes, private files, limits, terminal text."""
+"""Parts without a domain, for every package: caches, processes, private files, limits, terminal text."""

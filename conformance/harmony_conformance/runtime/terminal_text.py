@@ -1,4 +1,4 @@
-r"""The one door to the terminal: characters that steer it, reorder text or are invisible are written as escapes.
+r"""All that is written to the terminal: characters that steer it, reorder text or are invisible are written as escapes.
 
 So are the beginnings of commands that CI systems read from logs: `##[error]` (GitHub, Azure), `##vso[…]` (Azure), `##teamcity[…]`.
 

@@ -1,4 +1,4 @@
-"""Options of the commands: `COMMAND --help` imports no room that works, and the values that they repeat are those of the rooms."""
+"""Options of the commands: `COMMAND --help` imports no package that works, and the values that they repeat are those of the packages."""
 
 import json
 import subprocess
@@ -30,7 +30,7 @@ from harmony_conformance.sampling.task import read_tasks
 from harmony_ref import Role
 from harmony_ref.styles import STYLES, History
 
-ROOMS = (
+PACKAGES = (
     *("audit", "causes", "checks", "evidence", "golden", "judge", "load", "prompts", "reference_server", "report"),
     *("runner.run", "sampling", "selftest", "transport"),
 )
@@ -38,7 +38,7 @@ HEAVY = (
     *("asyncio", "concurrent.futures", "multiprocessing", "ssl"),
     *("aiohttp", "certifi", "deepdiff", "h11", "httpx", "jinja2", "jsonschema", "numpy", "prometheus_client", "rich"),
     *("starlette", "tiktoken", "uvicorn", "harmony_ref"),
-    *(f"harmony_conformance.{room}" for room in ROOMS),
+    *(f"harmony_conformance.{package}" for package in PACKAGES),
 )
 SHOW_HELP = """
 import contextlib, io, json, sys

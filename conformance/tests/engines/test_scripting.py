@@ -242,8 +242,8 @@ def test_what_a_grammar_may_hold_is_not_believed_by_the_number_of_its_tokens(hel
 
 
 def test_where_ids_are_shown_nothing_else_is_tried():
-    door = CalibrationTarget(send=serving({"user": 3, "tool": 4}, held=("tools",)), shows_ids=True)
-    assert asyncio.run(calibrate(door, PLAIN))[0].grammar_members == frozenset()
+    target = CalibrationTarget(send=serving({"user": 3, "tool": 4}, held=("tools",)), shows_ids=True)
+    assert asyncio.run(calibrate(target, PLAIN))[0].grammar_members == frozenset()
 
 
 def over_responses(shown, **request):

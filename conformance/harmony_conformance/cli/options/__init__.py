@@ -1,1 +1,1 @@
-"""Options of the commands. These modules import no room that a command works with, so that `--help` is fast."""
+"""Options of the commands. These modules import no package that a command works with, so that `--help` is fast."""

@@ -124,7 +124,7 @@ def comparison_html(compared: Comparison, prompts: Mapping[str, PromptChange] | 
 
 @cache
 def environment() -> Environment:
-    """Return the environment of the templates of this room, which escapes each value that it prints."""
+    """Return the environment of the templates of this package, which escapes each value that it prints."""
     made = Environment(
         loader=PackageLoader("harmony_conformance", "report/pages"),
         autoescape=True,

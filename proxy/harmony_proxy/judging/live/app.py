@@ -49,8 +49,8 @@ def create_live_app(address: str, read_state: Callable[[], JsonObject], others: 
         others: the application of the metrics.
     """
     hosts = own_hosts(address)
-    room = files(__package__ or "")
-    pages = {path: ((room / name).read_bytes(), kind) for path, (name, kind) in _FILES.items()}
+    package = files(__package__ or "")
+    pages = {path: ((package / name).read_bytes(), kind) for path, (name, kind) in _FILES.items()}
 
     def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")

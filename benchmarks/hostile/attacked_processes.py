@@ -1,4 +1,4 @@
-"""The doors as real processes: commands that end, and servers that listen."""
+"""The attacked parts as real processes: commands that end, and servers that listen."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Finished:
 
 
 @dataclass(frozen=True)
-class Door:
+class Listener:
     """A listening process."""
 
     process: subprocess.Popen[bytes]
@@ -96,7 +96,7 @@ def script(folder: Path, text: str, *, seconds: float = 60) -> Finished:
 
 
 @contextmanager
-def listening(folder: Path, *arguments: str) -> Iterator[Door]:
+def listening(folder: Path, *arguments: str) -> Iterator[Listener]:
     """A command that listens on a free port and prints its URL first."""
     with (folder / f"{arguments[0]}.err").open("wb") as errors:
         process = subprocess.Popen(
@@ -115,7 +115,7 @@ def listening(folder: Path, *arguments: str) -> Iterator[Door]:
                 found, f"did not start: {line} {(folder / f'{arguments[0]}.err').read_text('utf-8', 'replace')[-300:]}"
             )
             assert found
-            yield Door(process, int(found[1]))
+            yield Listener(process, int(found[1]))
         finally:
             process.send_signal(signal.SIGTERM)
             try:
@@ -126,20 +126,20 @@ def listening(folder: Path, *arguments: str) -> Iterator[Door]:
 
 
 @contextmanager
-def proxy(folder: Path, upstream: int, *options: str) -> Iterator[Door]:
+def proxy(folder: Path, upstream: int, *options: str) -> Iterator[Listener]:
     """The standalone proxy before a server on loopback."""
     target = f"openai:http://127.0.0.1:{upstream}/v1"
     with listening(
         folder, "proxy", "--upstream", target, "--listen", "127.0.0.1:0", "--log", "log.jsonl", "--drain", "1", *options
-    ) as door:
-        yield door
+    ) as listener:
+        yield listener
 
 
 @contextmanager
-def serve(folder: Path) -> Iterator[Door]:
+def serve(folder: Path) -> Iterator[Listener]:
     """The reference server."""
-    with listening(folder, "serve", "--port", "0") as door:
-        yield door
+    with listening(folder, "serve", "--port", "0") as listener:
+        yield listener
 
 
 @dataclass(frozen=True)
