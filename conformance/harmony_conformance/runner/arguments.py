@@ -60,6 +60,12 @@ def add_connection_options(parser: ArgumentParser, *, has_pace: bool = True) -> 
         metavar="S",
         help="maximum time without a byte, in seconds (default: 60)",
     )
+    add(
+        "--wait",
+        type=_duration,
+        metavar="TIME",
+        help="maximum time to wait for a server that is starting, such as 10m; connection errors and HTTP 502 to 504 are retried (default: no wait)",
+    )
     add("--max-requests", type=whole_number(1), metavar="N", help=pace("maximum number of requests after discovery"))
     add(
         "--max-time",

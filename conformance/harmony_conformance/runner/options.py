@@ -86,6 +86,7 @@ def read_options(arguments: Namespace) -> tuple[Target, Options]:
         max_requests=arguments.max_requests,
         max_rps=arguments.max_rps,
         max_time=arguments.max_time,
+        startup_time=arguments.wait,
         max_tokens=arguments.max_tokens,
         apis=tuple(names) if profile is None else (profile.api,),
         network=network,

@@ -11,6 +11,7 @@ from functools import cache
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS
 from harmony_conformance.engines.diagnosis import EndpointUnusableError
 from harmony_conformance.engines.discovery import Capabilities, ProbeOptions, discover
+from harmony_conformance.engines.startup import wait_for_start
 from harmony_conformance.engines.target import Target
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.golden import data as golden
@@ -55,6 +56,7 @@ class Options:
     max_requests: int | None = None
     max_rps: float | None = None
     max_time: float | None = None
+    startup_time: float | None = None
     max_tokens: int | None = None
     latency_requests: int = 0
     apis: tuple[str, ...] = (CHAT_COMPLETIONS.name,)
@@ -295,7 +297,7 @@ async def _discover(
             raise EndpointUnusableError(f"stopped before the first scenario: {limits.stop_reason.detail}")
         return result
 
-    return await discover(send_or_raise, _probe_options(target, options))
+    return await discover(wait_for_start(send_or_raise, options.startup_time, waiting), _probe_options(target, options))
 
 
 def _probe_options(target: Target, options: Options) -> ProbeOptions:

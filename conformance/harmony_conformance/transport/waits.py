@@ -50,7 +50,19 @@ class SlowAnswer:
         return f"waiting: no answer to {self.method} {self.path} for {SLOW_SECONDS:.0f} s (--timeout {self.timeout:g})"
 
 
-Notice = Wait | SlowAnswer
+@dataclass(frozen=True, kw_only=True)
+class StartupWait:
+    """A server that did not answer yet, and gets up to `seconds` to start."""
+
+    reason: str
+    seconds: float
+
+    def __str__(self) -> str:
+        """Return a description in one line."""
+        return f"waiting for the server to start: {self.reason} (--wait {self.seconds:g})"
+
+
+Notice = Wait | SlowAnswer | StartupWait
 """A reason why nothing happens."""
 
 

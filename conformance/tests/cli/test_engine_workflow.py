@@ -96,8 +96,9 @@ def run_workflow(folder, **changed):
     return steps
 
 
-@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda workflow: workflow.name)
-def test_workflow_is_valid(request, workflow):
+@pytest.fixture(scope="module")
+def actionlint(request):
+    """The path of actionlint."""
     if shutil.which("go") is None:
         pytest.skip("Go is not installed, which builds actionlint")
     folder = request.config.cache.mkdir("actionlint")
@@ -111,8 +112,25 @@ def test_workflow_is_valid(request, workflow):
             pytest.skip("actionlint cannot be downloaded")
         assert built.returncode == 0, built.stderr
         (folder / "actionlint").rename(linter)
-    linted = subprocess.run([str(linter), "-no-color", str(workflow)], capture_output=True, text=True, check=False)
-    assert (linted.returncode, linted.stdout) == (0, "")
+    return str(linter)
+
+
+def lint(actionlint, workflow):
+    linted = subprocess.run([actionlint, "-no-color", str(workflow)], capture_output=True, text=True, check=False)
+    return linted.returncode, linted.stdout
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda workflow: workflow.name)
+def test_workflow_is_valid(actionlint, workflow):
+    assert lint(actionlint, workflow) == (0, "")
+
+
+def test_workflow_of_the_page_is_valid(actionlint, tmp_path):
+    page = (ROOT / "docs" / "ci.md").read_text("utf-8")
+    text = page.partition("## GitHub Actions\n\n```yaml\n")[2].partition("```")[0]
+    assert "harmony-conformance run" in text
+    (tmp_path / "harmony.yml").write_text(text, encoding="utf-8")
+    assert lint(actionlint, tmp_path / "harmony.yml") == (0, "")
 
 
 def test_actions_that_are_used_are_those_of_github():
@@ -178,7 +196,8 @@ def test_build_that_fails_ends_the_job(tmp_path):
 
 
 @pytest.mark.slow
-def test_install_step_takes_a_tag_of_a_repository(tmp_path):
+@pytest.mark.parametrize("is_wheel", [True, False], ids=["wheel", "tag"])
+def test_install_step_takes_a_wheel_or_a_tag_of_a_repository(tmp_path, is_wheel):
     packed = subprocess.run(
         [sys.executable, "-m", "build", "--no-isolation", "--sdist", "--outdir", str(tmp_path), str(ROOT)],
         capture_output=True,
@@ -195,8 +214,10 @@ def test_install_step_takes_a_tag_of_a_repository(tmp_path):
     venv.create(tmp_path / "env", with_pip=False)
     site = sysconfig.get_path("purelib", vars={"base": str(tmp_path / "env"), "platbase": str(tmp_path / "env")})
     Path(site, "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", "utf-8")
-    source = f"git+file://{repository}@v0.2.0"
-    assert re.fullmatch(r"git\+https://github\.com/OWNER/harmony-conformance@COMMIT", JOB["env"]["HARMONY_SOURCE"])
+    source = JOB["env"]["HARMONY_SOURCE"] if is_wheel else f"git+file://{repository}@v0.2.0"
+    if is_wheel:
+        command = ["pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", "base/ci", str(repository)]
+        subprocess.run([sys.executable, "-m", *command], cwd=tmp_path, check=True)
     step = next(step for step in JOB["jobs"]["harmony"]["steps"] if step.get("name") == INSTALL)
     environment = {
         **os.environ,
