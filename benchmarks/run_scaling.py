@@ -4,8 +4,8 @@
 
 1. CPU seconds of all processes for a quarter, half and all of the scenarios, over every API against the embedded server.
 2. The time on the clock of runs against the reference server behind a delay, with 1, 2 and 8 requests at the same time. The server notes when it has
-   which request. The share of the slots that it has is its share of the time, and the rest is the suite's. Discovery, which sends one request after
-   the other, is measured apart.
+   which request, from its first byte to the last byte of the answer. The share of the slots that it has is its share of the time, and the rest is the
+   suite's. Discovery, which sends one request after the other, is measured apart; and so is aiohttp, which only sends and drops the answers.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from time import time
 from run_cost import measure
 
 DELAY = 0.05
+BARE_REQUESTS = 60
 PARTS = (4, 2, 1)
 
 
@@ -55,7 +56,7 @@ def linear() -> dict[str, object]:
 
 
 class Delayed:
-    """An ASGI application behind a delay, which notes when each request begins and ends."""
+    """An ASGI application behind a delay, which also returns when the server had each request."""
 
     def __init__(self, app, delay: float) -> None:
         self._app, self._delay = app, delay
@@ -67,12 +68,27 @@ class Delayed:
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": body})
             return
-        begin = time()
-        try:
-            await asyncio.sleep(self._delay)
-            await self._app(scope, receive, send)
-        finally:
-            self.spans.append((begin, time()))
+        await asyncio.sleep(self._delay)
+        await self._app(scope, receive, send)
+
+
+def timed_protocol(spans: list[tuple[float, float]]) -> type:
+    """Return uvicorn's protocol, which notes when the first byte of each request arrives and when the last byte of its answer is written."""
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    class Timed(HttpToolsProtocol):
+        begin: float | None = None
+
+        def data_received(self, data: bytes) -> None:
+            self.begin = self.begin or time()
+            super().data_received(data)
+
+        def on_response_complete(self) -> None:
+            spans.append((self.begin or time(), time()))
+            self.begin = None
+            super().on_response_complete()
+
+    return Timed
 
 
 def serve_delayed(delay: float) -> None:
@@ -87,9 +103,11 @@ def serve_delayed(delay: float) -> None:
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
     app = Delayed(create_app(), delay)
-    uvicorn.Server(
-        uvicorn.Config(app, log_level="critical", access_log=False, lifespan="off", server_header=False)
-    ).run(sockets=[listening])
+    protocol = timed_protocol(app.spans)
+    config = uvicorn.Config(
+        app, http=protocol, log_level="critical", access_log=False, lifespan="off", server_header=False
+    )
+    uvicorn.Server(config).run(sockets=[listening])
 
 
 @contextmanager
@@ -141,6 +159,28 @@ def beside_slow_server(api: str, concurrency: int, every: int) -> dict[str, obje
     }
 
 
+def bare_client(concurrency: int) -> float:
+    """Return the share of a slow server whose clients are loops of aiohttp, which send a request and drop the answer: the limit for a suite."""
+    import aiohttp
+    import httpx
+
+    asked = {"model": "gpt-oss-20b", "messages": [{"role": "user", "content": "Hello"}]}
+
+    async def send_all(url: str) -> None:
+        async with aiohttp.ClientSession() as session:
+
+            async def repeat() -> None:
+                for _ in range(BARE_REQUESTS):
+                    async with session.post(f"{url}/v1/chat/completions", json=asked) as answer:
+                        await answer.read()
+
+            await asyncio.gather(*(repeat() for _ in range(concurrency)))
+
+    with delayed_server(DELAY) as url:
+        asyncio.run(send_all(url))
+        return share(httpx.get(f"{url}/spans", timeout=60).json(), concurrency)
+
+
 def share(spans: list[tuple[float, float]], slots: int) -> float:
     """Return the share of the slots that have a request, between the first and the last moment of all."""
     wall = max(end for _, end in spans) - min(begin for begin, _ in spans)
@@ -160,7 +200,8 @@ def main() -> int:
         return 0
     figures: dict[str, object] = {"load": os.getloadavg(), "slow server": []}
     for concurrency, every in ((1, 4), (2, 2), (8, 1)):
-        figures["slow server"].append(beside_slow_server(arguments.api, concurrency, every))
+        measured = beside_slow_server(arguments.api, concurrency, every)
+        figures["slow server"].append({**measured, "bare client": bare_client(concurrency)})
         print(figures["slow server"][-1], flush=True)
     if not arguments.slow_only:
         figures["scenarios"] = linear()

@@ -17,6 +17,8 @@ from harmony_conformance.transport.waits import Notice, ignore_wait
 
 slot_rank: ContextVar[int] = ContextVar("slot_rank", default=0)
 """The rank of a task's requests among those that wait for a slot: the lowest goes first."""
+_TURNS_TO_SEND = 5
+"""Turns of the event loop in which the next request is sent, as the locks of httpcore yield. Processing an answer before would leave the slot unused."""
 
 
 class _Slots:
@@ -109,7 +111,10 @@ class RateLimiter:
         async with (self._burst_slots if together > self._concurrency else self._slots).take():
             await self._is_free.wait()
             is_stopped = self._is_closed or (self._limits is not None and self._limits.stop_reason is not None)
-            return await self._pass(client, request, leave_after) if not is_stopped else None
+            result = await self._pass(client, request, leave_after) if not is_stopped else None
+        for _ in range(_TURNS_TO_SEND):
+            await asyncio.sleep(0)
+        return result
 
     async def send_urgently(self, client: Client, request: Request) -> SendResult | None:
         """Send a request without a slot, for the caller of `pause_others`, whose own request is finished."""
