@@ -1,6 +1,6 @@
 """Cost of a whole run: every scenario over every API against the embedded server.
 
-    .venv/bin/python benchmarks/run_cost.py [--times 3] [--out FILE] [-- OPTIONS OF run]
+    .venv/bin/python benchmarks/run_cost.py [--times 3] [--scenarios-of COMMIT] [--out FILE] [-- OPTIONS OF run]
 
 Prints seconds of CPU time of all processes and of the process that used the most, seconds on the clock, and the number of exchanges.
 On an otherwise idle machine with two cores, the time on the clock is at least half of the CPU time, and at least that of the busiest process.
@@ -19,6 +19,7 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
+ROOT = Path(__file__).parents[1]
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -81,24 +82,37 @@ def measure(options: list[str]) -> dict[str, float]:
     }
 
 
+def scenarios_of(commit: str) -> list[str]:
+    """Return the names of today's scenarios that a commit had already."""
+    from harmony_conformance.runner.selection import load_scenarios
+
+    command = ["git", "ls-tree", "--name-only", commit, "golden/scenarios/"]
+    listed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout.split()
+    return sorted({Path(name).stem for name in listed} & {scenario.name for scenario in load_scenarios()})
+
+
 def main() -> int:
     """Run, print and write."""
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--scenarios-of", metavar="COMMIT", help="only scenarios that this commit has too")
     parser.add_argument("--out", type=Path)
     parser.add_argument("options", nargs="*", default=["--api", "all"], help="options of the run (default: --api all)")
     arguments = parser.parse_args()
+    names = scenarios_of(arguments.scenarios_of) if arguments.scenarios_of else []
+    selected = [word for name in names for word in ("--select", name)]
     runs = []
     for _ in range(arguments.times):
-        runs.append(measure(arguments.options))
+        runs.append(measure([*arguments.options, *selected]))
         print(runs[-1], flush=True)
-    names = ("cpu", "busiest process", "wall", "exchanges")
+    medians = {name: median(run[name] for run in runs) for name in ("cpu", "busiest process", "wall", "exchanges")}
     figures = {
         "options": arguments.options,
-        **{name: median(run[name] for run in runs) for name in names},
+        **({"scenarios_of": arguments.scenarios_of, "scenarios": len(names)} if names else {}),
+        **medians,
         "runs": runs,
     }
-    print(json.dumps({name: figures[name] for name in names}))
+    print(json.dumps(medians))
     if arguments.out is not None:
         arguments.out.write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
     return 0
