@@ -65,6 +65,10 @@ class GuideError(RuntimeError):
     """A block cannot be played, or its comment is invalid."""
 
 
+class MissingEnvironmentError(GuideError):
+    """The environment of a page is missing. Where no page is named, the page stays as it is."""
+
+
 def written(text: str) -> str:
     """Return a page with the current output of its blocks."""
     blocks = [*_BLOCK.finditer(text)]
@@ -93,7 +97,7 @@ def environment_of(text: str) -> Path:
 def play(blocks: Sequence[str], environment: Path) -> list[str]:
     """Run the blocks one after the other in one shell, and return what each printed."""
     if not (environment / "bin" / "python").exists():
-        raise GuideError(f"expected the environment {environment}, got none: `make test-guides` makes it")
+        raise MissingEnvironmentError(f"expected the environment {environment}, got none: `make environments` makes it")
     with TemporaryDirectory(prefix="guide-") as folder, NamedTemporaryFile() as printed:
         ports = _free_ports({port for block in blocks for port in _PORT.findall(block)})
         for name in _LINKED:
@@ -191,6 +195,11 @@ def main() -> int:
         text = page.read_text("utf-8")
         try:
             current = written(text)
+        except MissingEnvironmentError as problem:
+            if arguments.pages:
+                raise SystemExit(f"{page}: {problem}") from None
+            sys.stderr.write(f"{page}: skipped: {problem}\n")
+            continue
         except GuideError as problem:
             raise SystemExit(f"{page}: {problem}") from None
         if current != text and arguments.check:

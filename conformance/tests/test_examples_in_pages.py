@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import runpy
 import shlex
 import shutil
 import ssl
@@ -62,7 +63,7 @@ def test_output_of_guides(page):
         pytest.skip("HARMONY_ALL_GUIDES is not set: make test-guides")
     environment = re.search(r"^<!-- environment: (\S+) -->$", page.read_text("utf-8"), re.MULTILINE)
     if environment is not None and not (ROOT / environment[1] / "bin" / "python").exists():
-        pytest.skip(f"{environment[1]} is missing: `make test-guides` creates it if there is a Python 3.12")
+        pytest.skip(f"{environment[1]} is missing: `make environments` creates it if there is a Python 3.12")
     checked = subprocess.run([*WRITE_OUTPUT, "--check", page], capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
 
@@ -108,14 +109,19 @@ def test_invalid_output_comment(commands, comment, message, tmp_path):
     assert (ran.returncode, ran.stderr) == (1, f"{page}: {message}\n")
 
 
-def test_commands_of_a_page_are_those_of_its_environment(tmp_path):
+def test_commands_of_a_page_are_those_of_its_environment(tmp_path, monkeypatch, capsys):
     page = tmp_path / "page.md"
     text = f"<!-- environment: {tmp_path}/other -->\n{page_with('hello', 'output', 'Hello')}"
     page.write_text(text, encoding="utf-8")
     command = [*WRITE_OUTPUT, "--check", page]
     missing = subprocess.run(command, capture_output=True, text=True, check=False)
-    expected = f"{page}: expected the environment {tmp_path}/other, got none: `make test-guides` makes it\n"
+    expected = f"{page}: expected the environment {tmp_path}/other, got none: `make environments` makes it\n"
     assert (missing.returncode, missing.stderr) == (1, expected)
+    tool = runpy.run_path(str(WRITE_OUTPUT[1]))["main"].__globals__
+    monkeypatch.setitem(tool, "pages", lambda: [page])
+    monkeypatch.setattr(sys, "argv", ["write_guide_output.py"])
+    assert tool["main"]() == 0
+    assert capsys.readouterr().err == expected.replace(": expected", ": skipped: expected")
     (tmp_path / "other" / "bin").mkdir(parents=True)
     for name in ("python", "hello"):
         (program := tmp_path / "other" / "bin" / name).write_text("#!/bin/sh\necho Hello\n", encoding="utf-8")
