@@ -18,7 +18,10 @@ from harmony_conformance.transport.waits import Notice, ignore_wait
 slot_rank: ContextVar[int] = ContextVar("slot_rank", default=0)
 """The rank of a task's requests among those that wait for a slot: the lowest goes first."""
 _TURNS_TO_SEND = 5
-"""Turns of the event loop in which the next request is sent, as the locks of httpcore yield. Processing an answer before would leave the slot unused."""
+"""Turns of the event loop in which the next request is sent, as the locks of httpcore yield. Processing an answer first would leave the slot unused.
+
+An answer that may end the run is processed first.
+"""
 
 
 class _Slots:
@@ -112,9 +115,17 @@ class RateLimiter:
             await self._is_free.wait()
             is_stopped = self._is_closed or (self._limits is not None and self._limits.stop_reason is not None)
             result = await self._pass(client, request, leave_after) if not is_stopped else None
-        for _ in range(_TURNS_TO_SEND):
-            await asyncio.sleep(0)
+        if not self._ends_by(result):
+            for _ in range(_TURNS_TO_SEND):
+                await asyncio.sleep(0)
         return result
+
+    def _ends_by(self, result: SendResult | None) -> bool:
+        """Return True if an answer may end the run: an error, or one whose tokens are counted."""
+        is_counted = self._limits is not None and self._limits.tokens_left is not None
+        if is_counted or result is None or result.failure is not None:
+            return True
+        return result.response is None or not result.response.is_success
 
     async def send_urgently(self, client: Client, request: Request) -> SendResult | None:
         """Send a request without a slot, for the caller of `pause_others`, whose own request is finished."""

@@ -2,22 +2,27 @@
 
 import asyncio
 
+import pytest
+
 from harmony_conformance.runner.limits.rate_limiter import RateLimiter, slot_rank
+from harmony_conformance.runner.limits.run_limits import RunLimits
 from harmony_conformance.runner.selection import load_scenarios
-from harmony_conformance.transport.messages import Request
+from harmony_conformance.transport.client import SendResult
+from harmony_conformance.transport.messages import Chunk, Request, Response
 
 
 class Recorder:
-    """A client that notes which requests begin, and answers when it is told to."""
+    """A client that notes which requests begin, and answers with their paths when a test opens their gates."""
 
-    def __init__(self):
-        self.begun, self.gates = [], {}
+    def __init__(self, status=200):
+        self.begun, self.gates, self.status = [], {}, status
 
     async def send(self, request, leave_after=None):
         self.begun.append(request.path)
         self.gates[request.path] = gate = asyncio.Event()
         await gate.wait()
-        return request.path
+        chunk = Chunk(arrival_time=0.0, data=request.path.encode())
+        return SendResult(response=Response(status=self.status, chunks=(chunk,)))
 
 
 async def settle():
@@ -28,7 +33,8 @@ async def settle():
 def ranked(limiter, client, rank, path):
     async def send():
         slot_rank.set(rank)
-        return await limiter.send(client, Request(path=path, body=b""))
+        result = await limiter.send(client, Request(path=path, body=b""))
+        return result.response.body.decode()
 
     return asyncio.create_task(send())
 
@@ -48,6 +54,33 @@ def test_a_free_slot_goes_to_the_lowest_rank_and_to_the_first_of_several():
         return client.begun
 
     assert asyncio.run(run()) == ["a", "b", "d", "c", "e"]
+
+
+@pytest.mark.parametrize(
+    ("status", "max_tokens", "order"),
+    [
+        (200, None, ["a", "b", "a is processed"]),
+        (401, None, ["a", "a is processed", "b"]),
+        (200, 9, ["a", "a is processed", "b"]),
+    ],
+)
+def test_the_next_request_goes_before_the_processing_of_an_answer_that_cannot_end_the_run(status, max_tokens, order):
+    async def run():
+        limiter, client = RateLimiter(1, 1, None, None, RunLimits(None, 60.0, max_tokens)), Recorder(status)
+
+        async def send_and_process():
+            await limiter.send(client, Request(path="a", body=b""))
+            client.begun.append("a is processed")
+
+        tasks = [asyncio.create_task(send_and_process()), ranked(limiter, client, 0, "b")]
+        await settle()
+        client.gates["a"].set()
+        await settle()
+        client.gates["b"].set()
+        await asyncio.gather(*tasks)
+        return client.begun
+
+    assert asyncio.run(run()) == order
 
 
 def test_a_request_that_is_cancelled_loses_no_slot():
