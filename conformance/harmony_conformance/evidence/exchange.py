@@ -33,21 +33,14 @@ from harmony_conformance.evidence.levels import (
     OutputEvidence,
     OutputLevel,
     PromptEvidence,
-    PromptLevel,
     PromptTokenCount,
     RenderedPrompt,
     Validity,
 )
 from harmony_conformance.evidence.numbers_as_written import body_as_written, values_as_written
+from harmony_conformance.evidence.prompt_evidence import best_prompt_evidence, harmony_ids
 from harmony_conformance.evidence.token_limit import applied_limit
-from harmony_conformance.json_value import (
-    InvalidJsonError,
-    Json,
-    dumps,
-    items,
-    parse_object,
-    value_at,
-)
+from harmony_conformance.json_value import InvalidJsonError, Json, dumps, items, parse_object, value_at
 from harmony_conformance.prompts.expected_parts import (
     ParsedPrompt,
     PromptMessage,
@@ -261,25 +254,8 @@ class Exchange:
 
     @cached_property
     def prompt(self) -> PromptEvidence:
-        """The best evidence of the prompt, in this order.
-
-        1. `prompt_token_ids` of the response.
-        2. The ids of a render endpoint, unless `usage.prompt_tokens` contradicts their number.
-        3. A token count only: `usage.prompt_tokens`, else that of a count endpoint.
-        """
-        turn = self.turn
-        count = (turn.usage.prompt_tokens or None) if turn is not None and turn.usage is not None else None
-        if turn is not None and (ids := _harmony_ids(turn.prompt_ids)) is not None:
-            return PromptEvidence(level=PromptLevel.IDS, source="prompt_token_ids", ids=ids, count=count)
-        rendered, counted = self.rendered_prompt, self.counted_prompt
-        ids = _harmony_ids(rendered.ids) if rendered is not None else None
-        if rendered is not None and ids is not None and count in (None, len(ids)):
-            return PromptEvidence(level=PromptLevel.RENDERED, source=rendered.source, ids=ids, count=count)
-        if count:
-            return PromptEvidence(level=PromptLevel.ACCOUNTING, source="usage.prompt_tokens", count=count)
-        if counted is not None:
-            return PromptEvidence(level=PromptLevel.ACCOUNTING, source=counted.source, count=counted.tokens)
-        return PromptEvidence(level=PromptLevel.NONE)
+        """The best evidence of the prompt: see `best_prompt_evidence`."""
+        return best_prompt_evidence(self.turn, self.rendered_prompt, self.counted_prompt)
 
     @cached_property
     def parsed_prompt(self) -> ParsedPrompt | None:
@@ -302,7 +278,7 @@ class Exchange:
 
         vLLM 0.11.0 omits headers from the ids of its streams: they then begin with `<|message|>` and are fewer than `usage` reports.
         """
-        returned = _harmony_ids(self.turn.output_ids) if self.turn is not None else None
+        returned = harmony_ids(self.turn.output_ids) if self.turn is not None else None
         count = self.turn.usage.completion_tokens if self.turn is not None and self.turn.usage is not None else None
         if self.script is not None:
             one_call = value_at(self.chat_request, "parallel_tool_calls") is False
@@ -402,11 +378,6 @@ class Exchange:
     def error(self) -> Json:
         """The first error in the body or in an event: the member `error`, or a value with `object: "error"`. None without an error."""
         return find_error(self.joined_chunks if self.stream is not None else (self.chat_completion,))
-
-
-def _harmony_ids(ids: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    """Return the ids, or None if one is outside the Harmony vocabulary: then they are another model's and prove nothing."""
-    return ids if ids is None or not ids or (tokens.is_known(min(ids)) and tokens.is_known(max(ids))) else None
 
 
 @dataclass(frozen=True, kw_only=True)
