@@ -137,7 +137,7 @@ test-guides: $(READY) $(MITMPROXY)/.ready  ## check that the commands of every g
 
 test-browser: $(READY)  ## test the HTML pages in Chromium of the system, and the HAR file that it records
 	.venv/bin/uv pip install --quiet --python .venv/bin/python --require-hashes -r requirements/playwright.lock
-	$(BIN)/python -m pytest -v -p no:randomly conformance/tests/report/pages/test_pages_in_browser.py conformance/tests/audit/readers/test_chromium_archive.py proxy/tests/judging/test_live_page.py
+	$(BIN)/python -m pytest -v -p no:randomly conformance/tests/report/pages/test_pages_in_browser.py conformance/tests/audit/readers/test_chromium_archive.py proxy/tests/judging/test_live_page.py conformance/tests/test_pictures.py
 
 test-ray: .oracles/ray/.ready  ## test audits on a local Ray cluster whose processes are killed, and Arrow batches in Ray Data and Spark (Java 17)
 	$(call install,.oracles/ray,--no-deps --no-build-isolation --editable .)

@@ -12,6 +12,7 @@ PAGES = (
     "*.md",
     "docs/*.md",
     "docs/*.svg",
+    "docs/pictures/*.png",
     "conformance/*.md",
     "conformance/harmony_conformance/*/README.md",
     "harmony_ref/README.md",
@@ -39,6 +40,9 @@ _LINK_OR_CODE = re.compile(
     r"^```.*?^```|(?P<shown>!?\[(?:[^\]`]|`[^`]*`)*\])\((?!https?:|mailto:)(?P<place>[^)#\s]*)(?P<anchor>#[^)\s]*)?\)|`[^`\n]+`|(?P<bracket>\\[()])",
     re.DOTALL | re.MULTILINE,
 )
+
+_OUTPUT = re.compile(r"^(<!-- output[^\n]*-->\n)```text$", re.MULTILINE)
+"""The beginning of a block that shows what the commands above it print."""
 
 
 def copy_pages(out: Path, repository: str) -> None:
@@ -87,4 +91,4 @@ def site_text(source: Path, pages: set[Path], repository: str) -> str:
         name = target.relative_to(ROOT).as_posix()
         return f"{shown}({repository}/{name})" if repository else shown.removeprefix("[").removesuffix("]")
 
-    return _LINK_OR_CODE.sub(change, source.read_text("utf-8"))
+    return _OUTPUT.sub(r"\1```{ .text .output }", _LINK_OR_CODE.sub(change, source.read_text("utf-8")))

@@ -11,37 +11,63 @@ from site_sources.explained_pages import Family
 Entry = dict[str, object]
 """A title, and a page or a list of pages and entries."""
 
-SECTIONS: Mapping[str, Sequence[tuple[str, str]]] = {
+Listed = tuple[str, str | tuple[tuple[str, str], ...]]
+"""A title, and a page or a group of them."""
+
+SECTIONS: Mapping[str, Sequence[Listed]] = {
     "Start": (
         ("Installation", "docs/install.md"),
         ("Tutorial", "docs/tutorial.md"),
-        ("Concepts", "docs/concepts.md"),
-        ("A failure, from screen to remedy", "docs/failure.md"),
-        ("A wrong prompt, from symptom to fix", "docs/wrong-prompt.md"),
-        ("Overview", "README.md"),
-        ("All pages", "docs/README.md"),
+        ("Concepts and glossary", "docs/concepts.md"),
+        ("An answer that leaks", "docs/failure.md"),
+        ("A wrong prompt", "docs/wrong-prompt.md"),
         ("Questions", "docs/faq.md"),
         ("Troubleshooting", "docs/troubleshooting.md"),
     ),
     "Guides": (
-        ("Test an endpoint", "docs/run.md"),
-        ("Compare runs and endpoints", "docs/compare.md"),
-        ("In CI", "docs/ci.md"),
-        ("Ready for a client?", "docs/clients.md"),
-        ("Rates", "docs/rates.md"),
-        ("Latency under load", "docs/load.md"),
-        ("Audit a log", "docs/audit.md"),
-        ("Guard live traffic", "docs/proxy.md"),
-        ("In production", "docs/deployment.md"),
-        ("Repairs", "docs/repairs.md"),
-        ("mitmproxy", "docs/mitmproxy.md"),
-        ("The reference library", "harmony_ref/README.md"),
-        ("Golden vectors", "golden/README.md"),
-        ("The reference server", "conformance/README.md"),
-        ("Hugging Face", "docs/hugging-face.md"),
-        ("Engines", "engines/README.md"),
-        ("Engines without a GPU", "engines/*/README.md"),
-        ("Examples", "examples/README.md"),
+        (
+            "Test",
+            (
+                ("Test an endpoint", "docs/run.md"),
+                ("In CI", "docs/ci.md"),
+                ("Ready for a client?", "docs/clients.md"),
+            ),
+        ),
+        (
+            "Compare and measure",
+            (
+                ("Compare runs and endpoints", "docs/compare.md"),
+                ("Rates", "docs/rates.md"),
+                ("Latency under load", "docs/load.md"),
+            ),
+        ),
+        (
+            "Logs and live traffic",
+            (
+                ("Audit a log", "docs/audit.md"),
+                ("Guard live traffic", "docs/proxy.md"),
+                ("In production", "docs/deployment.md"),
+                ("Repairs", "docs/repairs.md"),
+                ("mitmproxy", "docs/mitmproxy.md"),
+            ),
+        ),
+        (
+            "Harmony in your code",
+            (
+                ("The reference library", "harmony_ref/README.md"),
+                ("Golden vectors", "golden/README.md"),
+                ("Hugging Face", "docs/hugging-face.md"),
+            ),
+        ),
+        (
+            "Servers to try",
+            (
+                ("The reference server", "conformance/README.md"),
+                ("Engines", "engines/README.md"),
+                ("Engines without a GPU", "engines/*/README.md"),
+                ("Examples", "examples/README.md"),
+            ),
+        ),
     ),
     "Reference": (
         ("Commands", "reference/commands"),
@@ -69,6 +95,8 @@ SECTIONS: Mapping[str, Sequence[tuple[str, str]]] = {
         ("Runs through the proxy", "reports/proxied/*.md"),
     ),
     "Project": (
+        ("Overview", "README.md"),
+        ("All pages", "docs/README.md"),
         ("Versions", "docs/versions.md"),
         ("Changes", "CHANGELOG.md"),
         ("Security policy", "SECURITY.md"),
@@ -95,11 +123,17 @@ def navigation(pages: Path, families: Mapping[str, Sequence[Family]]) -> list[En
     """Return the entries of the navigation."""
     found: list[Entry] = [{"Home": "index.md"}]
     for section, entries in SECTIONS.items():
-        there: list[object] = [{title: entry} for title, path in entries if (entry := _entry(pages, path))]
+        there: list[object] = [{title: entry} for title, listed in entries if (entry := _listed(pages, listed))]
         if section == _EXPLAINED:
             there += ({kind.capitalize(): list(_kind(kind, of_kind))} for kind, of_kind in families.items())
         found.append({section: there})
     return found
+
+
+def _listed(pages: Path, listed: str | Sequence[tuple[str, str]]) -> object:
+    if isinstance(listed, str):
+        return _entry(pages, listed)
+    return [{title: entry} for title, path in listed if (entry := _entry(pages, path))]
 
 
 def _entry(pages: Path, path: str) -> object:

@@ -14,6 +14,7 @@ _FEATURES = (
     "navigation.indexes",
     "navigation.path",
     "navigation.prune",
+    "navigation.sections",
     "navigation.tabs",
     "navigation.top",
     "search.highlight",
