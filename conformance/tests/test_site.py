@@ -39,6 +39,7 @@ def without_code(text):
     return re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_each_id_has_a_page(texts):
     for there in (
@@ -54,6 +55,7 @@ def test_each_id_has_a_page(texts):
     assert index.count(": **must** · ") + index.count(": **should** · ") == len(CHECKS)
 
 
+@pytest.mark.slow
 def test_a_search_leaves_out_examples_and_lists_of_what_has_pages(texts):
     page = texts["reference/checks/prompt.results_are_rendered.md"]
     for heading in ("Right", "Wrong", "Defects that make it fail"):
@@ -63,6 +65,7 @@ def test_a_search_leaves_out_examples_and_lists_of_what_has_pages(texts):
         assert "search:\n  exclude: true\n" in texts[name].partition("\n---\n")[0] + "\n"
 
 
+@pytest.mark.slow
 def test_examples_are_shown_over_several_lines(texts):
     page = texts["reference/checks/channels.content_is_the_answer.md"]
     assert '```json\n{\n  "id": "chatcmpl-1",\n  "object": "chat.completion",\n' in page
@@ -70,12 +73,14 @@ def test_examples_are_shown_over_several_lines(texts):
     assert "```text\ndata: {" in streamed
 
 
+@pytest.mark.slow
 def test_pages_have_no_broken_markdown(texts):
     assert [page for page, text in texts.items() if re.search(r"^- ```", text, re.MULTILINE)] == []
     escaped = [page for page, text in texts.items() if r"\(" in without_code(text)]
     assert escaped == []  # the site reads it as the beginning of a formula
 
 
+@pytest.mark.slow
 def test_links_of_the_site(site, texts):
     pages = site / "pages"
     linked = {
@@ -87,6 +92,7 @@ def test_links_of_the_site(site, texts):
     assert [place for place in linked if not place.exists()] == []
 
 
+@pytest.mark.slow
 def test_html_links_of_the_matrix(site, texts):
     """They are the addresses of built pages, where each page is a folder."""
     pages = site / "pages"
@@ -101,6 +107,7 @@ def test_html_links_of_the_matrix(site, texts):
     assert checked > 300
 
 
+@pytest.mark.slow
 def test_navigation_leads_to_every_page(site, texts):
     configuration = tomllib.loads((site / "zensical.toml").read_text("utf-8"))["project"]
     shown = [place for section in configuration["nav"] for place in places(section)]
@@ -120,6 +127,7 @@ def places(entry):
                 yield from places(one)
 
 
+@pytest.mark.slow
 def test_no_list_of_the_navigation_is_longer_than_a_family(site):
     """A page has the entries of its own family, its neighbours and its ancestors: no list may be as long as a kind."""
     configuration = tomllib.loads((site / "zensical.toml").read_text("utf-8"))["project"]
@@ -146,6 +154,7 @@ def options(parser):
             yield (action.option_strings[-1].lstrip("-") if action.option_strings else action.dest), shown
 
 
+@pytest.mark.slow
 def test_signs_of_markdown_in_code_are_shown(texts):
     (pattern,) = (
         line for line in texts["reference/configuration/baseline.md"].splitlines() if "Text of a failure" in line
@@ -153,6 +162,7 @@ def test_signs_of_markdown_in_code_are_shown(texts):
     assert "<code>message = &quot;&#42;&lt;&#124;channel&#124;&gt;&#42;&quot;</code>" in pattern
 
 
+@pytest.mark.slow
 def test_each_option_of_each_command_has_a_row(texts):
     commands = next(
         action for action in build_parser(None)._actions if isinstance(action, argparse._SubParsersAction)
@@ -188,6 +198,7 @@ def test_each_option_of_each_command_has_a_row(texts):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "keys"),
     [
@@ -209,6 +220,7 @@ def toml_of(texts, page):
     return re.search(r"^```toml\n(.*?)^```", texts[f"reference/configuration/{page}.md"], re.DOTALL | re.MULTILINE)[1]
 
 
+@pytest.mark.slow
 def test_examples_of_files_are_valid(texts, tmp_path):
     for page in ("endpoints", "baseline", "policy"):
         (tmp_path / f"{page}.toml").write_text(toml_of(texts, page), encoding="utf-8")
@@ -242,6 +254,7 @@ def test_each_variable_of_the_guard_is_listed():
     assert sorted(set(environment.names)) == sorted(f"{PREFIX}{name}" for name in names_of(setting_keys.VARIABLES))
 
 
+@pytest.mark.slow
 def test_each_public_name_of_the_reference_has_an_entry(texts):
     page, index = texts["reference/api/harmony_ref.md"], texts["reference/api/index.md"]
     paths = re.findall(r"^::: (\S+)$", page, re.MULTILINE)
@@ -250,6 +263,7 @@ def test_each_public_name_of_the_reference_has_an_entry(texts):
     assert [name for name in harmony_ref.__all__ if f"<code>from harmony_ref import {name}</code>" not in index] == []
 
 
+@pytest.mark.slow
 def test_imports_of_the_api_pages_are_valid(texts):
     lines = [line for page in ("golden", "audit", "proxy") for line in texts[f"reference/api/{page}.md"].splitlines()]
     imports = [line for line in lines if line.startswith("from ")]

@@ -111,6 +111,7 @@ def test_pages_are_in_the_wheel(installed):
     assert (shown.returncode, shown.stdout) == (0, (ROOT / "docs" / "tutorial.md").read_text("utf-8"))
 
 
+@pytest.mark.slow
 def test_reference_conforms_from_another_folder(installed):
     command, _, elsewhere = installed
     quick = ("--latency", "0", "--skip", "slow_stream", "--skip", "rows_[!n]*")
@@ -126,6 +127,7 @@ def test_reference_conforms_from_another_folder(installed):
     ]
 
 
+@pytest.mark.slow
 def test_golden_data_agrees_from_another_folder(installed):
     command, _, elsewhere = installed
     checked = run(command, "golden", "check", cwd=elsewhere)

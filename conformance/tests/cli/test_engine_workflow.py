@@ -248,6 +248,7 @@ def compare_servers(tmp_path, *words):
     return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_script_compares_two_servers(tmp_path):
     with running() as base, running(defects=["finish-stop-with-calls"]) as head:
         ran = compare_servers(tmp_path, f"{base}/v1", f"{head}/v1", *RUN_OPTIONS.split())

@@ -117,6 +117,7 @@ def test_benchmarks_alone_send_no_scenario(pytester):
     assert {json.loads(line)["scenario"] for line in recorded} <= {"latency", "discovery"}
 
 
+@pytest.mark.slow
 def test_where_benchmarks_are_disabled_nothing_is_measured(pytester):
     words = (*LATENCY, "--harmony", "out=kept", "-rs")
     done = run(pytester, "reference", *words, "--benchmark-disable")

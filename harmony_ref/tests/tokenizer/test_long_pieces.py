@@ -95,6 +95,7 @@ spaced_texts = st.lists(st.sampled_from(PIECES), max_size=24).map("".join)
 
 @settings(max_examples=600, derandomize=True, deadline=None, database=None)
 @given(text=spaced_texts, longest=st.integers(2, 7), allowed=st.sampled_from(["all", frozenset(), {"<|end|>"}]))
+@pytest.mark.slow
 def test_no_text_has_other_ids_where_shorter_runs_are_cut(text, longest, allowed):
     ordinary = bare(text)
     marked = tokens.encoding().encode(text, allowed_special=allowed, disallowed_special=())
@@ -122,11 +123,13 @@ def test_white_space_that_tiktoken_refuses_is_encoded_and_comes_back_for(kind, l
     assert text == tokens.decode(tokens.encode(text))
 
 
+@pytest.mark.slow
 def test_a_million_blanks_are_the_ids_of_two_halves_that_end_between_the_longest_tokens():
     # The longest token is 128 blanks; tiktoken makes a run of it from the left.
     assert bare(" " * 500_096) + bare(" " * 499_904) == tokens.encode(" " * 1_000_000)
 
 
+@pytest.mark.slow
 def test_two_runs_between_line_breaks_are_encoded_apart():
     run = " " * 1_000_000
     assert tokens.encode(f"{run}x\n{run}") == [*tokens.encode(run[1:]), *bare(" x"), *bare("\n"), *tokens.encode(run)]
@@ -232,6 +235,7 @@ print(len(tokens.encode("a" * 5_000_000)))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_five_million_letters_need_less_than_100_megabytes():
     answer = subprocess.run([sys.executable, "-c", _IN_LITTLE_MEMORY], capture_output=True, text=True, check=False)

@@ -168,6 +168,7 @@ def test_the_elements_of_a_list_are_found_with_their_places(values, indent):
     assert all(data[line.offset :].startswith(line.data) for line in found)
 
 
+@pytest.mark.slow
 def test_brackets_without_end_take_neither_time_nor_memory():
     data = b"[" * 200_000 + b"]" * 199_999
     tracemalloc.start()

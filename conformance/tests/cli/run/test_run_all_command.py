@@ -57,6 +57,7 @@ def test_right_broken_and_dead_endpoints_are_told_apart_on_one_page(tmp_path, ca
     assert (tmp_path / "all" / "right" / "report.html").is_file()
 
 
+@pytest.mark.slow
 def test_rates_and_loads_are_told_with_figures_and_the_page_links_all_files(tmp_path, capsys):
     code = run_all(
         tmp_path,
