@@ -13,7 +13,7 @@ from contextlib import suppress
 from importlib.metadata import entry_points
 from itertools import takewhile
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from harmony_conformance.cli import COMMANDS
 from harmony_conformance.cli.command import Command
@@ -21,9 +21,12 @@ from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.runtime.build_version import build_version
 from harmony_conformance.runtime.similar_names import suggestion
 from harmony_conformance.runtime.terminal_text import escape_invisible, escaped_output
+from harmony_conformance.runtime.termination import interrupted_by_termination
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 _GROUP = "harmony_conformance.commands"
-_STOPPED = 128 + 2  # exit code of shells after SIGINT
 _CLOSED_PIPE = 128 + 13  # exit code of shells after SIGPIPE: the output is incomplete
 
 _FULL_DISK = frozenset({errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)})
@@ -37,6 +40,13 @@ class _Parser(ArgumentParser):
     """A parser of a command or subcommand. State: the words that it was given last."""
 
     _words: tuple[str, ...] = ()
+
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        """Print the help, the version or an error. argparse ignores that a help or a version cannot be written."""
+        if file is sys.stdout:
+            print(message, end="", flush=True)
+        else:
+            super()._print_message(message, file)
 
     def parse_known_args(  # type: ignore[override]  # of the overloads, this is what argparse calls
         self, args: Iterable[str] | None = None, namespace: Namespace | None = None
@@ -70,8 +80,11 @@ class _Parser(ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code. What it prints cannot steer a terminal."""
     _open_closed_streams()
-    with escaped_output():
-        return _run(arguments)
+    with escaped_output(), interrupted_by_termination() as interruption:
+        try:
+            return _run(arguments)
+        except KeyboardInterrupt:
+            return interruption.exit_code
 
 
 def _open_closed_streams() -> None:
@@ -82,31 +95,34 @@ def _open_closed_streams() -> None:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
+    """Run one command and return its exit code.
+
+    Raises:
+        KeyboardInterrupt: The command was stopped, and reported it.
+    """
     words = sys.argv[1:] if arguments is None else arguments
+    program = "harmony-conformance"
     try:
         chosen = _parse(words)
-    except KeyboardInterrupt:  # while modules are being imported
-        print("harmony-conformance: stopped", file=sys.stderr)
-        return _STOPPED
-    command: Command = chosen.command
-    try:
+        command: Command = chosen.command
+        program = f"{program} {command.name}"
         code = command.run(chosen)
         sys.stdout.flush()  # raises BrokenPipeError here, not at exit
     except UsageError as problem:
-        _print_error(command, escape_invisible(str(problem)))
+        _print_error(program, escape_invisible(str(problem)))
         return Exit.USAGE
     except KeyboardInterrupt as stopped:
-        _print_error(command, str(stopped) or "stopped")
-        return _STOPPED
+        _print_error(program, str(stopped) or "stopped")
+        raise
     except BrokenPipeError:
         _discard_output()
         return _CLOSED_PIPE
     except Exception as error:  # noqa: BLE001 - last resort: internal error, one line, exit code 3
         if isinstance(error, OSError) and error.errno in _FULL_DISK:
             _discard_output()
-            _print_error(command, f"the output cannot be written: {error.strerror}")
+            _print_error(program, f"the output cannot be written: {error.strerror}")
             return Exit.USAGE
-        _print_error(command, f"internal error: {type(error).__name__}: {escape_invisible(str(error))}")
+        _print_error(program, f"internal error: {type(error).__name__}: {escape_invisible(str(error))}")
         with suppress(OSError):
             if os.environ.get("HARMONY_CONFORMANCE_DEBUG"):
                 traceback.print_exc()
@@ -128,9 +144,9 @@ def _parse(words: Sequence[str]) -> Namespace:
     return chosen
 
 
-def _print_error(command: Command, message: str) -> None:
+def _print_error(program: str, message: str) -> None:
     with suppress(OSError):  # the exit code is the same without a line
-        print(f"harmony-conformance {command.name}: {message}", file=sys.stderr)
+        print(f"{program}: {message}", file=sys.stderr)
 
 
 def _discard_output() -> None:

@@ -406,9 +406,10 @@ def heard():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize("stage", STOPPED)
-def test_a_run_that_is_stopped_names_what_it_kept_and_how_to_judge_it(raw_server, tmp_path, stage, heard):
-    """The server falls silent, and the user has had enough."""
+def test_a_run_that_is_stopped_names_what_it_kept_and_how_to_judge_it(raw_server, tmp_path, stage, number, heard):
+    """The server falls silent, and the user, or the CI, has had enough."""
     reached = Event()
 
     def silent(connection, request):
@@ -421,9 +422,9 @@ def test_a_run_that_is_stopped_names_what_it_kept_and_how_to_judge_it(raw_server
     words = [program, "run", f"openai:{server.url}", *QUICK, "--concurrency", "1", "--out", "a run"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as running:
         assert reached.wait(30)
-        running.send_signal(signal.SIGINT)
+        running.send_signal(number)
         _, err = running.communicate(timeout=30)
-    assert running.returncode == 130
+    assert running.returncode == 128 + number
     assert "Traceback" not in err
     command = shlex.join(["harmony-conformance", *map(str, words[1:])])
     assert err.splitlines()[-1].endswith(said.format(command=command))
@@ -498,11 +499,15 @@ def test_a_disk_that_is_full_names_a_command_that_judges_recordings_without_scen
     assert " judged; counts" in capsys.readouterr().out
 
 
-def test_a_full_disk_for_the_output_is_one_line_and_no_verdict(capfd, monkeypatch):
+@pytest.mark.parametrize(
+    ("words", "program"),
+    [(["explain", "channels.no_marker_leak"], " explain"), (["explain", "--help"], ""), (["--version"], "")],
+)
+def test_a_full_disk_for_the_output_is_one_line_and_no_verdict(words, program, capfd, monkeypatch):
     with Path("/dev/full").open("w", buffering=1) as full, monkeypatch.context() as patched:
         patched.setattr(sys, "stdout", full)
-        assert main(["explain", "channels.no_marker_leak"]) == 2
-    line = "harmony-conformance explain: the output cannot be written: No space left on device\n"
+        assert main(words) == 2
+    line = f"harmony-conformance{program}: the output cannot be written: No space left on device\n"
     assert capfd.readouterr().err == line
 
 

@@ -1,8 +1,10 @@
+import gc
 import os
 import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import httpx
 import pytest
@@ -78,3 +80,17 @@ def test_a_slow_server_takes_its_time_for_each_token():
 
     assert seconds(0.05) >= 0.25
     assert seconds(0.05, stream=True) >= 0.25
+
+
+def test_an_interrupt_before_the_server_listens_is_no_warning_of_python(monkeypatch, capsys):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("asyncio.run", interrupted)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        with pytest.raises(KeyboardInterrupt):
+            module.serve("127.0.0.1", 0)
+        gc.collect()
+    assert [str(one.message) for one in warned] == []
+    assert capsys.readouterr().out.startswith("http://127.0.0.1:")

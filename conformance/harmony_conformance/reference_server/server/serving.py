@@ -1,5 +1,6 @@
 """Run the server in a thread, in a child process, or blocking for the command line."""
 
+import asyncio
 import os
 import socket
 import subprocess
@@ -126,7 +127,9 @@ def serve(
     with closing(_listening(host, port)) as listening:
         sys.stdout.write(f"{_url(listening)}\n")
         sys.stdout.flush()
-        _server(app).run(sockets=[listening])
+        # closed if an interrupt comes before it began: Python would warn of it
+        with closing(_server(app).serve(sockets=[listening])) as serving:
+            asyncio.run(serving)
 
 
 def _listening(host: str, port: int) -> socket.socket:
