@@ -112,11 +112,8 @@ def _row(profile: ClientProfile) -> str:
     package, version, licence, day = (
         text(value_at(source, name)) for name in ("package", "version", "licence", "recorded")
     )
-    return f"| [{profile.title}](#{_anchor(profile)}) (`--client {profile.name}`, {package}) | {version} | {profile.api} | {licence} | {day} |"
-
-
-def _anchor(profile: ClientProfile) -> str:
-    return profile.title.lower().replace(" ", "-")
+    anchor = profile.title.lower().replace(" ", "-")
+    return f"| [{profile.title}](#{anchor}) (`--client {profile.name}`, {package}) | {version} | {profile.api} | {licence} | {day} |"
 
 
 def _section(profile: ClientProfile) -> Iterator[str]:

@@ -78,20 +78,17 @@ def _api_part(document: Json) -> str:
         f"Source of the list: {text(value_at(document, 'source', 'name'))} ({links}).",
     ]
     for section in items(value_at(document, "sections")):
-        path = text(value_at(section, "path")) or APIS[text(value_at(section, "api"))].path
+        api = text(value_at(section, "api"))
+        path = text(value_at(section, "path")) or APIS[api].path
         lines += [
             "",
-            f"### POST {path}" + _kind(section),
+            f"### POST {path}{', raw' if api == 'ollama-raw' else ''}",
             "",
             "| parameter | may | shown by | judged by |",
             "| --- | --- | --- | --- |",
         ]
         lines += map(_parameter_row, items(value_at(section, "parameters")))
     return "\n".join(lines) + "\n"
-
-
-def _kind(section: Json) -> str:
-    return ", raw" if text(value_at(section, "api")) == "ollama-raw" else ""
 
 
 def _parameter_row(row: Json) -> str:

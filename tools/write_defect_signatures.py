@@ -20,11 +20,7 @@ from harmony_conformance.runner.judge_run import judge_all
 from harmony_conformance.runner.selection import load_scenarios
 from harmony_conformance.runtime.processes import process_context
 from harmony_conformance.selftest.prompt_evidence import without_prompt_ids
-from harmony_conformance.selftest.selftest import (
-    judge_defect_run,
-    remember_correct_run,
-    run_correct_server,
-)
+from harmony_conformance.selftest.selftest import judge_defect_run, remember_correct_run, run_correct_server
 
 ROOT = Path(__file__).parents[1]
 ROWS = frozenset(scenario.name for scenario in load_scenarios() if has_only_rows(scenario))

@@ -23,15 +23,7 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import contains_call, possible_function_names
 from harmony_conformance.evidence.leaks.by_text import Strength
 from harmony_conformance.evidence.leaks.calls_in_text import written_calls
-from harmony_conformance.json_value import (
-    InvalidJsonError,
-    Json,
-    items,
-    loads,
-    pointer,
-    text,
-    value_at,
-)
+from harmony_conformance.json_value import InvalidJsonError, Json, items, loads, pointer, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, cited, mismatch, variant
 from harmony_conformance.judge.condition import condition, within_limits

@@ -47,11 +47,7 @@ from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.errors import UsageError
 from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text
 from harmony_conformance.judge.check import Outcome
-from harmony_conformance.report.comparison.baseline import (
-    LOG_MEMBERS,
-    InvalidBaselineError,
-    read_baseline,
-)
+from harmony_conformance.report.comparison.baseline import LOG_MEMBERS, InvalidBaselineError, read_baseline
 from harmony_conformance.report.comparison.baseline_file import BaselineFile, BaselineUpdate, read_baseline_file
 from harmony_conformance.report.formats.terminal import report_console
 from harmony_conformance.runner.options import FAIL_ON

@@ -10,14 +10,7 @@ from rich.table import Table
 
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.load.load import LoadedRequest, OfferedLoad, timings
-from harmony_conformance.load.objectives import (
-    METRICS,
-    Judged,
-    Objective,
-    blocks_of,
-    good_requests,
-    judge_objectives,
-)
+from harmony_conformance.load.objectives import METRICS, Judged, Objective, blocks_of, good_requests, judge_objectives
 from harmony_conformance.runner.latency.latency_probe import UnmeasuredResponse
 from harmony_conformance.runner.latency.statistics import ENOUGH_FOR_P95, ENOUGH_FOR_P99, grouped_interval, percentile
 

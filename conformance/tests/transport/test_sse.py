@@ -6,14 +6,7 @@ from hypothesis import strategies as st
 
 from harmony_conformance.json_value import InvalidJsonError
 from harmony_conformance.transport.messages import Chunk
-from harmony_conformance.transport.sse import (
-    Event,
-    EventDecoder,
-    EventStream,
-    parse_together,
-    read_events,
-    read_lines,
-)
+from harmony_conformance.transport.sse import Event, EventDecoder, EventStream, parse_together, read_events, read_lines
 
 NASTY = (
     "\ufeffdata: first\r\n\r\n"

@@ -256,7 +256,7 @@ class Conversation:
 
 
 def _text_from_dict(data: Json) -> TextContent:
-    fields = wire_shapes.tagged_object(data, "Content")
+    fields = wire_shapes.tagged_content(data)
     return TextContent(text=wire_shapes.string(wire_shapes.required(fields, "text")))
 
 
@@ -268,7 +268,7 @@ _CONTENT_READERS: Mapping[str, Callable[[Json], Content]] = {
 
 
 def _content_from_dict(data: Json) -> Content:
-    fields = wire_shapes.tagged_object(data, "Content")
+    fields = wire_shapes.tagged_content(data)
     return _CONTENT_READERS[wire_shapes.tag(wire_shapes.required(fields, "type"), _CONTENT_READERS)](data)
 
 

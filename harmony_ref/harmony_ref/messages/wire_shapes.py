@@ -26,9 +26,9 @@ def struct(data: Json, name: str) -> Mapping[str, Json]:
     return _object(data, f"struct {name}")
 
 
-def tagged_object(data: Json, name: str) -> Mapping[str, Json]:
-    """Return the object of one variant of the named structure."""
-    return _object(data, f"internally tagged enum {name}")
+def tagged_content(data: Json) -> Mapping[str, Json]:
+    """Return the object of one variant of `Content`."""
+    return _object(data, "internally tagged enum Content")
 
 
 def mapping(data: Json) -> Mapping[str, Json]:

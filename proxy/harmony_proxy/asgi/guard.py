@@ -36,12 +36,7 @@ from harmony_proxy.capture.asgi_observer import (
 from harmony_proxy.capture.recorder import HEADER_COST, LIMIT, End, Recorder
 from harmony_proxy.capture.routes import PathKind, classify_path, is_plain
 from harmony_proxy.configuration import Rules, from_environment, load_rules
-from harmony_proxy.guard.error_responses import (
-    OVERLOADED,
-    UNKNOWN_PATH,
-    overloaded_response,
-    unguarded_response,
-)
+from harmony_proxy.guard.error_responses import OVERLOADED, UNKNOWN_PATH, overloaded_response, unguarded_response
 from harmony_proxy.guard.guard import Guard
 from harmony_proxy.guard.response_head import HeadTiming
 from harmony_proxy.judging.counters import Gauges

@@ -37,14 +37,12 @@ from harmony_proxy.repair.stream_parts.event_matching import EventTemplates
 from harmony_proxy.repair.stream_parts.event_splitter import LineSplitter, RawEvent, Splitter, SseSplitter
 from harmony_proxy.repair.stream_parts.hold_buffer import HOLD_LIMIT, HoldBuffer, joined
 from harmony_proxy.repair.stream_parts.other_clients_view import OtherClientsView
-from harmony_proxy.repair.stream_parts.repair_accounting import FINISH_CHECK, TOO_LATE, RepairAccount
+from harmony_proxy.repair.stream_parts.repair_accounting import FINISH_CHECK, TOO_LATE, UNDECLARED_NAME, RepairAccount
 from harmony_proxy.repair.stream_parts.rewriter import StreamRewriter, TextKey
 from harmony_proxy.repair.stream_parts.stream_judge import PROBES, SIGNS, StreamJudge
 from harmony_proxy.repair.stream_parts.stream_rules import ChoiceProgress, StreamRules
 from harmony_proxy.repair.stream_parts.text_tracker import Status
 from harmony_proxy.repair.text.leaked_text_parser import NoDestinationError
-
-_NO_NAME = "without header residue the name is not a declared function"
 
 
 class StreamRepairer:
@@ -314,7 +312,7 @@ class StreamRepairer:
             reason = f"the model wrote {problem}"
         else:
             unrepaired = NO_REPAIR if b"".join(out) == b"".join(piece.raw for piece in pieces) else TOO_LATE
-            reason = handler.problem or (unrepaired if Status.READY in statuses.values() or errors else _NO_NAME)
+            reason = handler.problem or (unrepaired if Status.READY in statuses.values() or errors else UNDECLARED_NAME)
             is_blocked = handler.problem and self._rules.fallback is Action.BLOCK
             if not is_blocked and not self._judge.find_failures(handler.emission, errors, findings):
                 self._notes.count(findings)

@@ -26,11 +26,7 @@ from harmony_conformance.json_value import (
     text,
     value_at,
 )
-from harmony_conformance.prompts.request_members import (
-    INSTRUCTING,
-    REASONING_FIELDS,
-    has_instructions_after_answer,
-)
+from harmony_conformance.prompts.request_members import INSTRUCTING, REASONING_FIELDS, has_instructions_after_answer
 
 SIGNATURE: Final = "harmony-conformance"
 """The signature of thinking that no server signed. Servers of gpt-oss cannot verify one."""

@@ -14,16 +14,7 @@ from harmony_conformance.apis.text_fields import parse_text
 from harmony_conformance.audit.readers.api_detection import MOST_EXAMINED, detect_api, has_answer
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.exchange_json import NotAnExchangeError
-from harmony_conformance.json_value import (
-    Json,
-    JsonObject,
-    dumps,
-    dumps_each,
-    members,
-    reads_back,
-    text,
-    value_at,
-)
+from harmony_conformance.json_value import Json, JsonObject, dumps, dumps_each, members, reads_back, text, value_at
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_conformance.transport.sse import DONE, Event, EventDecoder, EventStream, parse_together, parsed_event
 

@@ -10,16 +10,7 @@ from typing import LiteralString
 from harmony_conformance.checks.messages import views
 from harmony_conformance.evidence.emitted_ids import strip_endoftext
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import (
-    Json,
-    JsonObject,
-    dumps,
-    integer,
-    members,
-    pointer,
-    text,
-    value_at,
-)
+from harmony_conformance.json_value import Json, JsonObject, dumps, integer, members, pointer, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, cited, mismatch, ruled, variant
 from harmony_conformance.judge.condition import condition, evidence

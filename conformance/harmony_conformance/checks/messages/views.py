@@ -49,7 +49,8 @@ def message(x: Exchange) -> JsonObject:
                 elif (name := PIECES.get(text(delta.get("type")))) is not None:
                     block[name] = text(block.get(name)) + text(delta.get(name))
             case "message_delta":
-                usage = {**members(joined.get("usage")), **_known(members(event.get("usage")))}
+                counts = members(event.get("usage")).items()
+                usage = {**members(joined.get("usage")), **{name: count for name, count in counts if count is not None}}
                 joined |= {**members(event.get("delta")), "usage": usage}
             case _:
                 pass
@@ -63,10 +64,6 @@ def message(x: Exchange) -> JsonObject:
 def _begun(block: JsonObject) -> JsonObject:
     """Return a block at its start. An empty signature there is a placeholder."""
     return {name: value for name, value in block.items() if name != "signature" or value}
-
-
-def _known(counts: JsonObject) -> JsonObject:
-    return {name: count for name, count in counts.items() if count is not None}
 
 
 def _parsed(written: str) -> Json:

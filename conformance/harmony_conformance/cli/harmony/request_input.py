@@ -6,12 +6,7 @@ from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, CONVERSATI
 from harmony_conformance.checks.rendering.accepted_renderings import has_predictable_prompt
 from harmony_conformance.errors import UsageError
 from harmony_conformance.json_value import Json, dumps, items, members, value_at
-from harmony_conformance.prompts.conversation import (
-    ALLOWED_RETENTIONS,
-    EFFORTS,
-    ConversationOptions,
-    conversation_of,
-)
+from harmony_conformance.prompts.conversation import ALLOWED_RETENTIONS, EFFORTS, ConversationOptions, conversation_of
 from harmony_conformance.prompts.expected_parts import has_whole_conversation
 from harmony_ref import Conversation
 

@@ -27,10 +27,7 @@ from harmony_conformance.evidence.exchange import Series
 from harmony_conformance.evidence.recording_file import Recording, read_recording
 from harmony_conformance.json_value import JsonObject, members, text, value_at
 from harmony_conformance.report.files import read_report_file
-from harmony_conformance.report.model import (
-    InvalidReportError,
-    Report,
-)
+from harmony_conformance.report.model import InvalidReportError, Report
 from harmony_conformance.runner.judge_run import Plan, explain_incomplete_probes, judge_all, observe, sort_series
 from harmony_conformance.runner.options import read_options, read_plan
 from harmony_conformance.runner.run import Options, Run

@@ -20,20 +20,11 @@ from harmony_conformance.report.client_verdict import with_client
 from harmony_conformance.report.comparison.baseline import with_baseline
 from harmony_conformance.report.comparison.baseline_file import update_for_run
 from harmony_conformance.report.files import write_files
-from harmony_conformance.report.model import (
-    Report,
-    make_report,
-    mask_report,
-    result_line,
-)
+from harmony_conformance.report.model import Report, make_report, mask_report, result_line
 from harmony_conformance.report.pages.exchange_view import exchange_views, shown_exchanges
 from harmony_conformance.runner.judge_run import Observations
 from harmony_conformance.runner.limits.access_loss import early_stop_reason
-from harmony_conformance.runner.options import (
-    failing_severities,
-    read_client,
-    reproduction_arguments,
-)
+from harmony_conformance.runner.options import failing_severities, read_client, reproduction_arguments
 from harmony_conformance.runner.reproduce import reproduce_result, script_text, shown_exchange
 from harmony_conformance.runner.resume import recorded_options
 from harmony_conformance.runner.run import Options, Run

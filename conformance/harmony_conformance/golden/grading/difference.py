@@ -12,17 +12,7 @@ from harmony_conformance.golden.grading.answer import normalized_answer, vector_
 from harmony_conformance.golden.grading.token_difference import FirstTokens, first_tokens
 from harmony_conformance.golden.vectors.agreement import same_json
 from harmony_conformance.golden.vectors.vector_file import Vector
-from harmony_conformance.json_value import (
-    Json,
-    JsonObject,
-    dumps,
-    integer,
-    integers,
-    items,
-    members,
-    pointer,
-    text,
-)
+from harmony_conformance.json_value import Json, JsonObject, dumps, integer, integers, items, members, pointer, text
 from harmony_ref import encode_with_special_tokens
 
 _SHOWN: Final = 160  # characters of a value

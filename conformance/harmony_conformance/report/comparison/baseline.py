@@ -174,16 +174,16 @@ def _is_judged(entry: Expected, report: Report) -> bool:
 
 def write_cause_entry(cause: JsonObject) -> str:
     """Return an entry that expects a cause. Its reason is to be replaced."""
-    return f"{ENTRY}\ncause = {dumps(value_at(cause, 'id'))}\nreason = {dumps(_todo(cause))}\n{_link(cause)}"
+    return _entry("cause", text(value_at(cause, "id")), text(value_at(cause, "sentence"))) + _link(cause)
 
 
 def write_check_entry(check: str, sentence: str) -> str:
     """Return an entry that expects the failures of a check in a log, with a sentence about one. Its reason is to be replaced."""
-    return f"{ENTRY}\ncheck = {dumps(check)}\nreason = {dumps(escape_invisible(f'{_PLACEHOLDER}: {sentence}'))}\n"
+    return _entry("check", check, sentence)
 
 
-def _todo(cause: JsonObject) -> str:
-    return escape_invisible(f"{_PLACEHOLDER}: {text(value_at(cause, 'sentence'))}")
+def _entry(kind: str, name: str, sentence: str) -> str:
+    return f"{ENTRY}\n{kind} = {dumps(name)}\nreason = {dumps(escape_invisible(f'{_PLACEHOLDER}: {sentence}'))}\n"
 
 
 def _link(cause: JsonObject) -> str:

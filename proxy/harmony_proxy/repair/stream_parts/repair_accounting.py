@@ -17,11 +17,12 @@ from harmony_proxy.repair.stream_parts.stream_judge import Emission, StreamJudge
 FINISH_CHECK = "tool_calls.finish_reason_agrees"
 ANOTHER = "another leak after one that was repaired"
 TOO_LATE = "the leak was emitted before it was detectable"
+UNDECLARED_NAME = "without header residue the name is not a declared function"
 _BY_IDS = "only whole answers are rewritten from their token ids: the text of a stream was already emitted"
 _REASONS: Mapping[str, str] = MappingProxyType(
     {
         FINISH_CHECK: "the correct finish reason is unknown",
-        "tool_calls.name_is_declared": "without header residue the name is not a declared function",
+        "tool_calls.name_is_declared": UNDECLARED_NAME,
         "channels.content_is_the_answer": _BY_IDS,
         "reasoning.reasoning_holds_no_answer": _BY_IDS,
         "responses.status_says_how_it_ended": "the answer does not show whether the token limit or the model ended it",
