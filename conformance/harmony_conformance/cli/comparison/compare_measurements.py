@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from harmony_conformance.cli.comparison.side_by_side import answered_rates
 from harmony_conformance.errors import Exit, UsageError
-from harmony_conformance.json_value import dumps
+from harmony_conformance.json_value import JsonObject, dumps
 from harmony_conformance.load.load_file import LOAD, InvalidLoadError, read_loads
 from harmony_conformance.report.comparison.latency_comparison import (
     LatencyChange,
@@ -30,7 +31,9 @@ def measurement_file(path: Path) -> Path | None:
 
 
 def compare_measurements(before: Path, after: Path, form: str, slowdown: float | None) -> int:
-    """Print the comparison of two files of one kind. Exit code 1: a rate is significantly worse, or a latency significantly slower.
+    """Print the comparison of two files of one kind.
+
+    Exit code 1: a rate or the share of answered requests is significantly worse, or a latency significantly slower.
 
     Raises:
         UsageError: A file is invalid, or they have nothing in common.
@@ -74,14 +77,21 @@ def _rate_lines(before: SampledRates, after: SampledRates, lines: list[str]) -> 
 
 
 def _compare_loads(before: Path, after: Path, form: str, slowdown: float) -> int:
-    changes = compare_latency(load_figures(read_loads(before)), load_figures(read_loads(after)))
-    if not changes:
+    earlier, later = read_loads(before), read_loads(after)
+    changes = compare_latency(load_figures(earlier), load_figures(later))
+    answered = compare_rates(answered_rates(later), answered_rates(earlier))
+    if not changes and not answered:
         raise UsageError(f"{before} and {after}: expected a load that both measured, got none")
     if form == "json":
-        print(dumps({"$schema": "comparison.schema.json", "latency": [one.to_json() for one in changes]}))
+        members: JsonObject = {
+            "latency": [one.to_json() for one in changes],
+            "answered": [one.to_json() for one in answered],
+        }
+        print(dumps({"$schema": "comparison.schema.json", **members}))
     else:
-        print("\n".join(latency_lines(changes)))
-    return Exit.DIVERGES if is_any_slower_by(slowdown, changes) else Exit.CONFORMS
+        print("\n".join((*latency_lines(changes), *difference_lines(answered))))
+    is_worse = is_any_slower_by(slowdown, changes) or any(one.is_worse for one in answered)
+    return Exit.DIVERGES if is_worse else Exit.CONFORMS
 
 
 def latency_lines(changes: tuple[LatencyChange, ...]) -> Iterator[str]:

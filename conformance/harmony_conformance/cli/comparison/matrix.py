@@ -28,7 +28,7 @@ def _markdown(matrix: Matrix) -> str:
     parts = "\n\n".join(
         (f"{title}:\n\n" if title else "") + _table("", matrix.runs, rows) for title, rows in matrix.parts()
     )
-    return parts if matrix.causes else f"{parts}\n\nNo run has a failure."
+    return f"{parts}\n\nNo run has a failure." if matrix.summary and not matrix.causes else parts
 
 
 def _table(name: str, runs: Sequence[str], rows: Sequence[MatrixRow]) -> str:

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from harmony_conformance.cli.report import read_run
 from harmony_conformance.errors import UsageError
-from harmony_conformance.json_value import JsonObject
+from harmony_conformance.json_value import JsonObject, integer, text, value_at
 from harmony_conformance.load.load_file import LOAD, InvalidLoadError, read_loads
 from harmony_conformance.load.side_by_side import load_rows
 from harmony_conformance.report.comparison.matrix import Matrix, make_matrix
 from harmony_conformance.report.files import report_in
 from harmony_conformance.report.model import Report
 from harmony_conformance.report.summary import title
+from harmony_conformance.sampling.rates import Rate
 from harmony_conformance.sampling.rates_file import RATES, InvalidRatesError, SampledRates, read_rates
 from harmony_conformance.sampling.side_by_side import rate_rows
 
@@ -70,5 +71,24 @@ def side_by_side(folders: Sequence[EndpointFolder], names: Sequence[str]) -> Mat
         [one.report for one in folders],
         names,
         rate_rows([one.rates for one in folders]),
-        load_rows([one.loads for one in folders]),
+        [*rate_rows([_answered(one) for one in folders]), *load_rows([one.loads for one in folders])],
+    )
+
+
+def _answered(folder: EndpointFolder) -> SampledRates | None:
+    return SampledRates(title=folder.title, rates=answered_rates(folder.loads)) if folder.loads else None
+
+
+def answered_rates(loads: Sequence[JsonObject]) -> tuple[Rate, ...]:
+    """Return the share of answered requests of each load: the times of a load are those of answered requests alone."""
+    counts = [(load, integer(value_at(load, "requests")), integer(value_at(load, "failed"))) for load in loads]
+    return tuple(
+        Rate(
+            name=f"answered, {text(value_at(load, 'load'))}",
+            about="requests with an answer; timeouts and errors are the others",
+            count=requests - failed,
+            of=requests,
+        )
+        for load, requests, failed in counts
+        if requests is not None and failed is not None and failed <= requests
     )

@@ -28,10 +28,12 @@ def rates_folder(folder, **counts):
     return str(folder)
 
 
-def load_folder(folder, ttft, objectives=(), name="4 requests/s, 128 to 128 tokens"):
+def load_folder(folder, ttft, objectives=(), name="4 requests/s, 128 to 128 tokens", failed=0):
     folder.mkdir()
     load = {
         "load": name,
+        "requests": 100,
+        "failed": failed,
         "metrics": {"ttft": {"n": 100, "p50": ttft, "p99": [9, None, None]}},
         "objectives": objectives,
     }
@@ -69,6 +71,21 @@ def test_slower_answers_are_gated_by_the_interval_of_the_difference(tmp_path, ca
         [None, None],
         "no certain difference",
     )
+
+
+def test_a_load_whose_answers_are_fast_and_half_of_them_missing_is_worse(tmp_path, capsys):
+    before = load_folder(tmp_path / "before", [0.100, 0.098, 0.103], failed=1)
+    broken = load_folder(tmp_path / "broken", [0.050, 0.049, 0.052], failed=50)
+    assert main(["compare", before, broken]) == 1
+    printed = capsys.readouterr().out
+    assert "ttft p50, 4 requests/s, 128 to 128 tokens: 100 before, 50 after" in printed
+    assert "answered, 4 requests/s, 128 to 128 tokens: 0.500 against 0.990" in printed
+    assert main(["compare", broken, before, "--format", "json"]) == 1  # the answers are slower
+    assert [one["worse"] for one in json.loads(capsys.readouterr().out)["answered"]] == [False]
+    assert main(["matrix", before, broken]) == 0
+    printed = capsys.readouterr().out
+    assert r"0\.50 \(0\.40 to 0\.60\), worse" in printed
+    assert "No run has a failure" not in printed
 
 
 def percentile_figure(found):
@@ -199,7 +216,7 @@ def test_matrix_marks_what_is_certainly_worse_than_the_best(tmp_path, capsys):
     calls, quality = matrix["rates"]
     assert (calls["cells"][2], calls["worse"], quality["worse"]) == ("", [1], [])
     assert calls["cells"][1] == "0.53 (0.45 to 0.61), worse"
-    goal, ttft, _ = matrix["load"]
+    _, goal, ttft, _ = matrix["load"]  # the first row: answered requests
     assert (ttft["cells"], ttft["worse"]) == (["100 ms (98 to 103)", "", "900 ms (800 to 1,000), slower"], [2])
     assert (goal["cells"], goal["worse"]) == (["", "", "missed"], [2])
     assert main(["matrix", right, broken, slow, "--format", "html"]) == 0
