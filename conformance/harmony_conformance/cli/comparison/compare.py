@@ -36,7 +36,7 @@ _SHOWN_ONE_BY_ONE = (Change.NEW, Change.CHANGED, Change.ERROR)
 
 
 def execute(arguments: Namespace) -> int:
-    """Print the comparison. Exit code 1: there are new failures, or a check fails significantly more often in a log."""
+    """Print the comparison. Exit code 1: new failures, or a check fails significantly more often in a log. 2: otherwise, if AFTER is incomplete."""
     audits = [is_audit(name) for name in (arguments.before, arguments.after)]
     if all(audits):
         return _compare_audits(arguments)
@@ -60,7 +60,9 @@ def execute(arguments: Namespace) -> int:
         return Exit.INTERNAL_ERROR
     if arguments.slower_by is not None and is_any_slower_by(arguments.slower_by, compared.latency):
         return Exit.DIVERGES
-    return Exit.DIVERGES if compared.has_regressed(FAIL_ON[arguments.fail_on]) else Exit.CONFORMS
+    if compared.has_regressed(FAIL_ON[arguments.fail_on]):
+        return Exit.DIVERGES
+    return Exit.USAGE if compared.incomplete else Exit.CONFORMS
 
 
 def _compare_audits(arguments: Namespace) -> int:
@@ -88,7 +90,11 @@ def comparison_text(compared: Comparison, names: tuple[str, str] = ("before", "a
     """Yield the lines of a comparison. `names`: those of the earlier and the later run."""
     for name, title in zip(names, (compared.before, compared.after), strict=True):
         yield f"{name + ':':{2 + max(map(len, names))}}{visible(title)}"
-    yield f"{number_of(compared.both_judged, 'result')} {'was' if compared.both_judged == 1 else 'were'} judged by both"
+    yield f"{_results_were(compared.both_judged)} judged by both"
+    if compared.no_longer_judged:
+        yield f"{_results_were(compared.no_longer_judged)} judged by {names[0]} alone"
+    if compared.incomplete:
+        yield f"incomplete: {names[1]}: {visible(compared.incomplete)}"
     yield ""
     yield f"causes: {_counts([cause.change for cause in compared.causes])}"
     for cause in compared.causes:
@@ -113,6 +119,10 @@ def comparison_text(compared: Comparison, names: tuple[str, str] = ("before", "a
     if compared.latency:
         yield ""
         yield from latency_lines(compared.latency)
+
+
+def _results_were(count: int) -> str:
+    return f"{number_of(count, 'result')} {'was' if count == 1 else 'were'}"
 
 
 def _counts(changes: list[Change]) -> str:

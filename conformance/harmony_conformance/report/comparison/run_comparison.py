@@ -102,6 +102,8 @@ class Comparison:
 
     Attributes:
         both_judged: Number of results that both runs judged.
+        no_longer_judged: Number of results that the earlier run alone judged.
+        incomplete: The reason why the later run is incomplete, empty for a complete one.
         latency: The medians of the latency probes, if both runs measured it with intervals.
     """
 
@@ -110,6 +112,8 @@ class Comparison:
     causes: tuple[CauseChange, ...]
     results: tuple[ResultChange, ...]
     both_judged: int
+    no_longer_judged: int = 0
+    incomplete: str = ""
     latency: tuple[LatencyChange, ...] = ()
 
     def with_change(self, change: Change) -> tuple[ResultChange, ...]:
@@ -134,6 +138,8 @@ class Comparison:
             "before": self.before,
             "after": self.after,
             "both_judged": self.both_judged,
+            "no_longer_judged": self.no_longer_judged,
+            "incomplete": self.incomplete,
             "causes": causes,
             "results": results,
             "latency": [one.to_json() for one in self.latency],
@@ -150,6 +156,9 @@ def compare(before: Report, after: Report, places: tuple[str, str] | None = None
     """
     earlier, later = _by_name(before), _by_name(after)
     names = sorted({*earlier, *later})
+    judged, judged_now = (
+        {name for name, one in results.items() if one.outcome in _JUDGED} for results in (earlier, later)
+    )
     changes = [(name, _change(earlier.get(name), later.get(name))) for name in names]
     results = tuple(
         _result_change(name, change, earlier.get(name), later.get(name)) for name, change in changes if change
@@ -159,10 +168,9 @@ def compare(before: Report, after: Report, places: tuple[str, str] | None = None
         after=", ".join((title(after), *(places or ())[1:])),
         causes=tuple(_causes(before, after)),
         results=tuple(sorted(results, key=lambda one: (one.severity is not Severity.MUST, one.name))),
-        both_judged=sum(
-            name in earlier and name in later and {earlier[name].outcome, later[name].outcome} <= _JUDGED
-            for name in names
-        ),
+        both_judged=len(judged & judged_now),
+        no_longer_judged=len(judged - judged_now),
+        incomplete=text(value_at(after.header, "incomplete")),
         latency=compare_latency(probe_figures(before.latency), probe_figures(after.latency)),
     )
 

@@ -58,6 +58,31 @@ def test_what_failed_in_neither_is_no_change():
     assert compare(report(line(PASS)), report(line(OPEN))).results == ()
 
 
+def test_a_run_that_was_cut_is_no_success_and_its_missing_results_are_counted(tmp_path, capsys):
+    for name, limit in (("whole", "99"), ("cut", "2")):
+        words = (
+            "--select",
+            "simple_answer",
+            "--select",
+            "tool_call",
+            "--max-requests",
+            limit,
+            "--out",
+            str(tmp_path / name),
+        )
+        main(["run", "reference", *words, "--quiet"])
+    capsys.readouterr()
+    assert main(["compare", str(tmp_path / "whole"), str(tmp_path / "cut")]) == Exit.USAGE
+    shown = capsys.readouterr().out
+    both, gone = (int(count) for count in re.findall(r"^(\d+) results were judged by", shown, re.MULTILINE))
+    assert both > 0
+    assert gone > 0
+    assert "incomplete: after: --max-requests 2 was reached" in shown
+    assert main(["compare", str(tmp_path / "cut"), str(tmp_path / "whole"), "--format", "json"]) == Exit.CONFORMS
+    compared = json.loads(capsys.readouterr().out)
+    assert (compared["both_judged"], compared["no_longer_judged"], compared["incomplete"]) == (both, 0, "")
+
+
 def test_only_new_failures_of_the_given_severities_are_a_regression():
     compared = compare(report(line(PASS)), report(line(FAIL, severity=Severity.SHOULD)))
     assert not compared.has_regressed(frozenset({Severity.MUST}))
