@@ -1,0 +1,98 @@
+"""Figures that pages repeat are those of the stored results, of the stored reports, or of the code."""
+
+import html
+import json
+import re
+import runpy
+import statistics
+import sys
+from pathlib import Path
+
+import pytest
+
+from harmony_conformance.cli.main import main
+from harmony_conformance.sampling.task import read_tasks
+
+ROOT = Path(__file__).parents[2]
+if not (ROOT / "benchmarks" / "results").is_dir():
+    pytest.skip("the archive of the sources has no results", allow_module_level=True)
+
+
+def page(name):
+    return " ".join((ROOT / name).read_text("utf-8").split())
+
+
+def results(name):
+    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text("utf-8"))
+
+
+def test_cost_of_a_whole_run():
+    found, text = results("run_cost"), page("benchmarks/README.md")
+    run = next(one for one in found["runs"] if one["cpu"] == found["cpu"])
+    sender, judge, server = run["processes"][:3]
+    assert f"{run['wall']:.1f} s on two idle cores for {run['exchanges']:,} exchanges" in text
+    assert f"and {run['cpu']:.1f} s of CPU time. The sender has {sender:.1f} s of it" in text
+    assert f"the judge {judge:.1f} s, the server {server:.1f} s" in text
+
+
+def test_share_of_the_slots_and_cost_of_an_exchange_more():
+    found, text = results("run_scaling"), page("benchmarks/README.md")
+    shares = [f"{one['share']:.0%}".replace("%", " %") for one in found["slow server"]]
+    assert f"{shares[0]}, {shares[1]} and {shares[2]} with 1, 2 and 8 requests" in text
+    first, second = (f"{1000 * one:.1f} ms" for one in found["scenarios"]["marginal_cpu_per_exchange"])
+    assert f"costs {first} from a quarter to half, and {second} from half to all" in text
+
+
+def test_alarms_of_the_gates():
+    found, text = results("gate_noise"), page("benchmarks/README.md")
+    assert set(found["alarms"].values()) | {one["alarms"] for one in found["load alarms"].values()} == {0}
+    differences = [one for load in found["load alarms"].values() for one in load["differences"]]
+    differing = sum(len({one["repetition"] for one in load["differences"]}) for load in found["load alarms"].values())
+    largest = max(abs(one["after"] / one["before"] - 1) for one in differences)
+    assert f"In {differing} of the {2 * found['loads']} comparisons some percentile differs" in text
+    assert f"by {largest:.0%} at most".replace("%", " %") in text
+
+
+def test_costs_of_the_proxy():
+    costs = page("docs/proxy-performance.md")
+    added = re.search(r"HarmonyGuard, CPU of the path per small JSON request.*?\| ([\d.]+) \(", costs)
+    assert f"about {float(added[1]):.0f} µs of CPU time to a small request" in page("proxy/README.md")
+    of_addon = results("proxy")["measures"]["stream, 32"]["addon"]["path"]["rounds"]
+    assert f"about {statistics.median(of_addon) / 1000:.1f} ms for each event" in page("docs/mitmproxy.md")
+
+
+def test_costs_of_repairs(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    table = runpy.run_path(str(ROOT / "benchmarks" / "repair_cost.py"))["table"]
+    for name in ("judge_cost", "prose"):
+        sys.modules.pop(name, None)
+    assert table(results("repair_cost")) in (ROOT / "docs" / "repairs.md").read_text("utf-8")
+
+
+def test_requests_of_a_run(capsys):
+    main(["run", "vllm:http://127.0.0.1:9/v1", "--dry-run", "-q", "--api", "chat"])
+    plain, scripted = (int(one) for one in re.findall(r"(\d+) requests", capsys.readouterr().out)[:2])
+    said = f"about {round(plain, -1):,} requests over Chat Completions, {round(scripted, -2):,} with scripted output"
+    assert said in page("docs/faq.md")
+
+
+def test_first_screen():
+    shown = html.unescape((ROOT / "docs" / "first-screen.svg").read_text("utf-8")).replace("\N{NO-BREAK SPACE}", " ")
+    causes, hidden = (int(re.search(words, shown)[1]) for words in (r"causes: (\d+),", r"and (\d+) more in report"))
+    assert f"{causes - hidden} of its {causes} causes" in page("README.md")
+
+
+def test_graded_tasks():
+    count = sum(len(tasks) for name, tasks in read_tasks().items() if name != "compatibility")
+    assert f"{count} graded tasks" in page("README.md")
+
+
+def test_readings_of_the_reports():
+    groups, right, false = re.search(
+        r"all ([\d,]+) groups of published failures: ([\d.]+ %) right in everything, ([\d.]+ %) false",
+        page("docs/concepts.md"),
+    ).groups()
+    reading = page("reports/README.md")
+    assert f"read all {groups} groups" in reading
+    assert f"({right})" in reading
+    assert f"({false})" in reading
