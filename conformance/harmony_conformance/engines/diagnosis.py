@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
+
 from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import InvalidJsonError, Json, text, value_at
@@ -48,6 +50,8 @@ def describe_missing_models(response: Response) -> str:
         return f"{seen} an empty list: name a model with --model"
     if not response.body.strip():
         return f"{seen} an empty body: not an OpenAI API"
+    if response.body.startswith(BOM_UTF8):
+        return f"{seen} a byte order mark before its text, expected UTF-8 that begins with the JSON (RFC 8259, section 8.1)"
     if json_of(response) is None and response.content_type == _JSON:
         return f"{seen} no JSON (HTTP {response.status}, {_JSON}: {_quote(response)}): not an OpenAI API"
     if json_of(response) is None:

@@ -8,6 +8,8 @@ from ipaddress import ip_address
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
+import idna
+
 from harmony_conformance.engines.profiles import ENGINES, Engine, engine_for_host
 
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_.])?|[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?")
@@ -147,6 +149,10 @@ def _base(url: str) -> str:
         host, port = split.hostname or "", split.port
     except ValueError:
         raise InvalidTargetError(f"invalid URL: expected {_RIGHT_URL}, got {url!r}") from None
+    netloc = split.netloc
+    if not host.isascii():
+        host = _ascii_host(host)
+        netloc = host if port is None else f"{host}:{port}"
     scheme = _WEBSOCKET_SCHEMES.get(split.scheme, split.scheme)
     is_http = scheme in ("http", "https")
     if not is_http or not _HOST.fullmatch(host) or port == 0 or not _PATH.fullmatch(split.path):
@@ -158,4 +164,12 @@ def _base(url: str) -> str:
     path = path.removesuffix(end)
     if end and not path.endswith("/v1"):
         raise InvalidTargetError(f"invalid URL: expected the URL up to /v1, got the path of an API: {url!r}")
-    return f"{scheme}://{split.netloc}{path.removesuffix('/v1')}"
+    return f"{scheme}://{netloc}{path.removesuffix('/v1')}"
+
+
+def _ascii_host(host: str) -> str:
+    """Return the ASCII form of an international host name (`xn--…`), as it is sent; empty for a name that has none."""
+    try:
+        return idna.encode(host, uts46=True).decode("ascii")
+    except idna.IDNAError:
+        return ""

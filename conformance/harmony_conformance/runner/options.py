@@ -34,7 +34,8 @@ FAIL_ON = {
 OWN_MEMBERS = frozenset(
     {
         *("harmony_script", "harmony_script_then", "max_completion_tokens", "max_tokens", "messages", "model"),
-        *("n", "stream", "stream_options", "tool_choice", "tools", "vllm_xargs"),
+        *("input", "n", "response_format", "stop", "stop_sequences", "stream", "stream_options"),
+        *("tool_choice", "tools", "vllm_xargs"),
     }
 )
 """Request members that scenarios set; another value would invalidate the checks."""

@@ -50,6 +50,7 @@ from harmony_conformance.transport.waits import (
 
 MOST_CHUNKS = 1_000_000  # of a body: one of single bytes would need far more memory than its size
 BODY_LIMIT = 10 * 1024 * 1024  # bytes: escaped as JSON it still fits the line limit of recordings
+_LONGEST_DETAIL = 300  # characters
 _SWITCHED, _PROXY_AUTHENTICATION = 101, 407
 EXCHANGE_TIMEOUT_FACTOR = 10  # times the timeout
 _SECRET_HEADERS = frozenset({"set-cookie", "authorization"})
@@ -289,7 +290,9 @@ class Client:
 
     def _masked_result(self, heads: list[HttpHead], chunks: list[Chunk], failure: Failure | None) -> SendResult:
         if failure is not None:
-            failure = replace(failure, detail=self._mask.mask_text(failure.detail))
+            detail = self._mask.mask_text(failure.detail)  # before it is shortened: a part of a secret would stay
+            is_long = len(detail) > _LONGEST_DETAIL
+            failure = replace(failure, detail=f"{detail[:_LONGEST_DETAIL]}…" if is_long else detail)
         if not heads:
             return SendResult(failure=failure)
         (head,) = heads

@@ -20,6 +20,7 @@ import httpx
 from harmony_conformance.errors import UsageError
 from harmony_conformance.transport.messages import Failure, FailureKind
 from harmony_conformance.transport.plain_connection import PlainBody, PlainConnection
+from harmony_conformance.transport.protocol_errors import describe_protocol_error
 from harmony_conformance.transport.single_connections import ReleasingStream, SingleConnections
 from harmony_ref.extras import install_command
 
@@ -264,7 +265,7 @@ def failure_of(error: Exception, network: Network, timeout: float, last_event: s
             kind = FailureKind.RESET
         case _:
             pass
-    return Failure(kind=kind, detail=detail)
+    return Failure(kind=kind, detail=describe_protocol_error(detail))
 
 
 def _cause_of(error: BaseException) -> str:

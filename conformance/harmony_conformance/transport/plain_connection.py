@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, MutableMapping
-from typing import Any
+from typing import Any, cast
 
 import httpcore
 import httpx
 
 from harmony_conformance.transport.plain_network import PlainNetwork
+from harmony_conformance.transport.protocol_errors import describe_first_bytes
 
 _NETWORK = PlainNetwork()
 
@@ -50,6 +51,8 @@ class PlainConnection(httpx.AsyncBaseTransport):
                     request.method, url, headers=request.headers.raw, content=request.stream, extensions=extensions
                 )
             )
+        except httpcore.RemoteProtocolError as error:
+            raise httpx.RemoteProtocolError(describe_first_bytes(str(error), _unread_data(connection))) from error
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
             raise _as_httpx(error) from error
         assert isinstance(response.stream, AsyncIterable)
@@ -83,6 +86,15 @@ class PlainBody(httpx.AsyncByteStream):
     async def aclose(self) -> None:
         """End the response. An incomplete one closes its connection."""
         await self.inner.aclose()  # type: ignore[attr-defined] # the stream of httpcore has it
+
+
+def _unread_data(connection: httpcore.AsyncHTTPConnection | None) -> bytes:
+    """Return what has arrived and was not read. httpcore has no public access to it: without the attributes the result is empty."""
+    part: Any = connection
+    for name in ("_connection", "_h11_state", "trailing_data"):
+        part = getattr(part, name, None)
+    found: Any = part
+    return cast("bytes", found[0]) if found else b""
 
 
 def _as_httpx(error: Exception) -> httpx.TransportError:

@@ -332,6 +332,10 @@ NOTHING = {
         {"models": answered(b"<html>")},
         r"^GET /v1/models returned no JSON \(HTTP 200, application/json: <html>\): not an OpenAI API$",
     ),
+    "models behind a byte order mark": (
+        {"models": answered(b'\xef\xbb\xbf{"data":[{"id":"m"}]}')},
+        r"^GET /v1/models returned a byte order mark before its text, expected UTF-8 that begins with the JSON \(RFC 8259",
+    ),
     "no bytes in place of models": (
         {"models": answered(b"")},
         "^GET /v1/models returned an empty body: not an",

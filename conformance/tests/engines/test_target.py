@@ -37,6 +37,8 @@ GOOD = {
     "vLLM:HTTPS://host/v1": ("vllm", "https://host", ()),
     "ws://127.0.0.1:8000/v1": ("openai", "http://127.0.0.1:8000", ()),
     "vllm:wss://host/v1/responses": ("vllm", "https://host", ()),
+    "https://M\u00fcnchen.example:8443/v1": ("openai", "https://xn--mnchen-3ya.example:8443", ()),
+    "vllm:http://\u4f8b\u3048.\u30c6\u30b9\u30c8/v1": ("vllm", "http://xn--r8jz45g.xn--zckzah", ()),
     "wss://openrouter.ai/api/v1": ("openrouter", "https://openrouter.ai/api", ()),
 }
 
@@ -69,11 +71,12 @@ BAD = {
     "vllm:http://host:0": "invalid URL",
     "vllm:http://host:port": "invalid URL",
     "vllm:http://[::1": "invalid URL",
+    "vllm:http://\u00fc..example": "invalid URL",
+    "vllm:http://\u2603 x.example": "invalid URL",
     "vllm:http://exa mple.com": "invalid URL",
     "vllm:http://host/a b": "invalid URL",
     "vllm:http://host/\x7f": "invalid URL",
     "vllm:http://-host-": "invalid URL",
-    "vllm:http://hóst": "invalid URL",
     "vllm:http://user:word@host": "--api-key-env",
     "vllm:http://user@host": "--api-key-env",
     "https://host/v1?api-version=1": "query",

@@ -86,7 +86,7 @@ TABLE = {
     "a negative length": (OK + b"content-length: -2\r\n\r\nab", None, MALFORMED),
     "an end by closing": (OK + b"\r\nab", (200, [b"ab"]), None),
     "HTTP/1.0": (b"HTTP/1.0 200 OK\r\n\r\nab", (200, [b"ab"]), None),
-    "HTTP/0.9": (b"ab", None, RESET),
+    "HTTP/0.9": (b"ab", None, MALFORMED),
     "no reason": (b"HTTP/1.1 200\r\ncontent-length: 2\r\n\r\nab", (200, [b"ab"]), None),
     "a status of four digits": (b"HTTP/1.1 2000 OK\r\n\r\n", None, MALFORMED),
     "a status that is early": (b"HTTP/1.1 103 Early Hints\r\n\r\n" + whole(b"ab"), (200, [b"ab"]), None),
@@ -110,6 +110,41 @@ def test_what_is_said_is_kept_and_what_is_wrong_in_it_is_told(raw_server, how, l
     assert (sent.failure and sent.failure.kind) == kind
     assert (sent.response and (sent.response.status, [chunk.data for chunk in sent.response.chunks])) == kept
     assert len(server.requests) == 1  # nothing is asked again behind our back
+
+
+STATUS_LINE = "invalid answer: expected a status line of HTTP such as HTTP/1.1 200 OK, got "
+SENTENCES = {
+    b"": "the server closed the connection without an answer",
+    b"HTTP/1.1 200 OK\r\ncontent-le": "the server closed the connection without an answer",
+    b"SSH-2.0-OpenSSH_9.6\r\n": f"{STATUS_LINE}'SSH-2.0-OpenSSH_9.6'",
+    b"SSH-2.0-OpenSSH_9.6\r\n\r\n": f"{STATUS_LINE}'SSH-2.0-OpenSSH_9.6'",
+    b"\xff\xfe\r\nsecond line\r\n": f"{STATUS_LINE}'\\xff\\xfe'",
+    b"\x00\x01": f"{STATUS_LINE}'\\x00\\x01'",
+    b"x" * 1000: f"{STATUS_LINE}'{'x' * (299 - len(STATUS_LINE))}…",
+    b"the key is MY-LONG-SECRET-KEY, echoed": f"{STATUS_LINE}'the key is ***, echoed'",
+    b"\x15\x03\x01\x00\x02\x02\x46": "this port speaks TLS: use https://",
+    b"HTTP/1.1 20 OK\r\n\r\n": f"{STATUS_LINE}'HTTP/1.1 20 OK'",
+    b"HTTP/1.1 101 Switching\r\nupgrade: x\r\n\r\n": "invalid status: expected an answer, got 101 (Switching Protocols), which the request did not ask for",
+    OK + b"X Y: 3\r\n\r\n": "invalid header: expected NAME: VALUE, got 'X Y: 3'",
+    OK + b" x: 3\r\n\r\n": "invalid header: expected NAME: VALUE, got a line that begins with a space",
+    OK + b"content-length: abc\r\n\r\n": "invalid Content-Length: expected a number of bytes, got something else",
+    OK + b"content-length: 2\r\ncontent-length: 3\r\n\r\n": "invalid Content-Length: expected one number, got several",
+    OK + b"transfer-encoding: gzip\r\n\r\n": "invalid Transfer-Encoding: expected chunked, got another coding",
+    OK
+    + b"transfer-encoding: chunked\r\n" * 2
+    + b"\r\n": "invalid Transfer-Encoding: expected it once, got it several times",
+    OK + b"x: " + b"a" * 200_000: "invalid headers: expected at most 100 KiB, got more",
+    CHUNKED + b"zz\r\n": "invalid chunk: expected its length in hexadecimal digits, got 'zz'",
+    CHUNKED + b"2\r\nabcd\r\n": "invalid chunk: expected the end of a line after its data, got 'cd'",
+    CHUNKED + b"2\r\nab\r\n0\r\nno colon\r\n\r\n": "invalid header: expected NAME: VALUE, got 'no colon'",
+}
+
+
+@pytest.mark.parametrize("said", SENTENCES, ids=lambda said: repr(said[:60]))
+def test_what_is_no_http_is_described_in_words_of_http(raw_server, said):
+    """The errors of h11 name its own classes and states."""
+    (sent,) = send(raw_server(saying(said)).url, api_key="MY-LONG-SECRET-KEY")
+    assert sent.failure.detail == SENTENCES[said]
 
 
 PACKED = b"a text " * 20

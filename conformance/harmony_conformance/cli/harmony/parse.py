@@ -37,9 +37,20 @@ def execute(arguments: Namespace) -> int:
         messages = parse(ids, role)
     except HarmonyError as problem:
         hint = "; --lenient prints the readable parts" if isinstance(problem, ParseError) else ""
+        if _is_harmony(document.rstrip("\r\n"), role):
+            hint = "; without the line break at its end it is valid"
         raise UsageError(f"{name}: invalid Harmony: {one_line(problem)}{hint}") from None
     _print(Conversation(messages=messages).to_dict())
     return Exit.CONFORMS
+
+
+def _is_harmony(text: str, role: Role | None) -> bool:
+    """Return True if the text is Harmony."""
+    try:
+        parse(encode_with_special_tokens(text), role)
+    except HarmonyError:
+        return False
+    return True
 
 
 def _implied_role(ids: Sequence[int]) -> Role | None:

@@ -438,3 +438,12 @@ def test_a_bare_completion_is_the_assistant_s(what, file, capsys):
 def test_a_bare_completion_is_read_leniently(file, capsys):
     assert call(parse, file("<|channel|>analysis<|message|>cut"), "--lenient") == Exit.CONFORMS
     assert json.loads(capsys.readouterr().out)["remainder"]["header"] == {"role": "assistant", "channel": "analysis"}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_line_break_after_the_last_token_is_named(file, end):
+    """Editors and `echo` write one, and it is a token of its own."""
+    with pytest.raises(UsageError, match=r"; without the line break at its end it is valid$"):
+        call(parse, file(COMPLETION + end))
+    with pytest.raises(UsageError, match=r"; --lenient prints the readable parts$"):
+        call(parse, file(f"{COMPLETION} more{end}"))
