@@ -1,7 +1,7 @@
 """Statistics of counts: intervals of a share, pass@k and pass^k, and the comparison of two shares.
 
-Sources: Wilson 1927 for the interval; Newcombe 1998, method 10, for the difference; Fisher's exact test, two-sided, for its significance;
-Holm 1979 for several tests. pass@k is the unbiased estimator of Chen et al. 2021.
+Sources: Wilson 1927 for the interval; Newcombe 1998, method 10, for the difference; Fisher's exact test, two-sided, for its significance.
+For several tests: Holm 1979, and Tarone 1990 for tests of few cases, which cannot be significant. pass@k is the unbiased estimator of Chen et al. 2021.
 """
 
 from __future__ import annotations
@@ -46,6 +46,13 @@ def fisher(count: int, of: int, other: int, of_other: int) -> float:
     return min(1.0, sum(way for way in ways if way <= seen) / comb(total, marked))
 
 
+def smallest_fisher(count: int, of: int, other: int, of_other: int) -> float:
+    """Return the smallest p value that `fisher` has for any division of the same cases: that of the most extreme one."""
+    total, marked = of + of_other, count + other
+    least, most = max(0, marked - of_other), min(of, marked)
+    return min(fisher(one, of, marked - one, of_other) for one in (least, most)) if total else 1.0
+
+
 def shares_differ(count: int, of: int, other: int, of_other: int) -> float:
     """Return the two-sided p value of equal shares, for counts of any size.
 
@@ -84,6 +91,27 @@ def holm(values: Sequence[float]) -> tuple[float, ...]:
     for rank, place in enumerate(sorted(range(len(values)), key=values.__getitem__)):
         largest = max(largest, min(1.0, values[place] * (len(values) - rank)))
         adjusted[place] = largest
+    return tuple(adjusted)
+
+
+def adjust_discrete(values: Sequence[float], smallest: Sequence[float]) -> tuple[float, ...]:
+    """Return the p values of several tests, adjusted as by `holm` for the number of those that can be significant.
+
+    A test that no data could make significant can raise no false alarm, so the others need no adjustment for it.
+
+    Args:
+        values: The p value of each test.
+        smallest: The smallest p value that each test can have, such as `smallest_fisher`. It must not depend on the difference itself.
+    """
+    number = next(
+        number
+        for number in range(1, len(values) + 2)
+        if sum(least * number < SIGNIFICANCE for least in smallest) <= number
+    )
+    able = [place for place, least in enumerate(smallest) if least * number < SIGNIFICANCE]
+    adjusted = [min(1.0, value * number) for value in values]
+    for place, p in zip(able, holm([values[place] for place in able]), strict=True):
+        adjusted[place] = p
     return tuple(adjusted)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harmony_conformance.json_value import InvalidJsonError, Json, integer, items, loads, text, value_at
@@ -18,11 +20,25 @@ class InvalidRatesError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class SampledRates:
-    """The rates of one endpoint. `title`: its model and engine."""
+    """The rates of one endpoint.
+
+    Attributes:
+        title: Its model and engine.
+        tries: The number of tries by set and task.
+        stopped: The reason why some are missing, empty for a complete run.
+    """
 
     title: str
     rates: tuple[Rate, ...]
     below: tuple[str, ...] = ()
+    tries: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    stopped: str = ""
+
+    def tries_of(self, rate: str) -> Counter[tuple[str, str]]:
+        """Return the tries that a rate is about: those of its set of tasks, or all."""
+        its_set = rate.partition(".")[0]
+        of_set = Counter({task: count for task, count in self.tries.items() if task[0] == its_set})
+        return of_set or self.tries
 
 
 def read_rates(path: Path) -> tuple[SampledRates, ...]:
@@ -45,9 +61,25 @@ def read_rates(path: Path) -> tuple[SampledRates, ...]:
             title=f"{text(value_at(one, 'model'))} on {text(value_at(one, 'engine'))}",
             rates=tuple(_rate(rate, path) for rate in items(value_at(one, "rates"))),
             below=tuple(map(text, items(value_at(one, "below")))),
+            tries=Counter(
+                (text(value_at(sample, "set")), text(value_at(sample, "task")))
+                for sample in items(value_at(one, "tries"))
+            ),
+            stopped=text(value_at(one, "stopped")),
         )
         for one in endpoints
     )
+
+
+def names_of_other_tasks(one: SampledRates, other: SampledRates) -> Sequence[str]:
+    """Return the names of the rates that both have, of tasks or shares of tasks that differ: these alone can make them differ."""
+    both = {rate.name for rate in other.rates if rate.of}
+    names = [rate.name for rate in one.rates if rate.of and rate.name in both]
+    return [name for name in names if not _is_same_mixture(one.tries_of(name), other.tries_of(name))]
+
+
+def _is_same_mixture(one: Counter[tuple[str, str]], other: Counter[tuple[str, str]]) -> bool:
+    return all(one[task] * other.total() == other[task] * one.total() for task in {*one, *other})
 
 
 def _rate(value: Json, path: Path) -> Rate:

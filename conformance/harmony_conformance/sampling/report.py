@@ -11,7 +11,14 @@ from rich.text import Text
 
 from harmony_conformance.json_value import JsonObject, dumps, members
 from harmony_conformance.report.formats.terminal import visible
-from harmony_conformance.report.intervals import SIGNIFICANCE, difference, fisher, holm, p_words
+from harmony_conformance.report.intervals import (
+    SIGNIFICANCE,
+    adjust_discrete,
+    difference,
+    fisher,
+    p_words,
+    smallest_fisher,
+)
 from harmony_conformance.runtime.plural import number_of
 from harmony_conformance.sampling.graders import Grade
 from harmony_conformance.sampling.legacy import legacy_figures
@@ -19,14 +26,16 @@ from harmony_conformance.sampling.rates import Rate, all_rates, pass_rates
 from harmony_conformance.sampling.run import Sampled
 from harmony_conformance.sampling.sampler import TaskTry
 
-"""Largest adjusted p value of a difference between two endpoints that counts."""
 _TASKS_SHOWN = 10
 _LONGEST_ANSWER = 90
 
 
 @dataclass(frozen=True, kw_only=True)
 class RateDifference:
-    """A rate of two endpoints: the interval of the difference, and the p value of no difference, adjusted for the number of rates."""
+    """A rate of two endpoints: the interval of the difference, and the p value of no difference.
+
+    It is adjusted for the number of rates that have enough cases to differ significantly.
+    """
 
     name: str
     one: Rate
@@ -38,9 +47,20 @@ class RateDifference:
         """True if the first endpoint is significantly worse."""
         return self.p < SIGNIFICANCE and (self.one.share or 0.0) < (self.other.share or 0.0)
 
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the difference, the first less the second."""
+        return difference(self.one.count, self.one.of, self.other.count, self.other.of)
+
+    def __str__(self) -> str:
+        """Return both shares, the interval of their difference and its p value."""
+        low, high = self.interval
+        shares = f"{self.one.share or 0.0:.3f} against {self.other.share or 0.0:.3f}"
+        return f"{self.name}: {shares}, difference {low:.2f} to {high:.2f} ({p_words(self.p)}, adjusted)"
+
     def to_json(self) -> JsonObject:
         """Return the JSON form."""
-        low, high = difference(self.one.count, self.one.of, self.other.count, self.other.of)
+        low, high = self.interval
         return {"name": self.name, "interval": [low, high], "p": self.p, "worse": self.is_worse}
 
 
@@ -48,7 +68,8 @@ def compare_rates(one: Sequence[Rate], other: Sequence[Rate]) -> tuple[RateDiffe
     """Return the differences of the rates that both endpoints have."""
     of_other = {rate.name: rate for rate in other if rate.of}
     both = [(rate, of_other[rate.name]) for rate in one if rate.of and rate.name in of_other]
-    values = holm([fisher(rate.count, rate.of, against.count, against.of) for rate, against in both])
+    counts = [(rate.count, rate.of, against.count, against.of) for rate, against in both]
+    values = adjust_discrete([fisher(*one) for one in counts], [smallest_fisher(*one) for one in counts])
     return tuple(
         RateDifference(name=rate.name, one=rate, other=against, p=p)
         for (rate, against), p in zip(both, values, strict=True)
@@ -88,13 +109,16 @@ def rate_table(rates: Sequence[Rate], minima: Mapping[str, float]) -> Table:
 
 
 def difference_lines(differences: Sequence[RateDifference]) -> Iterator[str]:
-    """Yield the rates that differ, or that none does."""
+    """Yield the rates that differ significantly; otherwise that none does, and the one with the smallest p value."""
     certain = [one for one in differences if one.p < SIGNIFICANCE]
     for one in certain:
-        better = "worse" if one.is_worse else "better"
-        yield f"{one.name}: {one.one.share:.3f} against {one.other.share:.3f}, {better} ({p_words(one.p)}, adjusted)"
-    if not certain:
-        yield f"no rate of {len(differences)} differs significantly (Fisher's test, adjusted by Holm, {SIGNIFICANCE:g})"
+        yield f"{one}: {'worse' if one.is_worse else 'better'}"
+    if certain or not differences:
+        return
+    yield f"no rate of {len(differences)} differs significantly (Fisher's test, adjusted by Holm, {SIGNIFICANCE:g})"
+    nearest = min(differences, key=lambda one: one.p)
+    if nearest.one.share != nearest.other.share:
+        yield f"most likely to differ: {nearest}"
 
 
 def unsolved_lines(samples: Sequence[TaskTry]) -> Iterator[str]:

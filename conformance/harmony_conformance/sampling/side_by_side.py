@@ -3,41 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 from harmony_conformance.report.comparison.matrix import MatrixRow
-from harmony_conformance.report.intervals import SIGNIFICANCE, fisher, holm
+from harmony_conformance.report.intervals import SIGNIFICANCE, adjust_discrete, fisher, smallest_fisher
 from harmony_conformance.sampling.rates import Rate
 from harmony_conformance.sampling.rates_file import SampledRates
 
+_Column = dict[str, Rate]
+
 
 def rate_rows(sampled: Sequence[SampledRates | None]) -> Iterator[MatrixRow]:
-    """Yield a row for each rate. A cell is marked if it is significantly worse than the best: Fisher's test, adjusted by Holm for all of them."""
-    columns = [{rate.name: rate for rate in one.rates if rate.of} if one is not None else {} for one in sampled]
+    """Yield a row for each rate. A cell is marked if it is significantly worse than the best of its row.
+
+    Every pair of cells is one of the tests, since the best is known only afterwards.
+    """
+    columns: list[_Column] = [
+        {rate.name: rate for rate in one.rates if rate.of} if one is not None else {} for one in sampled
+    ]
     names = list(dict.fromkeys(name for column in columns for name in column))
-    pairs = [(name, place) for name in names for place in _below_best([column.get(name) for column in columns])]
-    values = holm([_p_value([column.get(name) for column in columns], place) for name, place in pairs])
-    worse = {pair for pair, p in zip(pairs, values, strict=True) if p < SIGNIFICANCE}
+    differing = _differing(columns, names)
     for name in names:
         rates = [column.get(name) for column in columns]
-        marked = tuple(place for place in range(len(rates)) if (name, place) in worse)
+        best = max((place for place, rate in enumerate(rates) if rate is not None), key=lambda one: _rank(rates[one]))
+        worse = tuple(
+            place
+            for place, rate in enumerate(rates)
+            if _rank(rate)[0] < _rank(rates[best])[0] and (name, min(place, best), max(place, best)) in differing
+        )
         about = next(rate.about for rate in rates if rate is not None)
-        cells = tuple(_cell(rate, is_worse=place in marked) for place, rate in enumerate(rates))
-        yield MatrixRow(name=name, meaning=about, cells=cells, worse=marked)
+        cells = tuple(_cell(rate, is_worse=place in worse) for place, rate in enumerate(rates))
+        yield MatrixRow(name=name, meaning=about, cells=cells, worse=worse)
 
 
-def _best(rates: Sequence[Rate | None]) -> Rate:
-    return max((rate for rate in rates if rate is not None), key=lambda rate: (rate.share or 0.0, rate.of))
+def _rank(rate: Rate | None) -> tuple[float, int]:
+    return (rate.share or 0.0, rate.of) if rate is not None else (1.0, 0)
 
 
-def _below_best(rates: Sequence[Rate | None]) -> list[int]:
-    best = _best(rates)
-    return [place for place, rate in enumerate(rates) if rate is not None and (rate.share or 0.0) < (best.share or 0.0)]
+def _differing(columns: Sequence[_Column], names: Sequence[str]) -> frozenset[tuple[str, int, int]]:
+    """Return the rates that differ significantly between two columns, each with the places of these."""
+    pairs = [
+        (name, one, other)
+        for name in names
+        for one, other in combinations([place for place, column in enumerate(columns) if name in column], 2)
+    ]
+    counts = [_counts(columns[one][name], columns[other][name]) for name, one, other in pairs]
+    values = adjust_discrete([fisher(*one) for one in counts], [smallest_fisher(*one) for one in counts])
+    return frozenset(pair for pair, p in zip(pairs, values, strict=True) if p < SIGNIFICANCE)
 
 
-def _p_value(rates: Sequence[Rate | None], place: int) -> float:
-    best, rate = _best(rates), rates[place]
-    assert rate is not None, "of a column that has the rate"
-    return fisher(rate.count, rate.of, best.count, best.of)
+def _counts(one: Rate, other: Rate) -> tuple[int, int, int, int]:
+    return one.count, one.of, other.count, other.of
 
 
 def _cell(rate: Rate | None, *, is_worse: bool) -> str:

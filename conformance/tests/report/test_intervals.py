@@ -6,7 +6,17 @@ from math import comb
 
 import pytest
 
-from harmony_conformance.report.intervals import difference, fisher, holm, p_words, pass_at_k, pass_hat_k, wilson
+from harmony_conformance.report.intervals import (
+    adjust_discrete,
+    difference,
+    fisher,
+    holm,
+    p_words,
+    pass_at_k,
+    pass_hat_k,
+    smallest_fisher,
+    wilson,
+)
 
 # by scipy: the interval "wilson" of binomtest
 SCIPY_WILSON = [
@@ -66,6 +76,38 @@ def test_interval_covers_the_share_in_about_95_percent():
 def test_difference_is_newcombe_example():
     """56/70 against 48/80: the published interval of method 10."""
     assert difference(56, 70, 48, 80) == pytest.approx((0.0524, 0.3339), abs=5e-5)
+
+
+def test_the_smallest_p_value_is_that_of_every_division_of_the_same_cases():
+    for of, of_other in ((3, 3), (4, 7), (6, 2), (0, 0)):
+        for marked in range(of + of_other + 1):
+            divisions = range(max(0, marked - of_other), min(of, marked) + 1)
+            least = min(fisher(one, of, marked - one, of_other) for one in divisions)
+            assert all(smallest_fisher(one, of, marked - one, of_other) == pytest.approx(least) for one in divisions)
+
+
+def test_tests_that_cannot_be_significant_need_no_adjustment():
+    counts = [(0, 6, 6, 6), (3, 3, 0, 3), *[(12, 12, 12, 12)] * 31]
+    values = [fisher(*one) for one in counts]
+    adjusted = adjust_discrete(values, [smallest_fisher(*one) for one in counts])
+    assert adjusted[0] == pytest.approx(values[0])  # 0.0022; times 33, it would be 0.07
+    assert adjusted[1:] == pytest.approx(values[1:])
+    assert adjust_discrete([0.01, 0.04, 0.03], [0.0] * 3) == pytest.approx(holm([0.01, 0.04, 0.03]))
+    assert adjust_discrete([], []) == ()
+
+
+def test_adjusted_tests_of_few_cases_raise_false_alarms_in_at_most_five_percent():
+    chance = random.Random(3)
+    shares = [0.5, 0.7, 0.9, 0.97, 1.0] * 4
+    alarms = 0
+    for _ in range(600):
+        counts = [
+            (sum(chance.random() < share for _ in range(9)), 9, sum(chance.random() < share for _ in range(9)), 9)
+            for share in shares
+        ]
+        smallest = [smallest_fisher(*one) for one in counts]
+        alarms += min(adjust_discrete([fisher(*one) for one in counts], smallest)) < 0.05
+    assert alarms <= 30
 
 
 def test_holm_adjusts_in_order():

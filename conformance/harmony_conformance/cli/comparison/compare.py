@@ -92,7 +92,7 @@ def comparison_text(compared: Comparison, names: tuple[str, str] = ("before", "a
         yield f"{name + ':':{2 + max(map(len, names))}}{visible(title)}"
     yield f"{_results_were(compared.both_judged)} judged by both"
     if compared.no_longer_judged:
-        yield f"{_results_were(compared.no_longer_judged)} judged by {names[0]} alone"
+        yield f"{_results_were(compared.no_longer_judged)} judged by `{names[0]}` alone"
     if compared.incomplete:
         yield f"incomplete: {names[1]}: {visible(compared.incomplete)}"
     yield ""

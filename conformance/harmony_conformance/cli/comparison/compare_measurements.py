@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from harmony_conformance.report.comparison.latency_comparison import (
 )
 from harmony_conformance.report.formats.terminal import visible
 from harmony_conformance.runtime.plural import number_of
-from harmony_conformance.sampling.rates_file import RATES, InvalidRatesError, SampledRates, read_rates
+from harmony_conformance.sampling.rates_file import RATES, InvalidRatesError, names_of_other_tasks, read_rates
 from harmony_conformance.sampling.report import compare_rates, difference_lines
 
 DEFAULT_SLOWDOWN = 0.1
@@ -51,29 +52,29 @@ def compare_measurements(before: Path, after: Path, form: str, slowdown: float |
 
 def _compare_rates(before: Path, after: Path, form: str, _: float) -> int:
     earlier, later = read_rates(before)[0], read_rates(after)[0]
-    differences = compare_rates(later.rates, earlier.rates)
+    other = names_of_other_tasks(later, earlier)
+    differences = compare_rates([rate for rate in later.rates if rate.name not in other], earlier.rates)
     if not differences:
-        raise UsageError(f"{before} and {after}: expected rates that both have, got none")
+        raise UsageError(f"{before} and {after}: expected rates of the same tasks that both have, got none")
     if form == "json":
-        print(
-            dumps(
-                {
-                    "$schema": "comparison.schema.json",
-                    "before": earlier.title,
-                    "after": later.title,
-                    "rates": [one.to_json() for one in differences],
-                }
-            )
-        )
+        members: JsonObject = {
+            "before": earlier.title,
+            "after": later.title,
+            "rates": [one.to_json() for one in differences],
+            "not_compared": [*other],
+        }
+        print(dumps({"$schema": "comparison.schema.json", **members}))
     else:
-        print("\n".join(_rate_lines(earlier, later, [*difference_lines(differences)])))
-    return Exit.DIVERGES if any(one.is_worse for one in differences) else Exit.CONFORMS
-
-
-def _rate_lines(before: SampledRates, after: SampledRates, lines: list[str]) -> Iterator[str]:
-    yield f"before: {visible(before.title)}"
-    yield f"after:  {visible(after.title)}"
-    yield from lines
+        print(f"before: {visible(earlier.title)}\nafter:  {visible(later.title)}")
+        if other:
+            print(visible(f"not compared, since the tasks differ: {', '.join(other)}"))
+        print("\n".join(difference_lines(differences)))
+    incomplete = {name: one.stopped for name, one in (("before", earlier), ("after", later)) if one.stopped}
+    for name, reason in incomplete.items():
+        print(f"incomplete: {name}: {visible(reason)}", file=sys.stderr)
+    if any(one.is_worse for one in differences):
+        return Exit.DIVERGES
+    return Exit.USAGE if incomplete else Exit.CONFORMS
 
 
 def _compare_loads(before: Path, after: Path, form: str, slowdown: float) -> int:

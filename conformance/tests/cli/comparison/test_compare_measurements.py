@@ -42,16 +42,66 @@ def load_folder(folder, ttft, objectives=(), name="4 requests/s, 128 to 128 toke
 
 
 def test_worse_rates_are_gated_by_a_test_adjusted_for_their_number(tmp_path, capsys):
-    before = rates_folder(tmp_path / "before", calls=(140, 150), quality=(50, 50), once=(1, 1))
-    after = rates_folder(tmp_path / "after", calls=(120, 150), quality=(49, 50), never=(0, 1))
+    before = rates_folder(tmp_path / "before", calls=(140, 150), quality=(46, 50), once=(1, 1))
+    after = rates_folder(tmp_path / "after", calls=(120, 150), quality=(44, 50), never=(0, 1))
     assert main(["compare", before, after]) == 1
     printed = capsys.readouterr().out
-    assert "calls: 0.800 against 0.933, worse (p 0.0021, adjusted)" in printed  # twice scipy's 0.00104
+    worse = "calls: 0.800 against 0.933, difference -0.21 to -0.06 (p 0.0021, adjusted): worse"
+    assert worse in printed  # twice scipy's 0.00104
     assert "quality" not in printed
     assert main(["compare", after, before]) == 0
     assert "better" in capsys.readouterr().out
     assert main(["compare", before, before, "--format", "json"]) == 0
     assert [one["worse"] for one in json.loads(capsys.readouterr().out)["rates"]] == [False] * 3
+
+
+def test_few_tries_name_the_rate_that_most_likely_differs(tmp_path, capsys):
+    before = rates_folder(tmp_path / "before", calls=(5, 5), other=(5, 5))
+    after = rates_folder(tmp_path / "after", calls=(2, 5), other=(5, 5))
+    assert main(["compare", before, after]) == 0
+    printed = capsys.readouterr().out
+    assert "no rate of 2 differs significantly" in printed
+    assert "most likely to differ: calls: 0.400 against 1.000, difference -0.88 to -0.03 (p 0.17, adjusted)" in printed
+    assert main(["compare", before, before]) == 0
+    assert "most likely" not in capsys.readouterr().out
+
+
+def with_tries(folder, stopped="", **tries):
+    """Add the tries of each task, named `set.task`, to a folder of rates."""
+    document = json.loads((folder / "rates.json").read_text())
+    listed = [
+        {"set": name.split("_")[0], "task": name, "attempt": attempt, "grade": "solved"}
+        for name, count in tries.items()
+        for attempt in range(count)
+    ]
+    document["endpoints"][0].update(tries=listed, stopped=stopped)
+    (folder / "rates.json").write_text(json.dumps(document))
+    return str(folder)
+
+
+def test_rates_of_other_tasks_are_not_compared(tmp_path, capsys):
+    """`reasoned` would differ because the tasks do."""
+    names = {"tools": (9, 10), "tools.auto": (4, 5), "quality": (9, 10), "reasoned": (10, 20)}
+    for name, counts in {"before": names, "after": names | {"reasoned": (40, 40), "tools": (0, 10)}}.items():
+        rates_folder(tmp_path / name, **counts)
+    before = with_tries(tmp_path / "before", tools_a=5, tools_b=5, quality_a=5, quality_b=5)
+    after = with_tries(tmp_path / "after", tools_a=9, tools_b=9, quality_a=9, quality_c=9)
+    assert main(["compare", before, after, "--format", "json"]) == 1
+    compared = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in compared["rates"]] == ["tools", "tools.auto"]
+    assert compared["not_compared"] == ["quality", "reasoned"]
+    main(["compare", before, after])
+    assert "not compared, since the tasks differ: quality, reasoned" in capsys.readouterr().out
+    with_tries(tmp_path / "after", quality_d=4)
+    assert main(["compare", before, after]) == 2
+    assert "expected rates of the same tasks that both have, got none" in capsys.readouterr().err
+
+
+def test_rates_of_a_run_that_was_cut_are_no_success(tmp_path, capsys):
+    rates_folder(tmp_path / "cut", calls=(3, 3))
+    cut = with_tries(tmp_path / "cut", stopped="the limit of 3 requests was reached", tools_a=3)
+    assert main(["compare", cut, cut]) == 2
+    assert "incomplete: after: the limit of 3 requests was reached" in capsys.readouterr().err
 
 
 def test_slower_answers_are_gated_by_the_interval_of_the_difference(tmp_path, capsys):
@@ -195,7 +245,7 @@ def test_files_of_two_kinds_are_not_compared(tmp_path, capsys):
     assert main(["compare", rates, load]) == 2
     assert "expected two files of one kind, got rates.json and load.json" in capsys.readouterr().err
     assert main(["compare", rates, rates_folder(tmp_path / "c", other=(1, 2))]) == 2
-    assert "expected rates that both have, got none" in capsys.readouterr().err
+    assert "expected rates of the same tasks that both have, got none" in capsys.readouterr().err
     assert main(["compare", rates, str(tmp_path / "absent")]) == 2
     assert "expected two files of one kind, got rates.json and absent" in capsys.readouterr().err
     assert main(["compare", load, load, "--format", "html"]) == 2
