@@ -64,3 +64,22 @@ def test_a_file_that_the_page_names_exists(name):
     found = [path for folder in PACKAGES.values() for path in folder.rglob(Path(name).name)]
     places = [*found, *(ROOT / "tools").glob("*.py")]
     assert any(path.as_posix().endswith(f"/{name.removeprefix('harmony_proxy/')}") for path in places)
+
+
+TABLES = [
+    readme
+    for folder in PACKAGES.values()
+    for readme in folder.rglob("README.md")
+    if "| module | content |" in readme.read_text("utf-8")
+]
+
+
+@pytest.mark.parametrize("readme", TABLES, ids=lambda readme: readme.parent.name)
+def test_a_table_of_modules_has_every_module(readme):
+    named = {Path(name).name for name in re.findall(r"`([\w/]+\.py)`", readme.read_text("utf-8"))}
+    assert {module.name for module in readme.parent.glob("*.py")} - {"__init__.py"} - named == set()
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`([\w/]+/)`", PAGE))))
+def test_a_folder_that_the_page_names_exists(name):
+    assert [folder for folder in (ROOT, *PACKAGES.values()) if (folder / name).is_dir()]

@@ -12,7 +12,6 @@ from harmony_conformance.reference_server.defects import (
     delivery,
     harmony_form,
     leaks,
-    message_routing,
     messages,
     messages_calls,
     messages_delivery,
@@ -26,9 +25,7 @@ from harmony_conformance.reference_server.defects import (
     streaming,
     structured,
     system_message,
-    tool_declarations,
-    tool_results,
-    unescaped_input,
+    tools,
     websocket,
 )
 from harmony_conformance.reference_server.defects.stages import Defect
@@ -38,13 +35,10 @@ DEFECTS: Mapping[str, Defect] = MappingProxyType(
         defect.id: defect
         for family in (
             prompt,
-            unescaped_input,
             system_message,
             client_text,
-            tool_declarations,
-            tool_results,
+            tools,
             output_parsing,
-            message_routing,
             leaks,
             conversation_replay,
             response_json,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, text, value_at
-from harmony_conformance.reference_server.defects.body_changes import (
+from harmony_conformance.reference_server.defects.changes.body import (
     BodyChange,
     drop_members,
     for_type,

@@ -9,7 +9,7 @@ from functools import partial
 from http import HTTPStatus
 
 from harmony_conformance.json_value import JsonObject, dumps, integer, items, members, text, value_at
-from harmony_conformance.reference_server.defects.body_changes import (
+from harmony_conformance.reference_server.defects.changes.body import (
     TOOL_ROLE_REFUSED,
     BodyChange,
     drop_done,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import exp
 
 from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
-from harmony_conformance.reference_server.defects.body_changes import (
+from harmony_conformance.reference_server.defects.changes.body import (
     BodyChange,
     drop_members,
     in_answer,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from harmony_conformance.reference_server.defects.conversation_changes import ConversationChange, each_part
+from harmony_conformance.reference_server.defects.changes.conversation import ConversationChange, each_part
 from harmony_conformance.reference_server.defects.stages import Defect, OnConversation, OnPrompt
 from harmony_ref import Content, DeveloperContent, Message, Role, TextContent, tokens
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 
 from harmony_conformance.json_value import Json, JsonObject, dumps, items, members
-from harmony_conformance.reference_server.defects.body_changes import in_answer, in_list
-from harmony_conformance.reference_server.defects.event_changes import by_header, dropping, is_call, is_reasoning
+from harmony_conformance.reference_server.defects.changes.body import in_answer, in_list
+from harmony_conformance.reference_server.defects.changes.events import by_header, dropping, is_call, is_reasoning
 from harmony_conformance.reference_server.defects.stages import Defect, OnEvents, OnJson
 from harmony_conformance.reference_server.model.output_parser import MessageStart, OutputEvent
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from harmony_conformance.json_value import Json, members, value_at
-from harmony_conformance.reference_server.defects.body_changes import drop_members, in_list
+from harmony_conformance.reference_server.defects.changes.body import drop_members, in_list
 from harmony_conformance.reference_server.defects.stages import Defect, OnDisconnect, OnJson, OnOverload, OnStream
 
 

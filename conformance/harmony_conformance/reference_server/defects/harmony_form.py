@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from harmony_conformance.json_value import Json, JsonObject, members
-from harmony_conformance.reference_server.defects.body_changes import in_answer, in_list
-from harmony_conformance.reference_server.defects.conversation_changes import each_part_of
-from harmony_conformance.reference_server.defects.event_changes import FINAL, is_reasoning
+from harmony_conformance.reference_server.defects.changes.body import in_answer, in_list
+from harmony_conformance.reference_server.defects.changes.conversation import each_part_of
+from harmony_conformance.reference_server.defects.changes.events import FINAL, is_reasoning
 from harmony_conformance.reference_server.defects.stages import (
     Defect,
     OnConversation,

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
-from harmony_conformance.reference_server.defects.body_changes import in_choices, in_member
-from harmony_conformance.reference_server.defects.event_changes import (
+from harmony_conformance.reference_server.defects.changes.body import in_choices, in_member
+from harmony_conformance.reference_server.defects.changes.events import (
     FINAL,
     by_header,
     is_call,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, text, value_at
-from harmony_conformance.reference_server.defects.body_changes import (
+from harmony_conformance.reference_server.defects.changes.body import (
     BodyChange,
     as_ping,
     drop_members,

@@ -6,7 +6,7 @@ from functools import partial
 from http import HTTPStatus
 
 from harmony_conformance.json_value import Json, JsonObject, integer, members, text, value_at
-from harmony_conformance.reference_server.defects.body_changes import (
+from harmony_conformance.reference_server.defects.changes.body import (
     BodyChange,
     all_zero,
     as_ping,

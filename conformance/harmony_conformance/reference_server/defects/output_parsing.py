@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, pairwise
 
-from harmony_conformance.reference_server.defects.body_changes import is_json
-from harmony_conformance.reference_server.defects.event_changes import (
+from harmony_conformance.reference_server.defects.changes.body import is_json
+from harmony_conformance.reference_server.defects.changes.events import (
     FINAL,
     as_text,
     buffer_calls,
@@ -22,7 +22,7 @@ from harmony_conformance.reference_server.defects.event_changes import (
     without_markers,
 )
 from harmony_conformance.reference_server.defects.stages import Defect, OnClientCapabilities, OnEvents
-from harmony_conformance.reference_server.model.output_header import OutputHeader
+from harmony_conformance.reference_server.model.output_header import CHANNELS, OutputHeader
 from harmony_conformance.reference_server.model.output_parser import (
     MessageEnd,
     MessageStart,
@@ -169,6 +169,12 @@ def _text_after_end_fails(events: Iterator[OutputEvent]) -> Iterator[OutputEvent
 _NO_MARKUP = "Unexpected EOS while waiting for message header to complete"
 _NOT_JSON = "invalid character looking for beginning of value"
 _NO_CALLS = "Tool choice is none, but model called a tool"
+
+
+def _has_unknown_channel(header: OutputHeader) -> bool:
+    is_for_user = header.role == "assistant" and header.recipient is None
+    return header.complete and is_for_user and header.channel not in CHANNELS
+
 
 DEFECTS = (
     Defect(
@@ -339,5 +345,16 @@ DEFECTS = (
         "A call to a tool outside the namespace `functions` is reported as the client's error.",
         OnEvents(opening(raising(_is_foreign_call, lambda _: ApiError(_NO_CALLS, code="tool_use_failed")))),
         ("P01",),
+    ),
+    Defect(
+        "unknown-channel-dropped",
+        "A message on an unknown channel, or without a channel, is dropped without an error.",
+        OnEvents(dropping(by_header(_has_unknown_channel))),
+        ("P12",),
+    ),
+    Defect(
+        "typed-final-dropped",
+        "The content type of a final message is parsed as its recipient, and the answer is dropped as a call.",
+        OnEvents(dropping(by_header(lambda header: header.channel == "final" and header.content_type is not None))),
     ),
 )

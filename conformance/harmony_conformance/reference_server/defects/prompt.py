@@ -1,17 +1,17 @@
-"""Defects of prompt construction: parts of the request are lost, added or encoded twice."""
+"""Defects of prompt construction: parts of the request are lost, added, encoded twice, or copied without validation, markers included."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from harmony_conformance.json_value import JsonObject, items, members, value_at
-from harmony_conformance.reference_server.defects.body_changes import (
+from harmony_conformance.reference_server.defects.changes.body import (
     TOOL_ROLE_REFUSED,
     BodyChange,
     drop_members,
     in_list,
 )
-from harmony_conformance.reference_server.defects.conversation_changes import (
+from harmony_conformance.reference_server.defects.changes.conversation import (
     by_role,
     each_call,
     each_message,
@@ -23,6 +23,7 @@ from harmony_conformance.reference_server.defects.stages import (
     OnHistory,
     OnNeighbour,
     OnPrompt,
+    OnPromptAndBody,
     OnRequest,
     OnSampling,
 )
@@ -30,7 +31,10 @@ from harmony_conformance.reference_server.requests.chat_messages import INSTRUCT
 from harmony_conformance.reference_server.requests.errors import ApiError, server_failure
 from harmony_ref import DeveloperContent, Message, Role, SystemContent, TextContent, text_of, tokens
 
-_EFFORTS = frozenset({"low", "medium", "high", None})
+_EFFORTS = frozenset({"low", "medium", "high"})
+_EFFORT_LINE = "Reasoning: medium"
+_DATE_LINE = "Current date: "
+_USER = "<|start|>user<|message|>"
 _REASONING = frozenset({"reasoning", "reasoning_content", "thinking"})
 
 
@@ -113,6 +117,48 @@ def _neighbours_script(body: JsonObject, neighbour: JsonObject) -> JsonObject:
     return {**own, "harmony_script": neighbour["harmony_script"]} if "harmony_script" in neighbour else own
 
 
+def _without_unknown_effort(body: JsonObject) -> JsonObject:
+    return body if body.get("reasoning_effort") in _EFFORTS else drop_members("reasoning_effort")(body)
+
+
+def _effort_as_written(sent: JsonObject, prompt: tuple[int, ...]) -> tuple[int, ...]:
+    effort = sent.get("reasoning_effort")
+    if not isinstance(effort, str) or effort in _EFFORTS:
+        return prompt
+    return _rewritten(prompt, _EFFORT_LINE, f"Reasoning: {effort}")
+
+
+def _names_as_written(sent: JsonObject, prompt: tuple[int, ...]) -> tuple[int, ...]:
+    """Write the `name` of each user message behind the role in its header."""
+    users = [members(entry) for entry in items(sent.get("messages")) if members(entry).get("role") == "user"]
+    header = tuple(tokens.encode_with_special_tokens(_USER))
+    starts = [place for place in range(len(prompt)) if prompt[place : place + len(header)] == header]
+    ids, position = list[int](), 0
+    for start, user in zip(starts, users, strict=False):
+        name = user.get("name")
+        named = f"<|start|>user:{name}<|message|>" if isinstance(name, str) and name else _USER
+        ids += [*prompt[position:start], *tokens.encode_with_special_tokens(named)]
+        position = start + len(header)
+    return (*ids, *prompt[position:])
+
+
+def _rewritten(prompt: Sequence[int], old: str, new: str) -> tuple[int, ...]:
+    """Replace a text in the first message of the prompt, with special tokens recognised. A raw prompt may have no whole message."""
+    if tokens.END not in prompt:
+        return tuple(prompt)
+    end = prompt.index(tokens.END)
+    return (*tokens.encode_with_special_tokens(tokens.decode(prompt[:end]).replace(old, new, 1)), *prompt[end:])
+
+
+def _placeholder(prompt: tuple[int, ...]) -> tuple[int, ...]:
+    system = tokens.decode(prompt[: prompt.index(tokens.END)] if tokens.END in prompt else ())
+    begin = system.find(_DATE_LINE)
+    if begin < 0:
+        return prompt
+    date = system[begin:].partition("\n")[0]
+    return _rewritten(prompt, date, f'{_DATE_LINE}{{{{ strftime_now("%Y-%m-%d") }}}}')
+
+
 DEFECTS = (
     Defect(
         "effort-ignored",
@@ -129,7 +175,9 @@ DEFECTS = (
         "unknown-effort-as-medium",
         "A `reasoning_effort` that Harmony does not define is accepted and becomes `medium`.",
         OnRequest(
-            lambda body: body if body.get("reasoning_effort") in _EFFORTS else {**body, "reasoning_effort": "medium"}
+            lambda body: (
+                body if body.get("reasoning_effort") in (None, *_EFFORTS) else {**body, "reasoning_effort": "medium"}
+            )
         ),
         ("V28", "O22"),
     ),
@@ -285,4 +333,15 @@ DEFECTS = (
         "Of more than eight requests that are processed at the same time, one gets the answer of another.",
         OnNeighbour(_neighbours_script),
     ),
+    Defect(
+        "effort-as-written",
+        "A `reasoning_effort` that Harmony does not define is copied into the system message.",
+        (OnRequest(_without_unknown_effort), OnPromptAndBody(_effort_as_written)),
+    ),
+    Defect(
+        "author-name-as-written",
+        "The `name` of a user message is copied into its header, markers included.",
+        OnPromptAndBody(_names_as_written),
+    ),
+    Defect("date-placeholder", "The current date is an unfilled placeholder of the template.", OnPrompt(_placeholder)),
 )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from harmony_conformance.json_value import Json, JsonObject, integer, items, text, value_at
-from harmony_conformance.reference_server.defects.body_changes import (
+from harmony_conformance.reference_server.defects.changes.body import (
     drop_members,
     in_choices,
     in_member,

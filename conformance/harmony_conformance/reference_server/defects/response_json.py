@@ -5,7 +5,7 @@ from dataclasses import replace
 from http import HTTPStatus
 
 from harmony_conformance.json_value import JsonObject, integer, members, text
-from harmony_conformance.reference_server.defects.body_changes import (
+from harmony_conformance.reference_server.defects.changes.body import (
     BodyChange,
     all_zero,
     in_answer,

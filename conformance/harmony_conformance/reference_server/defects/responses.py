@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, members, text, value_at
-from harmony_conformance.reference_server.defects.body_changes import (
+from harmony_conformance.reference_server.defects.changes.body import (
     BodyChange,
     all_zero,
     drop_members,
@@ -19,7 +19,7 @@ from harmony_conformance.reference_server.defects.body_changes import (
     on_request,
     without_events,
 )
-from harmony_conformance.reference_server.defects.conversation_changes import each_message
+from harmony_conformance.reference_server.defects.changes.conversation import each_message
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Defect, OnConversation, OnJson, OnStream
 from harmony_conformance.reference_server.requests.errors import server_failure
 from harmony_ref import Message, Role

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 
 from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
-from harmony_conformance.reference_server.defects.body_changes import drop_done, drop_members, is_json
+from harmony_conformance.reference_server.defects.changes.body import drop_done, drop_members, is_json
 from harmony_conformance.reference_server.defects.stages import Defect, OnRequest, OnStream
 from harmony_conformance.reference_server.model.output_deltas import DONE
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from harmony_conformance.json_value import JsonObject, dumps, items, value_at
-from harmony_conformance.reference_server.defects.body_changes import drop_members
+from harmony_conformance.reference_server.defects.changes.body import drop_members
 from harmony_conformance.reference_server.defects.stages import Defect, OnRequest, OnUnscriptedOutput
 from harmony_conformance.reference_server.model.generation import UnscriptedOutput
 from harmony_conformance.reference_server.requests.chat_request import ChatRequest, read_request

@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import takewhile
 
 from harmony_conformance.json_value import JsonObject, items, value_at
-from harmony_conformance.reference_server.defects.conversation_changes import each_part_of
+from harmony_conformance.reference_server.defects.changes.conversation import each_part_of
 from harmony_conformance.reference_server.defects.stages import Defect, OnConversation, OnRequest
 from harmony_conformance.reference_server.requests.chat_messages import INSTRUCTING
 from harmony_ref import DeveloperContent, SystemContent
