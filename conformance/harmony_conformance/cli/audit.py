@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -26,7 +27,7 @@ from harmony_conformance.audit.folder.progress import (
 )
 from harmony_conformance.audit.plans.plan import PlanName, choose_plan
 from harmony_conformance.audit.processes.workers import AuditEngine, scan_all
-from harmony_conformance.audit.readers.sources import STDIN, empty_files, expand, is_url, mask_urls
+from harmony_conformance.audit.readers.sources import STDIN, empty_files, expand, is_url, mask_urls, same_files
 from harmony_conformance.audit.redaction import Excerpts
 from harmony_conformance.audit.results.audit_page import audit_html
 from harmony_conformance.audit.results.log_baseline import BaselineCounter, update_for_log
@@ -78,6 +79,17 @@ def _is_output(path: str, out: Path | None) -> bool:
     )  # a circle of links raises nothing
 
 
+def _distinct(paths: list[str]) -> list[str]:
+    """Return each file once, and print the names that are left out."""
+    same, times = dict(same_files(paths)), Counter(paths)
+    for path, count in times.items():
+        if count > 1:
+            print(f"{_shown(path)}: named {count} times, read once", file=sys.stderr)
+    for path, read in same.items():
+        print(f"{path}: the same file as {read}, read once", file=sys.stderr)
+    return [path for path in times if path not in same]
+
+
 def _shown(path: str) -> str:
     """Return a file as the results name it: a URL without credentials."""
     return mask_urls(path) if is_url(path) else path
@@ -103,7 +115,7 @@ def execute(arguments: Namespace) -> int:
     counted, rewritten = _read_baseline(arguments.baseline), _read_baseline_file(arguments.baseline_write)
     updating = BaselineCounter(rewritten.expected) if rewritten is not None else None
     found = expand(iter(arguments.paths))
-    paths = [path for path in found if path in arguments.paths or not _is_output(path, arguments.out)]
+    paths = _distinct([path for path in found if path in arguments.paths or not _is_output(path, arguments.out)])
     if arguments.incremental and arguments.plan == PlanName.NEEDLES:
         raise UsageError("invalid --plan: expected structure with --incremental, got needles")
     plan = PlanName.STRUCTURE if arguments.incremental else PlanName(arguments.plan)

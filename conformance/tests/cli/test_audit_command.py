@@ -264,3 +264,33 @@ def test_leaks_are_found_in_a_log_that_has_only_the_text(tmp_path, content, chec
         line.check for line in report.results if line.outcome.value == "fail" and line.check.startswith("channels.")
     }
     assert failed == ({check} if check else set())
+
+
+SAME = {
+    "one name twice": (["log.jsonl", "log.jsonl"], "log.jsonl: named 2 times, read once"),
+    "a folder and a file of it": ([".", "log.jsonl"], "log.jsonl: named 2 times, read once"),
+    "two spellings": (["log.jsonl", "./log.jsonl"], "./log.jsonl: the same file as log.jsonl, read once"),
+    "a link before its file": (["current", "log.jsonl"], "current: the same file as log.jsonl, read once"),
+    "two links": (["current", "latest"], "latest: the same file as current, read once"),
+}
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_a_file_that_is_named_twice_is_read_once(tmp_path, monkeypatch, capsys, case):
+    """Folders, globs and links such as `current.log` overlap. A file that counts twice makes wrong rates."""
+    monkeypatch.chdir(tmp_path)
+    log(tmp_path / "log.jsonl", LEAK)
+    names, note = SAME[case]
+    for name in {"current", "latest"} & {*names}:
+        (tmp_path / name).symlink_to("log.jsonl")
+    assert audit(*names) == Exit.DIVERGES
+    printed = capsys.readouterr()
+    assert [line for line in printed.err.splitlines() if line.endswith("read once")] == [note]
+    assert "\n1 exchange judged" in printed.out
+
+
+def test_files_of_equal_content_are_read_each(tmp_path, capsys):
+    audit(log(tmp_path / "a.jsonl", GOOD), log(tmp_path / "b.jsonl", GOOD))
+    printed = capsys.readouterr()
+    assert "\n2 exchanges judged" in printed.out
+    assert "read once" not in printed.err

@@ -99,6 +99,21 @@ def expand(names: Iterator[str]) -> Iterator[str]:
             raise UsageError(f"{name}: no such file")
 
 
+def same_files(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each name that leads to a file of another name, and that name: a file that is read twice counts twice.
+
+    Of several names of a file the first that is no link is read, since a link like `current.log` leads to another file tomorrow.
+    """
+    by_file: dict[tuple[int, int], list[str]] = {}
+    for name in dict.fromkeys(names):
+        if not is_url(name) and Path(name).is_file():
+            status = Path(name).stat()
+            by_file.setdefault((status.st_dev, status.st_ino), []).append(name)
+    for same in by_file.values():
+        read = next((name for name in same if not Path(name).is_symlink()), same[0])
+        yield from ((name, read) for name in same if name != read)
+
+
 def is_broken_link(path: Path) -> bool:
     """Return True for a link that leads to nothing, or in a circle."""
     return path.is_symlink() and not path.exists()
