@@ -42,6 +42,7 @@ from harmony_conformance.runtime.processes import (
     block_interrupts,
     cores,
     follow_parent,
+    lower_priority,
     process_context,
     reduce_garbage_collection,
 )
@@ -183,6 +184,7 @@ def _initialize(select: tuple[str, ...], skip: tuple[str, ...], apis: tuple[str,
     """Initialize the judging process. Checks cannot be pickled, so the process makes the plan again."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles the interrupt and stops this process
     follow_parent()
+    lower_priority()
     reduce_garbage_collection()
     # the scenarios that the run leaves out are never submitted
     plan = make_plan(Options(select=select, skip=skip, apis=apis, websocket_use=WebSocketUse.SCENARIOS))

@@ -99,6 +99,12 @@ def reduce_garbage_collection() -> None:
     gc.set_threshold(20_000, 20, 50)
 
 
+def lower_priority() -> None:
+    """Let other processes use the CPU first: those that send requests measure times. On Windows this does nothing."""
+    if sys.platform != "win32":
+        os.nice(10)
+
+
 def cores() -> int:
     """Return the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

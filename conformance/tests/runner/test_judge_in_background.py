@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import replace
 
@@ -59,6 +60,14 @@ def test_it_says_the_same_in_the_same_order(plan, beside):
         unsent = asyncio.run(judge.results((), ways, None))
     assert unsent == asyncio.run(RunJudge(plan).results((), ways, None))
     assert unsent
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no nice values")
+def test_judging_has_a_lower_priority_than_sending(plan, beside):
+    with open_judge(plan, OPTIONS) as judge:
+        asyncio.run(judge.results((), {}, None))  # the process has started
+        (process,) = judge._pool._processes.values()
+        assert os.getpriority(os.PRIO_PROCESS, process.pid) > os.getpriority(os.PRIO_PROCESS, 0)
 
 
 def test_a_dead_engine_is_known_across_scenarios(plan, beside):
