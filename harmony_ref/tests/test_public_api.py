@@ -1,8 +1,11 @@
+import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
+from pathlib import Path
 
 import grimp
+import pytest
 
 import harmony_ref
 
@@ -25,3 +28,23 @@ def test_no_modules_import_each_other_in_a_circle():
     graph = grimp.build_graph("harmony_ref")
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     TopologicalSorter(imports).prepare()  # raises CycleError
+
+
+README = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("block", re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE))
+def test_examples_of_the_readme_run(block, capsys):
+    message = harmony_ref.Message(author=harmony_ref.Role.USER, content="Hi")
+    completion = harmony_ref.encode_with_special_tokens("<|channel|>final<|message|>Hello!<|return|>")
+    names = {
+        "completion": completion,
+        "new_ids": completion,
+        "prompt_ids": harmony_ref.render_conversation_for_completion([message]),
+        "conversation": [message],
+        "messages": [message],
+        "message": message,
+    }
+    exec(compile(block, "README.md", "exec"), names)
+    if "explain(" in block:
+        assert "harmony" in capsys.readouterr().out
