@@ -19,13 +19,18 @@ def unlinked_opener(path: str, flags: int) -> int:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file, which is created with mode 0600.
+    """Write a file, which is created with mode 0600. One that cannot be written to its end is removed: a part looks like a whole one.
 
     Raises:
         OSError: The file cannot be written, or is a symbolic link.
     """
-    with open(path, "wb", opener=unlinked_opener) as file:
-        file.write(data)
+    file = open(path, "wb", opener=unlinked_opener)  # noqa: SIM115 - an error of opening removes nothing
+    try:
+        with file:
+            file.write(data)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def create_private_folder(path: Path) -> None:

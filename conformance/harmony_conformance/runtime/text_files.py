@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from contextlib import suppress
 from pathlib import Path
+
+_NOT_REPLACEABLE = frozenset({errno.EACCES, errno.EPERM, errno.EBUSY})
+"""The folder is not writable, or the file is a mount, as in a container."""
 
 
 class InvalidEncodingError(ValueError):
@@ -21,6 +26,31 @@ def read_text_file(path: Path) -> str:
         return path.read_text("utf-8-sig")
     except UnicodeDecodeError as problem:
         raise InvalidEncodingError(encoding_problem(problem)) from None
+
+
+def replace_text_file(path: Path, content: str) -> None:
+    """Write a file of the user: after an error it has its earlier content. A link stays, and so does the mode.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    target = path.resolve()
+    part = target.with_name(f".{target.name}.part")
+    try:
+        if target.exists() and not target.is_file():  # a device
+            target.write_text(content, "utf-8")
+            return
+        part.write_text(content, "utf-8")
+        if target.exists():
+            part.chmod(target.stat().st_mode)
+        part.replace(target)
+    except OSError as problem:
+        if problem.errno not in _NOT_REPLACEABLE or not target.exists():
+            raise
+        target.write_text(content, "utf-8")
+    finally:
+        with suppress(OSError):
+            part.unlink()
 
 
 def encoding_problem(problem: UnicodeDecodeError) -> str:

@@ -54,11 +54,16 @@ def report_run(  # noqa: PLR0913, PLR0917 - the run and the command
     report = with_baseline(report, baselines.expected) if baselines.expected is not None else report
     update = update_for_run(baselines.file, report) if baselines.file is not None else None
     with report_write_errors(out):
-        if update is not None:
-            update.write()
         exchanges = (x for series in finished.series for x in series.exchanges.values())
         views = exchange_views(shown_exchanges(report), exchanges, mask.mask_text)
         write_files(report, out, failing_severities(arguments.fail_on), views)
+    if update is not None:
+        try:
+            update.write()
+        except OSError as problem:
+            raise UsageError(
+                f"--baseline-write {update.file.path}: {problem.strerror}; the report is in {out}"
+            ) from None
     return print_run(arguments, report, finished, out, update)
 
 

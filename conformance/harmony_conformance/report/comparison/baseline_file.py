@@ -20,7 +20,7 @@ from harmony_conformance.report.comparison.baseline import (
 from harmony_conformance.report.comparison.baseline_keys import ENTRY
 from harmony_conformance.report.model import Report
 from harmony_conformance.runtime.plural import number_of
-from harmony_conformance.runtime.text_files import read_text_file
+from harmony_conformance.runtime.text_files import read_text_file, replace_text_file
 
 _HEAD = "# Failures that are expected, each with its reason. A stale entry fails the run.\n"
 _ENTRY_LINE = re.compile(r"\s*\[\[\s*expected\s*\]\]")
@@ -60,7 +60,7 @@ class BaselineUpdate:
         """Write the file. One that stays the same is left alone."""
         if self.added or self.removed or not self.file.path.exists():
             texts = (self.file.head, *(entry.text for entry in (*self.kept, *self.added)))
-            self.file.path.write_text("\n\n".join(filter(None, (one.strip("\n") for one in texts))) + "\n", "utf-8")
+            replace_text_file(self.file.path, "\n\n".join(filter(None, (one.strip("\n") for one in texts))) + "\n")
 
     def __str__(self) -> str:
         """Return what was done on one line."""

@@ -152,6 +152,14 @@ def test_the_gate_and_the_update_may_have_the_same_file(tmp_path, capsys):
     assert (tmp_path / "baseline.toml").read_text("utf-8").startswith(MINE)
 
 
+def test_a_baseline_that_cannot_be_written_is_named_and_the_report_is_there(tmp_path, capsys):
+    file = tmp_path / "missing" / "known.toml"
+    assert run(tmp_path / "run", TWO, "--baseline-write", str(file)) == Exit.USAGE
+    line = f"--baseline-write {file}: No such file or directory; the report is in {tmp_path / 'run'}\n"
+    assert capsys.readouterr().err.endswith(line)
+    assert (tmp_path / "run" / "report.html").exists()
+
+
 def test_entries_of_an_array_are_kept_too(tmp_path):
     written = update(tmp_path, TWO, 'expected = [{cause = "stream-without-done", reason = "mine"}]')
     assert entry(cause="stream-without-done", reason="mine") in written
