@@ -1,7 +1,7 @@
 """Count the innocent exchanges that a policy with `--block` would block: `blocking.py [--sample N] [--out FOLDER]` writes blocking.json.
 
-The corpus is that of false_alarms.py, judged by the text alone, as the proxy does: whole answers, and streams event by event. docs/proxy-policies.md quotes
-the numbers.
+The corpus is that of `false_alarms.py`, judged by the text alone, as the proxy does: whole answers, and streams event by event.
+The numbers are quoted in `docs/proxy-policies.md`.
 """
 
 from __future__ import annotations

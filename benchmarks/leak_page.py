@@ -1,4 +1,4 @@
-"""Write the page on leaks from results: `leak_page.py RESULTS PAGE`. `thoughts.json` beside the results has those of thoughts without markers."""
+"""Write the page on leaks from results: `leak_page.py RESULTS PAGE`. `thoughts.json` in the folder of the results has those of thoughts without markers."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def by_stratum(results: dict) -> str:
 def alarms(results: dict) -> str:
     found = [alarm for alarm in results["alarms"] if alarm["outcome"] == "must fail"]
     lines = [f"- `{alarm['case']}` ({alarm['part']}, {alarm['level']}): {_code(alarm['finding'])}" for alarm in found]
-    return "\n".join(lines) if lines else "There is none."
+    return "\n".join(lines) if lines else "No failure was found."
 
 
 def suspected(results: dict) -> str:

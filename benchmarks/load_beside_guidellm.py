@@ -2,9 +2,9 @@
 
     .venv/bin/python benchmarks/load_beside_guidellm.py GUIDELLM [--rounds 3] [--out FILE] [--page docs/load.md]
 
-GUIDELLM is the command of an environment of its own (`make bench-guidellm`), which needs no tokenizer: the server counts the tokens.
+GUIDELLM is the command of a separate environment (`make bench-guidellm`), which needs no tokenizer: the server counts the tokens.
 The server is `harmony-conformance serve` with 20 ms a token. Both tools send the same prompts with four clients that wait for their answers.
-Each round starts both, in changing order. The first requests of guidellm open its connections: as many as `load` sends as a warm-up are left out.
+Each round starts both, in changing order. The first requests of guidellm open its connections. As many as `load` sends as a warm-up are left out.
 guidellm's `inter_token_latency` is the mean of a request, which `load` calls `tpot`.
 """
 

@@ -1,6 +1,6 @@
 """Measure the CPU time of a policy that repairs: `repair_cost.py [--rounds N] [--out FILE]`. It writes the table of costs in docs/repairs.md.
 
-A figure is the median of the rounds. `json.loads` of one event is measured beside, so that a reader can compare machines.
+A figure is the median of the rounds. `json.loads` of one event is measured too, so that a reader can compare machines.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class Results:
         return self.data["seconds"][task][contender]["median"]
 
     def ratio(self, one: tuple[str, str], other: tuple[str, str]) -> float:
-        """Return the median ratio of two times over the rounds, each of which measured both on the same machine."""
+        """Return the median ratio of two times over the rounds. Each round measured both on the same machine."""
         pairs = zip(self._rounds(*one), self._rounds(*other), strict=True)
         return statistics.median(first / second for first, second in pairs)
 

@@ -1,4 +1,4 @@
-"""How long a browser takes to open and filter report.html: 10,000 judged results, a tenth of them failures.
+"""Measure how long a browser takes to open and filter report.html: 10,000 judged results, a tenth of them failures.
 
     make test-browser          # once: installs playwright
     .venv/bin/python benchmarks/report_page.py [--results 10000] [--failed 1000] [--out FILE]

@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/run_cost.py [--times 3] [--scenarios-of COMMIT] [--out FILE] [-- OPTIONS OF run]
 
 Prints seconds of CPU time of all processes and of the process that used the most, seconds on the clock, and the number of exchanges.
-On an otherwise idle machine with two cores, the time on the clock is at least half of the CPU time, and at least that of the busiest process.
+On an idle machine with two cores, the time on the clock is at least half of the CPU time. It is at least that of the busiest process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How the cost of a run grows: with its scenarios, and beside a server that takes 50 ms for an answer.
+"""Measure how the cost of a run grows: with its scenarios, and with a server that takes 50 ms for an answer.
 
     .venv/bin/python benchmarks/run_scaling.py [--slow-only] [--out FILE]
 
@@ -160,7 +160,7 @@ def beside_slow_server(api: str, concurrency: int, every: int) -> dict[str, obje
 
 
 def bare_client(concurrency: int) -> float:
-    """Return the share of a slow server whose clients are loops of aiohttp, which send a request and drop the answer: the limit for a suite."""
+    """Return the share of a slow server whose clients are loops of aiohttp that drop the answers: the limit for a suite."""
     import aiohttp
     import httpx
 

@@ -1,6 +1,6 @@
 """Measure all contenders in turn on the same inputs, and write the results: `side_by_side.py --out DIR`.
 
-Each contender is a process of its own. In every round each task is run by one contender after the other, so that other load on the machine
+Each contender is a separate process. In every round each task is run by one contender after the other, so that other load on the machine
 affects all equally. A round repeats a task for a minimum time. Before the measurement, all contenders must agree on each input.
 """
 
@@ -34,7 +34,7 @@ CONTENDERS = {
 """The module of each contender, and the Python of its environment."""
 
 LARGE_ONLY = ("ours", "openai-harmony", "tiktoken")
-"""Who takes part where the work is larger than in the tables: the others would take minutes."""
+"""Contenders that take part where the work is larger than in the tables: the others would take minutes."""
 
 SHA1_OF_URL = "fb374d419588a4632f3f557e76b4b70aebbca790"
 """The name of o200k_base.tiktoken in tiktoken's cache."""

@@ -88,7 +88,7 @@ _PART = re.compile(r'"thinking": ("(?:[^"\\]|\\.)*")|"done": true')
 
 
 def _ollama(text: str) -> Iterator[Text]:
-    """Streams of Ollama in a page, of which each event has a part of the thought."""
+    """Streams of Ollama in a page. Each event has a part of the thought."""
     thought = ""
     for part in _PART.finditer(text) if '"model": "gpt-oss' in text else ():
         if part[1]:

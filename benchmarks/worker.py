@@ -1,7 +1,10 @@
 """Run one contender in its own process and environment: `worker.py CONTENDER INPUTS`.
 
-Reads one JSON object per line and answers each: {} with the names of the tasks, {"task"} with a digest of the task's result,
-{"task", "times"} with the CPU seconds of that number of runs.
+Reads one JSON object per line and answers each.
+
+    {}                   the names of the tasks
+    {"task"}             a digest of the task's result
+    {"task", "times"}    the CPU seconds of that number of runs
 """
 
 import gc

@@ -4,7 +4,7 @@
 
 Rules: a docstring does not begin with a free relative (What, Whether, ...); no stand-in words; a sentence has at
 most 25 words; an exception is called `...Error`; a public class name exists once, except for the mirrors in `compat`.
-Docstrings and messages of the three packages are checked, and the Markdown pages that are written by hand.
+Docstrings and messages of the packages and the programs around them are checked, and the Markdown pages that are written by hand.
 Each problem is one line: FILE:LINE: rule: text. Exit code 1 if there is one.
 """
 
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PACKAGES = ("harmony_ref/harmony_ref", "conformance/harmony_conformance", "proxy/harmony_proxy")
+PROGRAMS = ("tools", "engines", "examples", "benchmarks")
 PAGES = (
     "*.md",
     "docs/*.md",
@@ -40,6 +41,10 @@ QUOTATIONS = {
     "judge/api_clauses.py": "sentences of API references, word for word",
     "messages/builtin_tools.py": "the tool descriptions of openai-harmony, word for word",
     "docs/style.md": "names the words to avoid",
+    "tools/lint_language.py": "names the words to avoid",
+    "benchmarks/prose.py": "made-up answers of a model",
+    "innocent/about.py": "made-up answers of a model",
+    "innocent/made.py": "made-up answers of a model",
 }
 """Files whose words are somebody else's, by the end of their path, and the reason."""
 FREE_RELATIVES = re.compile(r"(What|Whether|Where|Who|Whom|Whose|Whoever|Whatever|How|Why)\b")
@@ -120,6 +125,9 @@ def problems(root: Path) -> Iterator[Problem]:
     for package in PACKAGES:
         for path in sorted((root / package).rglob("*.py")):
             yield from code_problems(path, ast.parse(path.read_text("utf-8")), classes)
+    for program in PROGRAMS:
+        for path in sorted((root / program).rglob("*.py")):
+            yield from code_problems(path, ast.parse(path.read_text("utf-8")), defaultdict(list))
     for name, places in sorted(classes.items()):
         if len(places) > 1:
             yield from (Problem(path, line, "class name used twice", name) for path, line in places)

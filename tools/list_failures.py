@@ -3,7 +3,7 @@
     python tools/list_failures.py [--brief] [--sample COUNT --seed SEED] [--instances COUNT] [REPORT ...]
 
 A group has the failing findings of a report with the same check, known cause and message, numbers aside. An instance is printed with the request,
-the scripted output, the answer, the expected and the actual value, the clause, and what its command sends instead of the recorded request, if anything.
+the scripted output, the answer, the expected and the actual value, and the clause. Where its command sends another request, the difference follows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from harmony_ref import decode
 REPORTS = Path(__file__).parents[1] / "reports"
 _LENGTHS = {"request": 560, "script": 300, "answer": 700, "prompt": 400}
 _PADDING = re.compile(r"(?:70[0-9]){12,}")
-"""The end of the text by which the teleprompter is told its script."""
+"""The end of the text that gives the teleprompter its script."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -71,7 +71,7 @@ _OF_THE_SERVER = (
         )
     ),
 )
-"""What Messages cannot carry behind LiteLLM, and the server there changes."""
+"""Options that skip what Messages cannot carry behind LiteLLM, and what the server there changes."""
 REPORT_RUNS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "dynamo-parsers-1.6.1": ("dynamo 1.6.1", "openai:http://127.0.0.1:18570/v1", _DYNAMO),
     "gpt-oss-0.0.9-responses": (

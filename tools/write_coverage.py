@@ -1,4 +1,4 @@
-"""Write `docs/coverage.md`: which step of which scenario shows each parameter, string and JSON value of a request.
+"""Write `docs/coverage.md`: the step and scenario that show each parameter, string and JSON value of a request.
 
     python tools/write_coverage.py
 
@@ -100,7 +100,7 @@ def _parameter_row(row: Json) -> str:
 
 
 def _step(cell: Json) -> str:
-    """Return a cell: a step, a vector, or the reason why there is none."""
+    """Return a cell: a step, a vector, or the reason why nothing shows it."""
     if reason := text(value_at(cell, "not_judged")):
         return f"not judged: {reason}"
     if vector := text(value_at(cell, "vector")):

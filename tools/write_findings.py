@@ -4,7 +4,7 @@
     python tools/write_findings.py --prune
 
 The causes are those of `golden/causes/`, the results and examples those of the reports below `reports/`. A report is `report.jsonl` or `report.jsonl.xz`.
-With `--prune`, rows of `golden/causes/` that match no failure of the reports are removed first, and `seen_in` is written anew.
+With `--prune`, rows of `golden/causes/` that match no failure of the reports are removed first, and `seen_in` is written again.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ This page is written by `tools/write_findings.py` from [golden/causes](../golden
 A result with failures of several causes counts for each. The [table at the end](#causes-and-results) has the numbers by recording.
 
 Each section is the text of a report that can be filed: what is wrong, versions, the smallest request, expected and actual value, and the clause.
-The commands address the server of a recording, which plays the scripted output of the request. The `make` target beside a recording starts it.
+The commands address the server of a recording, which plays the scripted output of the request. The `make` target of a recording starts it.
 Where the teleprompter is the model, the script is the end of the last message. Numbers of three digits are special tokens there, and `704` fills the rest.
 `harmony-conformance teleprompter build` makes its weights for any engine.
 """

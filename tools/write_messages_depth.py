@@ -3,7 +3,7 @@
     python tools/write_messages_depth.py
 
 The rows are measured on the scenarios and the examples. `golden/messages_depth.json` names for each check a defect and the scenario that shows it over
-Messages, or says why the check does not apply there, or judges logs of clients alone. A test runs each of these defects.
+Messages. Otherwise it says why the check does not apply there, or judges logs of clients alone. A test runs each of these defects.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ The family `apis` compares an answer over Messages with the one over Chat Comple
 
 
 class Depth(NamedTuple):
-    """What judges Messages for one check."""
+    """The checks that judge Messages for one check."""
 
     check: str
     scenarios: int

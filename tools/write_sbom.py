@@ -2,7 +2,7 @@
 
     python tools/write_sbom.py CYCLONEDX OUT [PYTHON_OF_MITMPROXY]
 
-Each extra is installed into an environment of its own, at the versions of its lock. The lists name no machine and no package index.
+Each extra is installed into a separate environment, at the versions of its lock. The lists name no machine and no package index.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Run `judge_batch` once in an engine, and compare its rows with those of `audit`: `engines.py duckdb|daft [--records N]`.
 
-Run it in an environment that has the engine beside harmony-conformance[logs]. It writes a Parquet file of JSON lines, audits the same lines by the
+Run it in an environment that has the engine and harmony-conformance[logs]. It writes a Parquet file of JSON lines, audits the same lines by the
 command, and exits with 1 if the rows differ.
 """
 

@@ -1,6 +1,6 @@
 """Write a log of any size, with planted leaks and innocent mentions of the format: `generate.py FILE [--size 1GB]`.
 
-A record is a request with a history, and its answer: as a body, as the events of a stream, or as the text of the stream. The answers are those of
+A record is a request with a history, and its answer: a body, the events of a stream, or the text of the stream. The answers are those of
 the corpora of `innocent/` and `leaking.py`. `FILE.truth.jsonl` has a line for each planted leak: the offset of its record, its form, and the
 expected verdict. The same arguments write the same bytes.
 """

@@ -18,7 +18,7 @@ from measure import audit, make_log
 
 BASE = 10**9
 SMALLER = {"needles": 1, "structure": 100}
-"""How many times smaller the largest log of each plan is."""
+"""Factor by which the largest log of each plan is smaller."""
 STEPS = (100, 10, 1)
 
 

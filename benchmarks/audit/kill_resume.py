@@ -88,7 +88,7 @@ def children(pid: int) -> list[int]:
 
 
 def started_at(pid: int) -> str:
-    """Return the start time of a running process, by which another process with its id is told apart; else an empty text."""
+    """Return the start time of a running process, which distinguishes it from another process with its id; else an empty text."""
     try:
         state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

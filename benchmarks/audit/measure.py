@@ -1,7 +1,7 @@
 """Measure audits of generated logs, and a JSON parser on the same lines: `measure.py [--size 1GB] [--out FILE]`.
 
-Every contender is a process, and the contenders take turns. The figure is CPU time: user and system time of the process and its children, less
-that of a run on an empty log where stated. Linux only. `make bench-audit` writes docs/audit-performance.md from the results.
+Every contender is a process, and the contenders take turns. The figure is CPU time: user and system time of the process and its children. Where
+stated, that of a run on an empty log is subtracted. Linux only. `make bench-audit` writes docs/audit-performance.md from the results.
 """
 
 from __future__ import annotations

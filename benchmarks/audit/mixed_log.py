@@ -48,7 +48,7 @@ def take(made: Iterator[bytes], size: int) -> Rows:
 
 
 def write_plain(path: Path, rows: Rows) -> int:
-    """Write lines, some of which are no records. The last one is torn."""
+    """Write lines; some are no records. The last one is torn."""
     with path.open("wb") as file:
         for number, row in enumerate(rows):
             file.write(row)

@@ -24,7 +24,7 @@ Python {python}, {cores} cores. CPU time, the median of {rounds} rounds (lowest 
 {needles}
 
 The last two rows are limits: the speed at which this machine reads its memory, and the speed of Hyperscan with one literal of 14 letters.
-The needles are {patterns} patterns, of which most begin or end at a quote.
+The needles are {patterns} patterns; most begin or end at a quote.
 
 A token that ends with `<`, `&` or `assistant` can be the beginning of a leak in the next event. So some clean streams are judged too.
 

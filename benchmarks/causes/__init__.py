@@ -1,1 +1,1 @@
-"""How well causes are named."""
+"""Measurement of how well causes are named."""

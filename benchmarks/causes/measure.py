@@ -148,10 +148,10 @@ def _without_names(data: bytes) -> bytes:
 
 _COUNTED = re.compile(rb'"(token_ids"|usage"|prompt_eval_count"|eval_count")')
 HIDE: Mapping[str, Callable[[Series], Series]] = {"counts": without_prompt_ids, "texts": without_counts}
-"""What removes the evidence that a level lacks."""
+"""Options that remove the evidence that a level lacks."""
 LEVELS = ("ids", *HIDE)
 SEPARATOR = " + "
-"""What is between the defects of a draw in the file of results."""
+"""The text between the defects of a draw in the file of results."""
 
 
 def draw(count: int, seed: int, size: int = 0) -> list[tuple[str, ...]]:

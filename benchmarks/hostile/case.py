@@ -23,7 +23,7 @@ class Case:
         part: the part that is attacked.
         report: the id in the attack report.
         expected: the outcome, in a few words.
-        attack: runs in a process of its own, in an empty folder; returns the outcome or raises.
+        attack: runs in a separate process, in an empty folder; returns the outcome or raises.
         memory: MiB of resident memory that no process of the part may exceed.
         seconds: limit of the whole attack; the case is stopped after it.
     """

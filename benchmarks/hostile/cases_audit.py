@@ -108,7 +108,7 @@ def disk_full(folder: Path) -> str:
 
 
 def computed_columns(folder: Path) -> str:
-    """A database of 8 KiB whose column stands for 200 texts of 900 MB: it is not computed."""
+    """A database of 8 KiB whose column means 200 texts of 900 MB: it is not computed."""
     path = folder / "log.db"
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE log (id INTEGER, completion TEXT AS (printf('%.*c', 000000009, 'x')) VIRTUAL)")

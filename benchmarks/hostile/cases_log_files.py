@@ -100,7 +100,7 @@ def many_unreadable(folder: Path) -> str:
 
 
 def links(folder: Path) -> str:
-    """Links in a loop, to a device and to themselves, a FIFO and names for a terminal, beside a good file."""
+    """Links in a loop, to a device and to themselves, a FIFO and names for a terminal, and a good file."""
     logs = folder / "logs"
     (logs / "inner").mkdir(parents=True)
     for place, target in (("one", "."), ("two", "."), ("inner/up", ".."), ("self", "self"), ("zero", "/dev/zero")):

@@ -104,7 +104,7 @@ def large_answers(folder: Path) -> str:
 
 
 def against(folder: Path) -> str:
-    """Two endpoints, one of which is silent."""
+    """Two endpoints: one is silent."""
     with hostile(answer_with("Hello.")) as other:
         options = ("--against", other.url, "--timeout", "1", "--latency", "0", "--select", "simple_answer")
         return measured(folder, silent, "run", *options, codes=(1, 2))

@@ -1,4 +1,4 @@
-"""harmony_ref as a library: hostile texts, tokens, templates and schemas, each in a process of its own."""
+"""harmony_ref as a library: hostile texts, tokens, templates and schemas, each in a separate process."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ def two_into_one(folder: Path) -> str:
 
 @contextmanager
 def full_disk(folder: Path, size: str) -> Iterator[Path]:
-    """A small file system of its own where that is permitted; raises `OSError` otherwise."""
+    """A separate small file system where that is permitted; raises `OSError` otherwise."""
     place = folder / "disk"
     place.mkdir()
     done = subprocess.run(

@@ -1,6 +1,6 @@
 """Attack every part, print the table, and exit with 1 if a case ends otherwise than expected: `hostile.py [--only PATTERN]`.
 
-Each case is a process of its own, in a session and a temporary folder of its own. Memory is the largest resident set of one
+Each case is a separate process, in a separate session and temporary folder. Memory is the largest resident set of one
 process of the part. Linux only. Nothing leaves the loopback interface.
 """
 
@@ -65,7 +65,7 @@ class Measured:
 
 
 def measure(case: Case) -> Measured:
-    """Run a case in a process of its own, and watch the processes of its part."""
+    """Run a case in a separate process, and watch the processes of its part."""
     with tempfile.TemporaryDirectory(prefix="hostile-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         work, result = folder / "work", folder / "result.json"

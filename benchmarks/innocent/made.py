@@ -323,7 +323,7 @@ def call(rng: random.Random, number: int) -> Case:
 
 
 def call_in_words(rng: random.Random, number: int) -> Case:
-    """Return an answer about functions, one of which the request declares."""
+    """Return an answer about functions. The request declares one of them."""
     name = rng.choice(("search", "getWeather", "save_file", "https.onCall"))
     arguments = json.dumps({"query": rng.choice(TOPICS)})
     call = f"functions.{name}({arguments})"

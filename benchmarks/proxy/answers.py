@@ -6,7 +6,7 @@ from dataclasses import dataclass
 MODEL = "gpt-oss-20b"
 PATH = "/v1/chat/completions"
 AT = b'":" at '
-"""What stands before the time in an event: the time at which it was sent, in nanoseconds of the machine's monotonic clock."""
+"""Text before the time in an event: the time at which it was sent, in nanoseconds of the machine's monotonic clock."""
 DIGITS = 16
 
 _CHUNK = (

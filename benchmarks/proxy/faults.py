@@ -6,7 +6,7 @@ from answers import GARBAGE, ROLE, WHOLE, Events, Plan
 
 STALL_SECONDS = 1.5
 SETTLE_SECONDS = 0.25
-"""What was sent before a reset is given this long to arrive at the proxy: a reset takes back what has not been read."""
+"""Seconds before a reset: what was sent is given this long to arrive at the proxy: a reset takes back what has not been read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ FAULTS = {
 }
 
 CLIENT_FAULTS = {
-    "slow": "the client reads nothing for a while, then goes on",
+    "slow": "the client reads nothing for a while, then continues",
     "leaves": "the client hangs up in the middle of a stream",
 }
 

@@ -1,6 +1,6 @@
 """Measure all proxies in turn before the same server, and write the results: `measure.py [--quick] [--out FILE]`.
 
-Every contender is a process of its own. Each round measures all of them in sequence, starting with another one, so that other load on the
+Every contender is a separate process. Each round measures all of them in sequence, starting with another one, so that other load on the
 machine affects all equally. CPU time is that of the contender, read after its deferred work. The CPU time of a judge process is separate.
 Client and server run on the same machine.
 """
@@ -36,7 +36,7 @@ HERE = Path(__file__).parent
 OUT = HERE.parent / "results" / "proxy.json"
 MICRO = 1e6
 EVENT = 1e3
-"""Nanoseconds of a microsecond: latencies are told in these."""
+"""Nanoseconds of a microsecond: the unit of latencies."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ TINY = replace(
 SIZES = {"full": FULL, "quick": QUICK, "tiny": TINY}
 
 HELD = {"nginx": 1000, "standalone": 400, "mitmdump": 100, "addon": 100}
-"""Whose limit is looked for, and from how many streams on."""
+"""Contenders whose limit is measured, and the first number of streams."""
 LONG = ("standalone", "addon", "app+guard")
 """Through whom the long stream goes."""
 HELD_PACE = 100_000
@@ -149,7 +149,7 @@ MEASURES: dict[str, Measure] = {
     APART: streams(32, lambda size: Plan(events=size.apart, pace=20_000), spread=0.67),
 }
 SPARED = {"litellm": {"stream, 8, no pace"}}
-"""Who is spared what: it would take minutes."""
+"""Measures that contenders skip, because they would take minutes."""
 ASGI = ("app", "app+guard")
 ASGI_ONLY = {"json, 32, 20 ms", JUDGED_LATER, SUSTAINED}
 SLOW_ROUNDS = {"litellm": 2}

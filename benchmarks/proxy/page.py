@@ -29,7 +29,7 @@ class Results:
         return statistics.median(found) if found else None
 
     def over(self, measure: str, one: str, other: str, figure: str) -> float | None:
-        """Return the median difference of two contenders over the rounds, each of which measured both on the same machine."""
+        """Return the median difference of two contenders over the rounds. Each round measured both on the same machine."""
         pairs = self._pairs(measure, one, other, figure)
         return statistics.median(mine - yours for mine, yours in pairs) if pairs else None
 
@@ -57,7 +57,7 @@ class Aim:
 
     Attributes:
         wanted: the limit; `most` is True for an upper limit.
-        found: the measured figure, or several, of which the median counts; None if not measured.
+        found: the measured figure, or several: the median counts; None if not measured.
     """
 
     what: str

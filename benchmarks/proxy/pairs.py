@@ -1,8 +1,8 @@
 """Ratios and differences of contenders: measured in turn, many times, or at the same time.
 
-Measured once per round in sequence, a program differs from itself by more than the wanted difference: the median event of mitmdump by 2.1 times,
-on a machine with neighbours. So each group alternates, and the page has quartiles besides the median. If the machine can run a whole group at
-once, the same streams go through all of its members at the same time, from one process, event by event. Other load then affects all equally.
+Measured once per round in sequence, a program differs from itself by more than the wanted difference. On a machine with neighbours, the median event
+of mitmdump differs by 2.1 times. So each group alternates, and the page has quartiles besides the median. If the machine can run a whole group,
+the same streams go through all of its members at the same time, event by event. Other load then affects all equally.
 Their CPU time affects all equally too; it has separate figures.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 APART = "stream, 32, apart"
-"""Streams that begin one after the other: none meets the rush in which all others are opened, and their events do not come all at once."""
+"""Streams that begin one after the other. They miss the rush in which all others are opened, and their events do not come all at once."""
 
 RUSH = "stream, 32, a rush"
 """Short ones, all begun at once, again and again: what is looked at is when the first byte comes."""
@@ -18,7 +18,7 @@ JUDGED_LATER = "json, 32, judged later"
 SUSTAINED = "json, 32, sustained"
 """Long enough for what judges to see that there is traffic, and to give way to it: it looks every 50 ms."""
 PAUSED = frozenset({JUDGED_LATER, RUSH})
-"""What judges is stopped until all answers are there: neither of the two costs is in the other. The streams of a rush are over before a process that begins
+"""The judge process is stopped until all answers are there: neither of the two costs is in the other. The streams of a rush are over before a process that begins
 to judge what came before them has given way."""
 
 

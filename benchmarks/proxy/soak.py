@@ -36,7 +36,7 @@ WHOLE = 0.15
 SILENCE = 30
 """Seconds without a byte after which an answer counts as lost."""
 GROWTH = (1.05, 8.0)
-"""What memory may grow by, as a factor and in MiB, from the second quarter of the time to the last."""
+"""The largest growth of memory, as a factor and in MiB, from the second quarter of the time to the last."""
 JUDGE_SECONDS = 300
 """For what is still to be judged at the end."""
 MOST_TOLD = 20
@@ -282,7 +282,7 @@ def streams_of(results: Path) -> int:
         raise SystemExit(f"{results} is not there: make bench-proxy writes it; or say --streams")
     held = json.loads(results.read_text("utf-8"))["limits"].get("standalone", {}).get("streams", 0)
     if not held:
-        raise SystemExit(f"{results} does not tell how many streams are held: say --streams")
+        raise SystemExit(f"{results} has no number of streams: expected --streams")
     return round(LOAD * held)
 
 

@@ -1,6 +1,6 @@
 """Record what real clients send to the reference server, as scenarios in golden/scenarios: `record.py [CLIENT ...]`.
 
-Each client is started twice, with a home folder of its own: for one call, and for two calls in one turn. The answers are scripted.
+Each client is started twice, with a separate home folder: for one call, and for two calls in one turn. The answers are scripted.
 Nothing but loopback is contacted. Headers that may have a key are not kept.
 """
 

@@ -52,7 +52,7 @@ class Recorded:
 
 @dataclass(frozen=True, kw_only=True)
 class Reduction:
-    """What is kept of a client's texts. `own_texts`: texts of the conversation, which are kept as they are."""
+    """Reduction of a client's texts. `own_texts`: texts of the conversation, which are kept as they are."""
 
     keeps_texts: bool
     own_texts: frozenset[str]

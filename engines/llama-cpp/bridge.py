@@ -30,7 +30,7 @@ def outlived(port: int) -> socket.socket:
         _, status = os.waitpid(child, 0)
         if not os.WIFSIGNALED(status):
             os._exit(os.waitstatus_to_exitcode(status))
-        print("the server ended by signal", os.WTERMSIG(status), "and is started anew", flush=True)
+        print("the server ended by signal", os.WTERMSIG(status), "and is started again", flush=True)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     return listening
 

@@ -1,4 +1,4 @@
-"""What Ollama's official client for Python makes of the real server: every call whole and streamed, against what the model was asked to say.
+"""Compare what Ollama's official client for Python reads of the real server: every call whole and streamed, against what the model was asked to say.
 
 usage: client.py URL MODEL
 """
@@ -50,7 +50,7 @@ def joined(parts: Iterable[ChatResponse]) -> tuple[str, str]:
 
 
 def refused(call: Callable[[], object]) -> int | None:
-    """Return the status of the refusal that the client raises, none if there is none."""
+    """Return the status of the refusal that the client raises, or None."""
     try:
         call()
     except ResponseError as error:

@@ -1,7 +1,7 @@
 """The `llama-server` that Ollama starts for a model: the one inside xllamacpp, with the arguments that Ollama passes.
 
 Ollama finds the file `llama-server` in `lib/ollama`; `setup.sh` writes one there that runs this module. Arguments that only choose hardware,
-logging or the user interface are ignored. Without a model, Ollama asks for devices: there are none.
+logging or the user interface are ignored. Without a model, Ollama asks for devices: the list is empty.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def serve(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Serve, or tell the devices."""
+    """Serve, or list the devices."""
     options = read_arguments(sys.argv[1:])
     if options.model:
         serve(options)

@@ -321,7 +321,7 @@ def _lines(kept: Mapping[str, Any], server: str) -> Iterator[str]:
         "",
         "## What the guard's log says failed",
         "",
-        f"Of what the server said, whatever was made of it. Left out is what depends on the moment: {', '.join(f'`{check}`' for check in BY_CHANCE)}.",
+        f"Judged on the server's own answers. Left out is what depends on the moment: {', '.join(f'`{check}`' for check in BY_CHANCE)}.",
         "",
     )
     for request in kept["straight"]:

@@ -42,7 +42,7 @@ TOOL = {
     "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}},
 }
 BY_CHANCE = ("streaming.one_identity",)
-"""llama.cpp tells the time of each chunk as `created`: it changes in the streams in which a second ends."""
+"""llama.cpp writes the time of each chunk as `created`: it changes in the streams in which a second ends."""
 SHELLS = {
     "standalone": [],
     "mitmproxy": ["--mitmproxy"],

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """What the engine generates for a request, and why it ends: `matched` is a token, a string, or none at the limit."""
+    """The output of the engine for a request, and why it ends: `matched` is a token, a string, or none at the limit."""
 
     ids: Sequence[int]
     matched: int | str | None
@@ -28,7 +28,7 @@ class Output:
 
 @dataclass(frozen=True, kw_only=True)
 class Stops:
-    """Where a request ends; without a limit at the end of the window."""
+    """The end of a request; without a limit the end of the window."""
 
     limit: int | None = None
     strings: Sequence[str] = ()

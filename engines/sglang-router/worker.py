@@ -98,7 +98,7 @@ class ScriptedScheduler(service.SglangSchedulerServicer):
     async def HealthCheck(  # noqa: N802
         self, _request: pb.HealthCheckRequest, _context: object
     ) -> pb.HealthCheckResponse:
-        """Tell that the worker is ready."""
+        """Report that the worker is ready."""
         return pb.HealthCheckResponse(healthy=True, message="Health check passed")
 
     async def Abort(self, _request: pb.AbortRequest, _context: object) -> pb.AbortResponse:  # noqa: N802
@@ -108,7 +108,7 @@ class ScriptedScheduler(service.SglangSchedulerServicer):
     async def GetModelInfo(  # noqa: N802
         self, _request: pb.GetModelInfoRequest, _context: object
     ) -> pb.GetModelInfoResponse:
-        """Tell what SGLang tells of a gpt-oss checkpoint."""
+        """Report what SGLang reports of a gpt-oss checkpoint."""
         return pb.GetModelInfoResponse(
             model_path=self.model,
             tokenizer_path=self.model,
@@ -126,7 +126,7 @@ class ScriptedScheduler(service.SglangSchedulerServicer):
     async def GetServerInfo(  # noqa: N802
         self, _request: pb.GetServerInfoRequest, _context: object
     ) -> pb.GetServerInfoResponse:
-        """Tell the kind of server."""
+        """Report the kind of server."""
         return pb.GetServerInfoResponse(server_type="grpc")
 
 

@@ -1,4 +1,4 @@
-"""What huggingface_hub, the official client, makes of the real router: both of its clients, whole and streamed, against what the model was asked to say.
+"""Compare what huggingface_hub, the official client, reads of the real router with the script: both of its clients, whole and streamed.
 
 usage: client.py URL
 """
@@ -189,7 +189,7 @@ async def refusals(client: Client) -> Results:
             "`max_new_tokens` must be strictly positive",
         ),
         "an empty prompt": (ask(""), ValidationError, "`inputs` cannot be empty"),
-        "a grammar that is none": (ask("Hi.", grammar=wrong_grammar), ValidationError, "grammar is not valid"),
+        "an invalid grammar": (ask("Hi.", grammar=wrong_grammar), ValidationError, "grammar is not valid"),
         "a prompt that is too long": (ask(TOO_LONG), ValidationError, "must be <= 131072"),
         "a chat that is too long": (chat([{"role": "user", "content": TOO_LONG}]), HfHubHTTPError, "<= 131072"),
         "a chat of no token": (chat(asked(ANSWER), max_tokens=0), HfHubHTTPError, "'422 Unprocessable Entity'"),

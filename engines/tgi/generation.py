@@ -105,7 +105,7 @@ def find_script(prompt: Sequence[int]) -> list[int]:
 
 
 def wanted_texts(prompt: Sequence[int]) -> Iterable[str]:
-    """Yield what the script of a prompt says, in the forms that TGI asks for: its first call, else its answer and that there is no call."""
+    """Yield the script of a prompt in the forms that TGI asks for: its first call, else its answer without a call."""
     script = decode(find_script(prompt))
     if call := _CALL.search(script):
         name, arguments = call.groups()

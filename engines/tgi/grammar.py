@@ -75,7 +75,7 @@ def compile_grammar(pattern: str) -> Grammar:
 
 
 def choose_text(pattern: str, wanted: Iterable[str]) -> str:
-    """Return the first wanted text that the grammar admits whole, else the one of which it admits most, brought to an end."""
+    """Return the first wanted text that the grammar admits whole, else the one that it admits furthest, brought to an end."""
     grammar = compile_grammar(pattern)
     best, longest = grammar.complete("")
     for text in wanted:

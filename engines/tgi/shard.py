@@ -42,7 +42,7 @@ class CheckpointTokenizer:
 
 
 class Entry:
-    """A request of a batch, with what the router wants to be told about it."""
+    """A request of a batch, with what the router asks about it."""
 
     def __init__(self, request: pb.Request, tokenizer: CheckpointTokenizer) -> None:
         prompt = tokenizer.encode(request.inputs, add_special_tokens=request.add_special_tokens)[-request.truncate :]

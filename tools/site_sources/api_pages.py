@@ -51,7 +51,7 @@ PAGES: Mapping[str, tuple[str, str, Sequence[str]]] = {
         ),
     ),
 }
-"""Title, purpose and names of each page beside that of harmony_ref."""
+"""Title, purpose and names of each page except that of harmony_ref."""
 _IMPORTS = {
     "harmony_conformance.golden.assertion": "harmony_conformance",
     "harmony_proxy.asgi.guard": "harmony_proxy.asgi",

@@ -54,7 +54,7 @@ def write_commands(folder: Path) -> None:
 
 
 class _PluginOptions:
-    """What pytest gives to a plugin for its options: here a parser of the standard library."""
+    """The interface by which pytest takes the options of a plugin, as a parser of the standard library."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         self._parser = parser

@@ -58,7 +58,7 @@ def copy_pages(out: Path, repository: str) -> None:
 
 
 def _head(source: Path) -> str:
-    """Return the front matter of a page that a search leaves out: it would hide the pages of checks and causes, which have the same sentences."""
+    """Return the front matter of a page that a search leaves out. It would hide the pages of checks and causes, which have the same sentences."""
     is_run = source.name == "report.md"
     if not is_run and source.relative_to(ROOT).as_posix() not in _UNSEARCHED:
         return ""

@@ -116,7 +116,7 @@ def write_explanations(folder: Path, of_kinds: Mapping[str, Sequence[Family]]) -
 
 
 def _note(sections: Sequence[Section]) -> str:
-    """Return what stands in brackets in the first heading: the severity of a check, the engine of a cause."""
+    """Return the text in brackets in the first heading: the severity of a check, the engine of a cause."""
     return sections[0][0].partition("(")[2].removesuffix(")")
 
 

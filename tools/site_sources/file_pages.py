@@ -18,7 +18,7 @@ _HEADS = ("Key", "Type", "Default", "Meaning")
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigurationFile:
-    """A file, its keys, and what is said about it.
+    """A file, its keys, and their description.
 
     Attributes:
         omitted: Keys that the example leaves out.

@@ -115,7 +115,7 @@ SECTIONS: Mapping[str, Sequence[Listed]] = {
         ("Hostile cases", "docs/hostile.md"),
     ),
 }
-"""Titles and pages. A folder stands for its index and its pages, a pattern for its pages. Pages that do not exist are left out."""
+"""Titles and pages. A folder means its index and its pages, a pattern for its pages. Pages that do not exist are left out."""
 _EXPLAINED = "Checks and causes"
 
 

@@ -20,7 +20,7 @@ _FEATURES = (
     "search.highlight",
     "toc.follow",
 )
-"""`prune`: a page has the side bar of its own family, not the entries of all others."""
+"""`prune`: a page has the side bar of its family, not the entries of all others."""
 _SOURCES = ("harmony_ref", "conformance", "proxy")
 
 

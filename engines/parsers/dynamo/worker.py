@@ -1,4 +1,4 @@
-"""Run a worker of Dynamo whose engine is the teleprompter: its tokens are a function of the prompt, so it needs neither weights nor a GPU.
+"""Run a worker of Dynamo whose engine is the teleprompter. Its tokens are a function of the prompt, so it needs neither weights nor a GPU.
 
 Dynamo's front end renders the prompt and parses the output. Its workers get and send token ids, over Dynamo's own backend interface.
 

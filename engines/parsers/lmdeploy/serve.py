@@ -1,6 +1,6 @@
 """Serve LMDeploy without a GPU: its API server, prompt processor, tokenizer, detokenizer and parsers, with a scripted engine.
 
-`AsyncEngine` builds its engine in a method of its own, which is the one thing that is replaced here. The engine's next token is the teleprompter's, a
+`AsyncEngine` builds its engine in a separate method, which is the one thing that is replaced here. The engine's next token is the teleprompter's, a
 function of the prompt, so neither weights nor a GPU are needed.
 
 usage: serve.py MODEL_FOLDER NAME PORT
