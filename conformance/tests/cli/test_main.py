@@ -624,7 +624,7 @@ def test_a_required_feature_that_no_answer_has_fails_the_run(required, missing, 
 def test_calls_that_never_arrive_as_calls_are_named(capsys, tmp_path):
     asked = ["reference:defect=raw-call-in-content", "--select", "tool_call", "--out", "run"]
     _, out, _ = run(capsys, *asked)
-    assert "no answer had: tool calls (2 answers)\n" in out
+    assert "not seen in 2 answers: tool calls\n" in out
     assert "| In no answer | tools |" in (tmp_path / "run" / "report.md").read_text("utf-8")
 
 

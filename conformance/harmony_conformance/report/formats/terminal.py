@@ -149,7 +149,7 @@ def _verdict(report: Report, fails_on: frozenset[Severity], width: int) -> Itera
     if never := items(value_at(report.header, "features", "never")):
         answers = integer(value_at(report.header, "features", "answers"))
         names = ", ".join(_FEATURE_NAMES.get(name, name) for name in map(text, never))
-        yield f"[{STYLE[Outcome.INCONCLUSIVE]}]no answer had[/]: {names} ({number_of(answers or 0, 'answer')})"
+        yield f"[{STYLE[Outcome.INCONCLUSIVE]}]not seen in {number_of(answers or 0, 'answer')}[/]: {names}"
 
 
 def _client(report: Report) -> Iterator[str]:

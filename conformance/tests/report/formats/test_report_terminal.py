@@ -92,7 +92,7 @@ def test_a_summary_names_verdict_causes_evidence_report_and_counts_in_this_order
     parts = (
         "gpt-oss-20b on vllm 0.11.0: does not conform",
         "incomplete: the server went away",
-        "no answer had: reasoning, tool calls (9 answers)",
+        "not seen in 9 answers: reasoning, tool calls",
         "causes: 1, for 1 failed result",
         "  MUST lost-call: 3 results in 1 scenario",
         "    a call is lost",
