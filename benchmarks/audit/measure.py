@@ -51,6 +51,16 @@ found = sum(len(list(find_lines(block, sys.argv[2]))) for block in blocks)
 print(time.process_time() - begin, found)
 """
 )
+LITERALS = (
+    BLOCKS
+    + """
+from harmony_conformance.audit.plans.literals import lines_with_literals
+list(lines_with_literals(data[:100_000]))
+begin = time.process_time()
+found = sum(len(list(lines_with_literals(block))) for block in blocks)
+print(time.process_time() - begin, found)
+"""
+)
 ABSENT_BYTE = (
     BLOCKS
     + """
@@ -162,13 +172,15 @@ def measure(folder: Path, size: int, judged_size: int, rounds: int) -> dict:
         "small": make_log(small, judged_size, 20 * DEFAULT_LEAKS, 0.1),
     }
     libraries = ("hyperscan", "google-re2")
-    times: dict[str, list[float]] = {name: [] for name in ("orjson", *libraries, *LIMITS)}
+    times: dict[str, list[float]] = {name: [] for name in ("orjson", *libraries, "literals", *LIMITS)}
     candidates = {}
     for _ in range(rounds):
         times["orjson"].append(run(ORJSON, "-c", PARSE, clean)[0])
         for library in libraries:
             seconds, candidates[library] = run(sys.executable, "-c", FIND, clean, library)
             times[library].append(seconds)
+        seconds, candidates["literals"] = run(sys.executable, "-c", LITERALS, clean)
+        times["literals"].append(seconds)
         for name, script in LIMITS.items():
             times[name].append(run(sys.executable, "-c", script, clean)[0])
     empty = folder / "empty.jsonl"

@@ -7,7 +7,8 @@ A stream can cut a word into pieces anywhere. A piece with `_LONG` letters and t
 are shorter, the record has a short piece for each of several letters. Such patterns are needles together.
 
 Not seen: text in base64, except in HTTP archives; text in another encoding than UTF-8; roles, if their name is cut.
-A quote is `"`, `\"` or `\u0022`. So `(?:"|0022)` precedes the first letter of a string, and `["\\]` follows the last one.
+A quote is `"`, `\"` or `\u0022`. So `(?:"|u0022)` precedes the first letter of a string, and `["\\]` follows the last one.
+`literals.py` has literals that each needle implies.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from itertools import chain
 NEEDLE_CHECKS = frozenset({"channels.no_marker_leak", "channels.no_channel_words"})
 """The checks whose every failure is in a record with a needle."""
 
-_BEGIN, _END = '(?:"|0022)', r'["\\]'
+_BEGIN, _END = '(?:"|u0022)', r'["\\]'
 _END_OF_VALUE = r'(?:(?:"|\\"|\\\\\\"|\\{1,3}u0022)[^:]|\\{4})'
 _END_OF_STRING = r'(?:\\*"|\\+u0022)(?:[ \t\r]|\\+[nrt])*[,}\]:]'
 _ESCAPED_SPACE = r"\\+(?:[nrtfv]|u[0-9a-fA-F]{4})"
@@ -30,7 +31,7 @@ _SECOND = ("final", "analysis", "commentary", "json", "code")
 _JOINED = tuple(_ROLE + word for word in _SECOND)
 _FIRST = ("analysis", "commentary")
 """Words that are a leak at the beginning of a text, in front of `to=`."""
-_LETTERS = (8, 6, 4)
+_LETTERS = (8, 6, 4)  # the piece with letter 7 is `_SEVENTH`
 """Letters of joined words whose short pieces are needles together. The pieces of the first one are the rarest."""
 _AFTER_A_NAME = r'(?:":"|": "|\\":\\"|\\": \\"|\\u0022:\\u0022)'
 
@@ -39,10 +40,15 @@ def _either(patterns: Iterator[str]) -> str:
     return "(?:" + "|".join(sorted(set(patterns))) + ")"
 
 
-def _long_pieces(word: str) -> Iterator[str]:
-    """Yield a joined word and its long pieces: before the first cut, or after a cut that no long piece precedes."""
+def _first_pieces(word: str) -> Iterator[str]:
+    """Yield a joined word, and its long pieces in front of a first cut behind the role's letter 7."""
     yield word
-    yield from (word[:end] + _END for end in range(_LONG, len(word)) if end != len(_ROLE))
+    yield from (word[:end] + _END for end in range(len(_ROLE) - 1, len(word)) if end != len(_ROLE))
+
+
+def _long_pieces(word: str) -> Iterator[str]:
+    """Yield the other long pieces of a joined word: before the first cut, or after a cut that no long piece precedes."""
+    yield from (word[:end] + _END for end in range(_LONG, len(_ROLE) - 1))
     yield from (_BEGIN + word[begin : begin + _LONG] for begin in range(1, _LETTERS[0] + 1))
 
 
@@ -81,6 +87,11 @@ def _end_of(word: str, first: int) -> str:
     return _BEGIN + _either(word[begin:] for begin in range(first, len(word))) + rf"(?:t(?:o=|o?{_END})|[^a-zA-Z0-9])"
 
 
+_LAST = len(_ROLE) - 1
+_SEVENTH = (
+    rf"(?:{_BEGIN + _either(_ROLE[begin:_LAST] for begin in range(1, _LAST))}(?:t|{_END})|{_ROLE[:_LAST] + _END})"
+)
+"""The piece with letter 7 of the role, if the role is cut: most records lack it."""
 _SPACE = (
     r"(?:[\x09-\x0d\x1c-\x20]|\xc2[\x85\xa0]|\xe1\x9a\x80|\xe2(?:\x80[\x80-\x8a\xa8\xa9\xaf]|\x81\x9f)|\xe3\x80\x80)"
 )
@@ -116,8 +127,8 @@ _AFTER_ROLE = (
     (_BEGIN + _WHITE + _either(_begun("commentary")), _TO),
 )
 """Rows of pieces that follow one that ends with `assistant`."""
-_NEXT_PIECE = _BEGIN + _either(
-    chain(chain.from_iterable(map(_begun, _SECOND)), map(_WHITE.__add__, _begun("commentary")))
+_NEXT_PIECE = (
+    rf"{_BEGIN}(?:{_either(chain.from_iterable(map(_begun, _SECOND)))}|{_WHITE + _either(_begun('commentary'))})"
 )
 """The first piece of any of these rows: most records lack it."""
 _COMMENTARY_OR_CUT = rf"(?:comm|co?m?{_END}|{_END})"
@@ -125,7 +136,7 @@ NEEDLES: tuple[str, ...] = tuple(
     dict.fromkeys(
         (
             *_MARKERS,
-            *chain.from_iterable(map(_long_pieces, _JOINED)),
+            *chain.from_iterable(map(_first_pieces, _JOINED)),
             # `assistant commentary to=functions.`; the checks take code for white space
             _ROLE + _SPACE + _COMMENTARY_OR_CUT,
             rf"{_ROLE}[`~]",
@@ -147,14 +158,14 @@ _BEGIN_OF_BAR = (  # three backslashes and a quote are a quotation mark of JSON 
 )
 """A piece that begins with a bar, or with the beginning of its escape."""
 TOGETHER: tuple[tuple[str, ...], ...] = (
-    (r'<(?:"|\\["\\u])', _BEGIN_OF_BAR),
+    (r'<(?:"|\\(?:["\\]|u0022))', _BEGIN_OF_BAR),
     *(
         (end, _CUT_ESCAPE)
         for end in (
             rf"(?:u003[cC]|lt;|60;|3[cC];){_END}",
             rf"(?:&|amp;|u0026)ve?r?t?b?a?r?{_END}",
             rf"(?:&|amp;|u0026)#[xX0-9a-cC]*{_END}",
-            r'\\u0{0,2}[37]?(?:\\*"|\\u0022)',
+            r'\\u(?:0(?:0[37]?)?)?(?:\\*"|\\u0022)',
         )
     ),
     (_CUT_AT_AND + _END, _CUT_AT_AND + _END_OF_STRING, _CUT_ESCAPE),
@@ -165,14 +176,16 @@ TOGETHER: tuple[tuple[str, ...], ...] = (
     *((*first, _TO) for first in chain.from_iterable(map(_first_long_pieces, _FIRST))),
     *((role, _NEXT_PIECE, *pieces) for role in _ROLES_ASIDE for pieces in _AFTER_ROLE),
     # assistant`x`commentary: the checks take code for white space
-    *((role, _BEGIN + _CODE_MARK, rf"(?:commentary|{_end_of('commentary', 1)})") for role in _ROLES_ASIDE),
-    tuple(map(_short_joined, _LETTERS)),
+    *((role, rf"(?:commentary|{_end_of('commentary', 1)})", _BEGIN + _CODE_MARK) for role in _ROLES_ASIDE),
+    *((piece, _SEVENTH) for piece in dict.fromkeys(chain.from_iterable(map(_long_pieces, _JOINED)))),
+    (*map(_short_joined, _LETTERS), _SEVENTH),
     (
         rf"{_BEGIN}(?:tant|ant|nt|t)(?:[^A-Za-z0-9]|c)",
         _BEGIN + _either(_short_pieces(_ROLE, _LETTERS[-1])) + _END,
         rf"{_BEGIN}(?:(?:tant|ant|nt)(?:[^A-Za-z0-9]|c)|{_either(_short_pieces(_ROLE, len(_ROLE) - 2))}{_END})",
+        _SEVENTH,
     ),
-    _first_short_pieces("analysis"),
-    _first_short_pieces("commentary")[::-1],
+    (*_first_short_pieces("analysis"), _TO),
+    (*_first_short_pieces("commentary")[::-1], _TO),
 )
 """Patterns that are a needle if a record has all of a row. The first one is the rarest."""

@@ -1,4 +1,7 @@
-"""Find the lines with a needle in a block of a log: all patterns at once by Hyperscan, or by RE2."""
+"""Find the lines with a needle in a block of a log: all patterns at once by Hyperscan, or by RE2.
+
+If a library for literals is installed, only the lines with literals are searched.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import zip_longest
 
+from harmony_conformance.audit.plans import literals
 from harmony_conformance.audit.plans.needles import NEEDLES, TOGETHER
 
 LIBRARIES = {"hyperscan": "hyperscan", "google-re2": "re2"}
@@ -47,6 +52,16 @@ def installed_library() -> str:
 
 def find_lines(block: bytes, library: str) -> Iterator[tuple[int, int]]:
     """Yield beginning and end of each line with a needle, in their order. The end does not include the line feed."""
+    if not literals.is_installed():
+        yield from find_lines_by_patterns(block, library)
+        return
+    for begin, end in literals.lines_with_literals(block):
+        if any(find_lines_by_patterns(block[begin:end], library)):
+            yield begin, end
+
+
+def find_lines_by_patterns(block: bytes, library: str) -> Iterator[tuple[int, int]]:
+    """Yield the same lines without a search for literals."""
     search = _LIBRARIES[library]()
     begin = end = done = -1
     line = b""
@@ -91,16 +106,23 @@ def _hyperscan() -> _Library:
         return match
 
     @cache
-    def search(pattern: str) -> Callable[[bytes], list[_Hit]]:  # one by one: most lines lack the first of them
-        return build((pattern,), hyperscan.HS_FLAG_SINGLEMATCH)
+    def search(patterns: tuple[str, ...]) -> Callable[[bytes], list[_Hit]]:
+        return build(patterns, hyperscan.HS_FLAG_SINGLEMATCH)
 
-    def has(line: bytes, pattern: str, known: dict[str, bool]) -> bool:
-        if pattern not in known:
-            known[pattern] = bool(search(pattern)(line))
-        return known[pattern]
+    def learn(line: bytes, patterns: tuple[str, ...], known: dict[str, bool]) -> None:
+        if any(pattern not in known for pattern in patterns):
+            present = {place for _, place in search(patterns)(line)}
+            known.update((pattern, place in present) for place, pattern in enumerate(patterns))
 
     def has_row(line: bytes, trigger: int, known: dict[str, bool]) -> bool:
-        return any(all(has(line, pattern, known) for pattern in row) for row in _OTHERS[trigger])
+        rows = _OTHERS[trigger]
+        for patterns in zip_longest(*rows):  # those of the first step first, all at once: most lines lack them
+            if wanted := tuple(dict.fromkeys(pattern for pattern in patterns if pattern)):
+                learn(line, wanted, known)
+            rows = tuple(row for row in rows if all(known.get(pattern, True) for pattern in row))
+            if not rows:
+                return False
+        return True
 
     return _Library(hits=build(_TRIGGERS, 0), has_needle=has_row)
 
