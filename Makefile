@@ -25,7 +25,7 @@ help:  ## list the targets
 	@awk -F ':.* ## ' '/^##@/ {print "\n" substr($$0, 5)} \
 	  /^[a-z][a-z -]*:.* ## / {n = split($$1, names, " "); for (i = 1; i <= n; i++) printf "  %-30s %s\n", names[i], $$2}' $(MAKEFILE_LIST)
 
-# $(call install,ENVIRONMENT,ARGUMENTS): by uv, which takes a tenth of pip's time; by pip where uv has no wheel or only pip is told of an index.
+# $(call install,ENVIRONMENT,ARGUMENTS): by uv, which takes a tenth of pip's time; by pip where uv has no wheel, or where only pip knows an index.
 # Nothing is compiled here: a module is when it is first imported, and most of what is installed never is.
 install = $(BIN)/uv pip install --quiet --python $(1)/bin/python $(2) || \
   $(BIN)/python -m pip --python $(1)/bin/python install --quiet --disable-pip-version-check --no-compile $(2)
@@ -43,8 +43,8 @@ $(READY): requirements/installer.lock requirements/dev.lock pyproject.toml
 demo: $(READY)  ## run the suite against the embedded reference server
 	$(BIN)/harmony-conformance run reference
 
-# each process single-threaded, on two cores, the longest first, and those that wait for processes before those that only compute; what each says is printed
-# in one piece when it ends. Not by pytest-xdist, every worker of which would read all the tests before it runs its share.
+# single-threaded jobs on two cores: the longest first, and those that wait for processes before those that only compute. The output of each is printed in
+# one piece when it ends. Not by pytest-xdist: each worker would collect all tests before it runs its share.
 test: $(READY)  ## run all that CI runs; JOBS=3 at a time, since many tests wait for processes
 	@$(MAKE) --no-print-directory -j $(JOBS) environments
 	@$(MAKE) --no-print-directory -j $(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) together

@@ -5,6 +5,7 @@ import json
 import re
 import runpy
 import statistics
+import subprocess
 import sys
 from pathlib import Path
 
@@ -24,6 +25,22 @@ def page(name):
 
 def results(name):
     return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("script", "names", "made"),
+    [
+        ("report.py", ["side_by_side"], "performance.md"),
+        ("proxy/page.py", ["proxy", "proxy_soak"], "proxy-performance.md"),
+        ("audit/page.py", ["audit", "audit_growth"], "audit-performance.md"),
+        ("hostile/page.py", ["hostile"], "hostile.md"),
+    ],
+)
+def test_pages_of_benchmarks_are_those_of_their_results(script, names, made, tmp_path):
+    folder = ROOT / "benchmarks"
+    files = [folder / "results" / f"{name}.json" for name in names]
+    subprocess.run([sys.executable, folder / script, *files, tmp_path / made], check=True)
+    assert (tmp_path / made).read_text("utf-8") == (ROOT / "docs" / made).read_text("utf-8")
 
 
 def test_cost_of_a_whole_run():

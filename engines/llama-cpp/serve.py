@@ -39,9 +39,9 @@ def main() -> None:
     params.cpuparams.n_threads = 1
     params.cpuparams_batch.n_threads = 1
     params.warmup = False
-    params.use_jinja = True  # the model's own chat template, which builds before 2026 use only if told
+    params.use_jinja = True  # the model's own chat template, which builds before 2026 use only on request
     if not hasattr(params, "hostnames"):
-        params.verbosity = 10  # these builds tell the ids of answers (`__verbose`) to nobody who asks, but to everybody if they are started so
+        params.verbosity = 10  # these builds ignore `verbose` of a request, and return the ids of answers (`__verbose`) only if they are started so
     # blocked before the server starts its threads, which inherit it: only sigwait sees them
     stop = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, stop)

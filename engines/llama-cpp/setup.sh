@@ -24,7 +24,7 @@ install_server() {
   cp "$LOCK" "$VENV/installed.lock"
 }
 
-# Made anew when what it is made of has changed.
+# Made again when its sources have changed.
 install_model() {
   local made_of
   made_of=$(cat "$ROOT"/conformance/harmony_conformance/engines/teleprompter/*.py "$TEMPLATE" | sha256sum)

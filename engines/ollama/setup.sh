@@ -50,7 +50,7 @@ install_template() {
   rm -rf download
 }
 
-# Made anew when what it is made of has changed. The server copies the file, so it runs for a moment.
+# Made again when its sources have changed. The server copies the file, so it runs for a moment.
 install_model() {
   local made_of port=18459 server
   made_of=$(cat "$LLAMA/model/made_of" template.gotmpl "$HERE/Modelfile" | sha256sum)

@@ -245,7 +245,7 @@ def ask(asked: argparse.Namespace) -> int:
     straight = _read(kept["straight"])
     if asked.within:
         shell, action = asked.within
-        time.sleep(5)  # the judge is a process of its own
+        time.sleep(5)  # the judge is a separate process
         kept["runs"].append(_run(shell, action, judged(answers, straight, action), asked.log))
     for shell in asked.through:
         for action, flags in ACTIONS.items():

@@ -81,7 +81,7 @@ def main() -> int:
             )
             problems += logged(shell, log, least=len(straight))
     if asked.watched_log:
-        time.sleep(3)  # the judge is a process of its own
+        time.sleep(3)  # the judge is a separate process
         problems += logged("HarmonyGuard within the server", asked.watched_log, least=(1 + len(SHELLS)) * len(straight))
     for problem in problems:
         print(problem)

@@ -12,7 +12,7 @@ source "$HERE/../environment.sh"
 # shellcheck source=engines/template.sh
 source "$HERE/../template.sh"
 
-# Made anew when what it is made of has changed. The server knows a model by its folder.
+# Made again when its sources have changed. The server knows a model by its folder.
 install_model() {
   local made_of
   made_of=$(cat "$ROOT"/conformance/harmony_conformance/engines/teleprompter/*.py "$TEMPLATE" model/tokenizer.json | sha256sum)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds .engines/vllm-render from nothing: the official build of vLLM, of which only the part runs that reads and writes
-# Harmony, and the files of a gpt-oss model. Runs again in seconds: what is there and right stays.
+# Builds .engines/vllm-render from nothing: the official build of vLLM, and the files of a gpt-oss model. Only the part
+# that reads and writes Harmony runs. Runs again in seconds: what is there and right stays.
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

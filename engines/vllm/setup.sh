@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds .engines/vllm from nothing: a real vLLM server for the CPU, a gpt-oss model without weights, our logits
-# processor. Runs again in seconds: what is there and right stays, only our own package is installed anew.
-# VLLM=0.11.0 builds that release, in a folder of its own.
+# processor. Runs again in seconds: what is there and right stays, only our own package is installed again.
+# VLLM=0.11.0 builds that release, in a separate folder.
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds .engines/parsers/lmdeploy from nothing: LMDeploy, of which everything runs but the engine, and the files of a gpt-oss model.
+# Builds .engines/parsers/lmdeploy from nothing: LMDeploy without its engine, and the files of a gpt-oss model.
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds .engines/parsers/sglang from nothing: SGLang, of which everything runs but the scheduler, and the files of a gpt-oss model.
+# Builds .engines/parsers/sglang from nothing: SGLang without its scheduler, and the files of a gpt-oss model.
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -209,7 +209,7 @@ class HarmonyGuard:
 
             try:
                 serve_metrics(self._metrics, self._queue, self.gauges)
-            except OSError as problem:  # another process of the same server may have the port: traffic goes on
+            except OSError as problem:  # another process of the same server may have the port: traffic continues
                 host, port = self._metrics
                 sys.stderr.write(f"harmony guard: no metrics at {host}:{port}: {problem.strerror or problem}\n")
 

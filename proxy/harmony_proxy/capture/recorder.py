@@ -126,7 +126,7 @@ class Recorder:
         self._headers: Headers = ()
         self._parts: list[bytes] = []
         self._times: list[float] = []
-        self._begun = self._ended_at = 0.0  # the first stands for 0 in the times
+        self._begun = self._ended_at = 0.0  # the first is 0 in the times
         self._end: int | None = None
         self._totals: _Totals | None = None
 

@@ -66,7 +66,7 @@ class GuardCollector(Collector):
     def __init__(self, queue: JudgeQueue, gauges: Gauges) -> None:
         self._queue = queue
         self._gauges = gauges
-        self._models = ModelNames()  # each judge process has names of its own
+        self._models = ModelNames()  # each judge process has separate names
 
     def collect(self) -> Iterator[Metric]:
         """Yield the current value of every metric."""

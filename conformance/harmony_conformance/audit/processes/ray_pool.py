@@ -102,7 +102,7 @@ def _start(start: Callable[[], object], end: Callable[[], object], *, has_addres
     for _ in range(1 if has_address else _STARTS):
         try:
             start()
-        except Exception as problem:  # noqa: BLE001 - Ray raises errors of its own, of Python, and plain ones
+        except Exception as problem:  # noqa: BLE001 - Ray raises its errors, those of Python, and plain ones
             end()  # a part of it may have started
             words = (str(problem).strip().splitlines() or [""])[0]
             reason = f"{type(problem).__name__}{words and f': {words}'}"

@@ -73,7 +73,7 @@ def _read_arrow_batches(batches: Iterator[Any]) -> Records:
                 number += 1
     except MemoryError:
         yield problem("a part of the file needs too much memory", f"more than {GROUP_MEMORY} bytes", number)
-    except Exception as error:  # noqa: BLE001 - the library has errors of its own, and of Python
+    except Exception as error:  # noqa: BLE001 - the library raises its errors, and those of Python
         yield problem("the file is damaged", _first_line(error), number)
 
 

@@ -96,7 +96,7 @@ class _Machine:
             yield "an event is about a block that is not open", _START
             self._open += [index] if kind == _DELTA else []
         elif kind == _STOP:
-            self._open.remove(index if index in self._open else self._open[-1])  # a wrong index has a check of its own
+            self._open.remove(index if index in self._open else self._open[-1])  # a wrong index has a separate check
 
     def end(self) -> _Faults:
         """Yield the problem of a stream that lacks its end."""

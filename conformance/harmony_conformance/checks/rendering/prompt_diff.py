@@ -361,7 +361,7 @@ def _missing_message(number: int, message: PromptMessage, one: ExpectedMessage |
     problem = Problem.REASONING_DROPPED if one is not None and one.kind is PartKind.REASONING else Problem.MISSING
     difference = failing_difference(Part.MESSAGE, problem, f"it is missing: {shorten(message.content)!r}")
     if one is not None and one.part is not None and one.kind is PartKind.RESULT and one.part.function is None:
-        begin = message.ids.index(tokens.MESSAGE) + 1  # the request does not tell the function, and so not the header
+        begin = message.ids.index(tokens.MESSAGE) + 1  # the request does not name the function, and so not the header
         message = replace(message, name=None, recipient=None, ids=message.ids[begin:-1])
     return _prompt_difference(difference, number, message, None, one.where if one is not None else "")
 
