@@ -47,6 +47,7 @@ _HOP_BY_HOP = frozenset(
 _NOT_FORWARDED = _HOP_BY_HOP | {b"host", b"content-length", b"expect", b"http2-settings"}
 _AUTO_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 _REFUSED_METHODS = frozenset({"CONNECT", "TRACE"})
+_SWITCHING_PROTOCOLS = 101
 _STATUSES = range(200, 600)
 _REDIRECTS = range(300, 400)
 _CODINGS = frozenset({b"", b"chunked", b"identity"})
@@ -181,6 +182,10 @@ def _unsent_bytes(transport: asyncio.Transport) -> int:
     return int.from_bytes(unsent, sys.byteorder)
 
 
+class _InvalidAnswerError(aiohttp.ClientPayloadError):
+    """An answer that cannot be passed on. The message has the reason."""
+
+
 class _Forwarding:
     """One open request. State: whether the response has begun, whether it is complete, and the error of the client."""
 
@@ -241,7 +246,7 @@ class _Forwarding:
             await self._break_off(End.TIMEOUT, 504, "the upstream did not answer in time", problem)
         except (aiohttp.ClientError, OSError) as problem:
             end = End.CUT if self._is_started else End.RESET
-            await self._break_off(end, 502, "the upstream broke off", problem)
+            await self._break_off(end, 502, _fault_of(problem), problem)
         except ValueError:  # a header with a line break
             self._is_over = True
             message = "a header of the request cannot be passed on"
@@ -250,9 +255,11 @@ class _Forwarding:
 
     async def _send_back(self, response: aiohttp.ClientResponse) -> None:
         if response.status not in _STATUSES:
-            raise aiohttp.ClientPayloadError("the upstream switches protocols unasked, or sends an invalid status")
+            switched = response.status == _SWITCHING_PROTOCOLS
+            wrong = "switches protocols without a request" if switched else "sends an invalid status"
+            raise _InvalidAnswerError(f"the upstream {wrong}")
         if _transfer_coding(response.raw_headers) not in _CODINGS:
-            raise aiohttp.ClientPayloadError("the upstream uses an unsupported transfer coding")
+            raise _InvalidAnswerError("the upstream uses an unsupported transfer coding")
         headers = _without(response.raw_headers, _HOP_BY_HOP)
         if response.status in _REDIRECTS:
             headers = [(name, _rewrite_location(it, self._base) if name == b"location" else it) for name, it in headers]
@@ -270,10 +277,22 @@ class _Forwarding:
 
     async def _break_off(self, end: End, status: int, message: str, problem: BaseException) -> None:
         """Send an error if the response has not begun. Otherwise send nothing: the server then aborts the connection."""
-        self._ended(end, message if end is End.REFUSED else type(problem).__name__)
+        is_specific = end is End.REFUSED or isinstance(problem, _InvalidAnswerError | aiohttp.ClientResponseError)
+        self._ended(end, message if is_specific else type(problem).__name__)
         if not self._is_started:
             self._is_over = True
             await _answer(self._send, status, _error_body(message))
+
+
+def _fault_of(problem: aiohttp.ClientError | OSError) -> str:
+    """Return what the upstream did wrong, without a quotation of its bytes."""
+    match problem:
+        case _InvalidAnswerError():
+            return str(problem)
+        case aiohttp.ClientResponseError():
+            return "the upstream's answer is no valid HTTP/1.1"
+        case _:
+            return "the upstream broke off"
 
 
 async def _answer(send: Send, status: int, body: bytes) -> None:

@@ -596,22 +596,29 @@ def test_an_upstream_that_dies_leaves_no_answer_that_looks_whole(proxy, upstream
     assert proxy.next().end is End.CUT
 
 
+NO_HTTP = "the upstream's answer is no valid HTTP/1.1"
+SWITCHES = "the upstream switches protocols without a request"
+
+
 @pytest.mark.parametrize(
-    ("pieces", "status", "end"),
+    ("pieces", "outcome", "message"),
     [
-        ([None], 502, End.RESET),
-        ([b"nonsense\r\n\r\n", None], 502, End.RESET),
-        ([Event()], 504, End.TIMEOUT),
+        ([None], (502, End.RESET), "the upstream broke off"),
+        ([b"nonsense\r\n\r\n", None], (502, End.RESET), NO_HTTP),
+        ([b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n", None], (502, End.RESET), NO_HTTP),
+        ([b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", None], (502, End.RESET), SWITCHES),
+        ([b"HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n"], (502, End.RESET), "the upstream sends an invalid status"),
+        ([Event()], (504, End.TIMEOUT), "the upstream did not answer in time"),
     ],
-    ids=["hangs up", "speaks no HTTP", "says nothing"],
+    ids=["hangs up", "speaks no HTTP", "a length that is none", "switches", "odd status", "says nothing"],
 )
-def test_an_upstream_without_an_answer_is_an_error_in_one_line(impatient, upstream, pieces, status, end):
+def test_an_upstream_without_an_answer_is_an_error_in_one_line(impatient, upstream, pieces, outcome, message):
     upstream.does(*pieces)
-    told, _, body = parts(sent(impatient, request()))
-    assert told == status
-    assert json.loads(body)["error"]["message"].startswith("the upstream ")
+    status, _, body = parts(sent(impatient, request()))
+    assert json.loads(body)["error"]["message"] == message
     told = impatient.next()
-    assert (told.end, told.record.status) == (end, None)
+    assert ((status, told.end), told.record.status) == (outcome, None)
+    assert "_InvalidAnswerError" not in told.record.detail
 
 
 def test_an_upstream_that_falls_silent_in_a_stream_is_broken_off(impatient, upstream):
