@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 from collections.abc import Iterator
@@ -200,12 +201,15 @@ def _read_csv(stream: PeekableStream) -> Records:
     """Yield the rows of a CSV file with a header. Columns are separated by commas, semicolons or tabs."""
     separators = max(b",;\t", key=stream.peek(4096).partition(b"\n")[0].count)
     csv.field_size_limit(LINE_LIMIT)
+    if kind := other_format(stream.peek(HEAD_BYTES)):
+        yield problem(kind)
+        return
     failures: list[UnreadableLine] = []
-    rows = csv.reader(_csv_lines(stream, failures), delimiter=chr(separators))
+    rows = _csv_rows(stream, chr(separators), failures)
     number, columns = 0, list[str]()
     while True:
         try:
-            row = next(rows)
+            row, is_torn = next(rows)
         except StopIteration:
             break
         except csv.Error as error:
@@ -213,6 +217,10 @@ def _read_csv(stream: PeekableStream) -> Records:
             break
         if not columns:
             columns = row
+        elif is_torn:
+            yield problem(
+                "a row of CSV that ends within a quoted value: it is torn, or still being written", number=number
+            )
         elif len(row) != len(columns):
             yield problem(
                 "a row of CSV with another number of columns", f"{len(row)} instead of {len(columns)}", number
@@ -224,12 +232,47 @@ def _read_csv(stream: PeekableStream) -> Records:
     yield from failures
 
 
-def _csv_lines(stream: PeekableStream, failures: list[UnreadableLine]) -> Iterator[str]:
+def _csv_rows(
+    stream: PeekableStream, separator: str, failures: list[UnreadableLine]
+) -> Iterator[tuple[list[str], bool]]:
+    """Yield the rows, and True for one whose last quoted value has no end.
+
+    Raises:
+        csv.Error: The rest is no CSV.
+    """
+    lines: list[str] = []
+    last: tuple[list[str], str] | None = None
+    rows = csv.reader(_csv_lines(stream, failures, lines), delimiter=separator)
+    try:
+        for row in rows:
+            if last is not None:
+                yield last[0], False
+            last = row, "".join(lines)
+            lines.clear()
+    except csv.Error:
+        if last is not None:
+            yield last[0], False
+        raise
+    if last is not None:
+        yield last[0], _is_torn(last[1], separator)
+
+
+def _is_torn(row: str, separator: str) -> bool:
+    try:
+        list(csv.reader(io.StringIO(row, newline=""), delimiter=separator, strict=True))
+    except csv.Error as error:
+        return "unexpected end of data" in str(error)
+    return False
+
+
+def _csv_lines(stream: PeekableStream, failures: list[UnreadableLine], kept: list[str]) -> Iterator[str]:
+    """Yield the lines as texts, and add them to `kept`."""
     for line in _raw_lines(stream):
         if isinstance(line, UnreadableLine):
             failures.append(line)
         else:
-            yield line.decode("utf-8-sig", "surrogateescape").replace("\0", "")
+            kept.append(line.decode("utf-8-sig", "surrogateescape").replace("\0", ""))
+            yield kept[-1]
 
 
 CSV = Container(name="csv", title="CSV with a header", matches=_is_csv, read=one_file("csv", _read_csv, "#"))

@@ -391,6 +391,38 @@ def test_a_format_can_be_chosen(tmp_path):
     assert kind.startswith("no exchange: it has no member `request`")
 
 
+TORN = "a row of CSV that ends within a quoted value: it is torn, or still being written"
+
+
+@pytest.mark.parametrize(
+    ("cut", "unread"),
+    [
+        (0, []),
+        (1, []),  # no end of the line
+        (2, [TORN]),
+        (29, [TORN]),
+        ("line", [TORN]),
+    ],
+)
+def test_a_row_of_csv_that_is_torn_is_no_answer(tmp_path, cut, unread):
+    """A log that is being written ends within a value. Its part of an answer would be judged."""
+    rows = [(json.dumps(ASKED), json.dumps(answer(text), indent=1)) for text in ("Hi", "Hello")]
+    writer = csv.writer(file := io.StringIO(newline=""), lineterminator="\n")
+    writer.writerows([("request", "response"), *rows])
+    data = file.getvalue()
+    cut = len(data) - data.rindex("\n ") - 1 if cut == "line" else cut
+    (path := tmp_path / "log.csv").write_text(data[: len(data) - cut], "utf-8")
+    total, _, problems = judged(path)
+    assert total.exchanges == 2 - len(unread)
+    assert problems == [(f"{path}#1", kind) for kind in unread]
+
+
+def test_csv_in_utf16_is_named(tmp_path):
+    """Excel writes it as its text. Without its null bytes it looked like CSV in ASCII."""
+    (path := tmp_path / "log.csv").write_text("request,response\n{},Zürich\n", "utf-16")
+    assert judged(path)[2] == [(f"{path}#0", "the file is UTF-16: convert it (iconv -f utf-16 -t utf-8)")]
+
+
 def test_columns_of_a_table_can_have_any_name(tmp_path):
     pq.write_table(
         pa.Table.from_pylist([{"in": {"body": row["request"]}, "out": json.dumps(row["response"])} for row in ROWS]),
