@@ -58,6 +58,7 @@ class Standing(StrEnum):
     NOT_ALL_CHECKED = "no failure found"
     ONLY_IGNORED_FAILURES = "no failure at the selected severity"
     ONLY_EXPECTED_FAILURES = "no failure beyond the baseline"
+    STALE_BASELINE = "no failure beyond the baseline, which has stale entries"
     DIVERGES = "does not conform"
     UNCHECKED = "nothing could be checked"
     OUR_ERROR = "internal error of the suite"
@@ -200,8 +201,10 @@ def run_verdict(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON
         sentence = f"No answer had {' or '.join(map(text, missing))} (--require). {sentence}"
     if stale := items(value_at(report.header, "baseline", "stale")):
         sentence = f"Stale in the baseline, because nothing fails: {'; '.join(map(text, stale))}. {sentence}"
-    if counted or missing or stale:
+    if counted or missing:
         return RunVerdict(standing=Standing.DIVERGES, sentence=sentence)
+    if stale:
+        return RunVerdict(standing=Standing.STALE_BASELINE, sentence=sentence)
     if not any(check.severity is Severity.MUST for check in applied):
         return RunVerdict(standing=Standing.UNCHECKED, sentence="No MUST check was applicable.")
     inconclusive = report.counts[Outcome.INCONCLUSIVE]
@@ -213,6 +216,16 @@ def run_verdict(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON
     else:
         standing = Standing.NOT_ALL_CHECKED if is_open else Standing.CONFORMS
     return RunVerdict(standing=standing, sentence=sentence, inconclusive=inconclusive)
+
+
+def gate_failures(report: Report) -> tuple[tuple[str, str], ...]:
+    """Return why a run fails apart from its results: the name and the sentence of each missing feature and each stale entry of the baseline."""
+    missing = map(text, items(value_at(report.header, "missing_features")))
+    stale = map(text, items(value_at(report.header, "baseline", "stale")))
+    return (
+        *((f"require {name}", f"No answer had {name} (--require).") for name in missing),
+        *((f"baseline {entry}", f"Stale entry of the baseline: {entry} explains no failure.") for entry in stale),
+    )
 
 
 def _count_by_severity(checks: Sequence[CheckResults], suffix: str) -> str:

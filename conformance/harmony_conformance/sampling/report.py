@@ -154,7 +154,7 @@ def legacy_lines(samples: Sequence[TaskTry], against: Sequence[TaskTry]) -> Iter
     """Yield what older tools would print for the same answers."""
     for tool, figures in legacy_figures(samples, against).items():
         shown = (
-            f"{name} {value:.3f}" if isinstance(value, float) else f"{name} {value}"
+            f"{name} {f'{value:.3f}' if isinstance(value, float) else '-' if value is None else value}"
             for name, value in members(figures).items()
         )
         yield f"{tool}, by its own rules: {', '.join(shown)}"

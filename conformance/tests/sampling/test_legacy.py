@@ -7,6 +7,7 @@ import pytest
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.sampling.graders import Grade
 from harmony_conformance.sampling.legacy import legacy_figures
+from harmony_conformance.sampling.report import legacy_lines
 from harmony_conformance.sampling.sampler import TaskTry
 from harmony_conformance.sampling.task import Task, read_tasks
 from harmony_conformance.transport.messages import Chunk, Request, Response
@@ -116,6 +117,12 @@ def test_kimi_figures():
     compared = legacy_figures(tries, [requested(number, x) for number, x in enumerate(right)])[KIMI]
     similarity = {"tool_call_precision": 2 / 5, "tool_call_recall": 2 / 4, "tool_call_f1": 4 / 9}
     assert compared == {**counts, **similarity}
+
+
+def test_a_figure_of_no_call_is_a_dash():
+    (shown,) = legacy_lines([requested(0, exchange({"content": "Sunny."}))], ())
+    assert shown.startswith("Kimi's vendor verifier, by its own rules: success_count 1, failure_count 0, finish_stop 1")
+    assert shown.endswith("schema_accuracy -")
 
 
 def test_own_tasks_have_no_figures_of_others():

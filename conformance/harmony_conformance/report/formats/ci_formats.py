@@ -14,7 +14,7 @@ from harmony_conformance.json_value import Json, JsonObject, dumps, text, value_
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.cause_summary import CauseSummary, cause_summaries
 from harmony_conformance.report.model import Report, ResultLine
-from harmony_conformance.report.summary import DEFAULT_FAILS_ON, Standing, failures, run_verdict, title
+from harmony_conformance.report.summary import DEFAULT_FAILS_ON, Standing, failures, gate_failures, run_verdict, title
 from harmony_conformance.report.text_excerpt import line
 from harmony_conformance.runtime.plural import number_of
 
@@ -35,6 +35,7 @@ _COLORS: Mapping[Standing, tuple[str, str]] = MappingProxyType(
         Standing.NOT_ALL_CHECKED: ("yellow", "#dfb317"),
         Standing.ONLY_IGNORED_FAILURES: ("yellow", "#dfb317"),
         Standing.ONLY_EXPECTED_FAILURES: ("yellow", "#dfb317"),
+        Standing.STALE_BASELINE: ("yellow", "#dfb317"),
         Standing.DIVERGES: ("red", "#e05d44"),
         Standing.UNCHECKED: ("lightgrey", "#9f9f9f"),
         Standing.OUR_ERROR: ("lightgrey", "#9f9f9f"),
@@ -92,9 +93,13 @@ def _level(cause: CauseSummary, fails_on: frozenset[Severity]) -> str:
 
 
 def ctrf(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> str:
-    """Return a CTRF report of the results that were judged or are open. Failures outside of `fails_on` are skipped, and those that a baseline expects."""
+    """Return a CTRF report of the results that were judged or are open.
+
+    Failures outside of `fails_on` are skipped, and those that a baseline expects. A stale entry of the baseline and a missing feature are tests that failed.
+    """
     shown = [result for result in report.results if result.outcome is not Outcome.NOT_APPLICABLE]
     tests = [_ctrf_test(result, fails_on, is_expected=result.name in report.expected) for result in shown]
+    tests += [_ctrf_gate(name, sentence) for name, sentence in gate_failures(report)]
     started = _milliseconds(text(value_at(report.header, "started")))
     statuses = [text(test["status"]) for test in tests]
     summary: JsonObject = {
@@ -128,6 +133,16 @@ def _ctrf_test(result: ResultLine, fails_on: frozenset[Severity], *, is_expected
     }
 
 
+def _ctrf_gate(name: str, sentence: str) -> JsonObject:
+    return {
+        "name": f"gate.{line(name)}",
+        "status": "failed",
+        "duration": 0,
+        "suite": ["gate"],
+        "message": line(sentence),
+    }
+
+
 def _milliseconds(started: str) -> int:
     try:
         return int(datetime.fromisoformat(started).timestamp() * 1000)
@@ -136,8 +151,10 @@ def _milliseconds(started: str) -> int:
 
 
 def github_annotations(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> str:
-    """Return workflow commands of GitHub, one for each cause."""
-    return "\n".join(_annotation(cause, fails_on) for cause in cause_summaries(report))
+    """Return workflow commands of GitHub, one for each cause, each stale entry of the baseline and each missing feature."""
+    causes = (_annotation(cause, fails_on) for cause in cause_summaries(report))
+    gates = (f"::error title=Harmony gate::{_escaped(line(sentence))}" for _, sentence in gate_failures(report))
+    return "\n".join((*causes, *gates))
 
 
 def _annotation(cause: CauseSummary, fails_on: frozenset[Severity]) -> str:

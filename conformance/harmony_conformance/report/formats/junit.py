@@ -1,6 +1,7 @@
 """JUnit XML report: a suite for each family, a case for each check and scenario.
 
 Failures of a severity in `fails_on` become `failure`. Other failures are `skipped`, as pytest writes an `xfail`, with `system-out` and the property `outcome`.
+A stale entry of the baseline and a missing feature fail a case of the suite `gate`.
 Inconclusive results are `skipped`, with their reason. So are those that did not apply, if they are asked for.
 Characters that XML 1.0 does not allow are escaped.
 
@@ -10,7 +11,7 @@ The XML is written as text: a run of all APIs has 40,000 cases, for which Elemen
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from xml.sax.saxutils import escape
@@ -26,6 +27,7 @@ from harmony_conformance.report.summary import (
     case_name,
     facts,
     failures,
+    gate_failures,
     own_clause,
     sides,
 )
@@ -46,6 +48,9 @@ def junit(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON, *, w
         suite, counts = _suite(family, report, checks, fails_on)
         suites.append(suite)
         total += counts
+    if gates := gate_failures(report):
+        suites.append(_gate_suite(gates))
+        total.update(tests=len(gates), failures=len(gates))
     root = _element("testsuites", {"name": "harmony-conformance", **_count_attributes(total)}, suites)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{root}\n'
 
@@ -88,6 +93,21 @@ def _suite(
     started = text(value_at(report.header, "started"))
     attributes = {"name": family, **({"timestamp": started} if started else {}), **_count_attributes(counts)}
     return _element("testsuite", attributes, (_properties(dict(facts(report)), depth=2), *cases), depth=1), counts
+
+
+def _gate_suite(gates: Sequence[tuple[str, str]]) -> str:
+    """Return a suite with a failed case for each missing feature and each stale entry of the baseline: they fail the run, too."""
+    cases = [
+        _element(
+            "testcase",
+            {"classname": "gate", "name": f"gate.{name}"},
+            (_element("failure", {"message": sentence, "type": "gate"}, depth=3),),
+            depth=2,
+        )
+        for name, sentence in gates
+    ]
+    counts = Counter(tests=len(gates), failures=len(gates))
+    return _element("testsuite", {"name": "gate", **_count_attributes(counts)}, cases, depth=1)
 
 
 def _case_content(

@@ -64,6 +64,7 @@ _MARK = {
 _STANDING = {
     Standing.CONFORMS: "✅",
     Standing.DIVERGES: "❌",
+    Standing.STALE_BASELINE: "❌",
     Standing.NOT_ALL_CHECKED: "❔",
     Standing.ONLY_IGNORED_FAILURES: "❔",
     Standing.ONLY_EXPECTED_FAILURES: "☑️",

@@ -34,6 +34,7 @@ from harmony_conformance.runtime.plural import number_of
 _STANDING = {
     Standing.CONFORMS: "pass",
     Standing.DIVERGES: "fail",
+    Standing.STALE_BASELINE: "fail",
     Standing.NOT_ALL_CHECKED: "inconclusive",
     Standing.ONLY_IGNORED_FAILURES: "inconclusive",
     Standing.ONLY_EXPECTED_FAILURES: "variant",

@@ -1,6 +1,7 @@
 """`run --baseline FILE`: expected failures pass, other failures and stale entries fail."""
 
 import json
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -47,6 +48,41 @@ TURN = entry(check="multi_turn.*", scenario="finished_*", reason="known") + entr
 )
 def test_exit_code(target, baseline, code, tmp_path):
     assert run(tmp_path / "run", target, *write(tmp_path, baseline)) == code
+
+
+def test_a_stale_entry_is_no_verdict_on_the_server_and_every_format_shows_why_the_job_failed(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    out = tmp_path / "run"
+    assert run(out, "reference", *write(tmp_path, STREAM), "--require", "reasoning") == Exit.DIVERGES
+    shown = capsys.readouterr()
+    assert "reference 0.2.0: no failure beyond the baseline, which has stale entries" in shown.out
+    sentence = "Stale entry of the baseline: cause stream-without-done explains no failure."
+    assert f"::error title=Harmony gate::{sentence}" in shown.err
+    suites = ET.fromstring((out / "junit.xml").read_bytes())
+    assert suites.get("failures") == "1"
+    (case,) = suites.findall("testsuite[@name='gate']/testcase")
+    assert case.get("name") == "gate.baseline cause stream-without-done"
+    assert case.find("failure").get("message") == sentence
+    results = json.loads(report(out, "ctrf", capsys))["results"]
+    assert results["summary"]["tests"] == len(results["tests"])
+    assert [one["message"] for one in results["tests"] if one["status"] == "failed"] == [sentence]
+    assert json.loads(report(out, "badge-json", capsys))["color"] == "yellow"
+
+
+def report(out, form, capsys):
+    capsys.readouterr()
+    assert main(["report", str(out), "--format", form]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_missing_feature_is_a_failed_case(tmp_path, capsys):
+    out = tmp_path / "run"
+    assert run(out, "reference", "--require", "tools") == Exit.DIVERGES
+    (case,) = ET.fromstring((out / "junit.xml").read_bytes()).findall("testsuite[@name='gate']/testcase")
+    assert case.find("failure").get("message") == "No answer had tools (--require)."
+    assert report(out, "github", capsys) == "::error title=Harmony gate::No answer had tools (--require).\n"
 
 
 def test_the_output_and_the_report_name_expected_unexpected_and_stale(tmp_path, capsys):
