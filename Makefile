@@ -197,8 +197,8 @@ bench: $(READY) .benchmarks/oss-harmony/.ready .benchmarks/plot/.ready  ## the s
 	.benchmarks/plot/bin/python benchmarks/plot.py benchmarks/results/side_by_side.json docs/performance.svg
 
 bench-leaks: $(READY)  ## leaks and innocent answers: leak-detection.md
-	$(BIN)/python benchmarks/false_alarms.py
-	$(BIN)/python benchmarks/leak_page.py benchmarks/results/false_alarms.json docs/leak-detection.md
+	$(BIN)/python benchmarks/leaks/false_alarms.py
+	$(BIN)/python benchmarks/leaks/page.py benchmarks/results/false_alarms.json docs/leak-detection.md
 
 bench-proxy: MEASURED := $(if $(QUICK),runs,benchmarks/results)
 bench-proxy: PAGES := $(if $(QUICK),runs,docs)

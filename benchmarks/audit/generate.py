@@ -1,7 +1,7 @@
 """Write a log of any size, with planted leaks and innocent mentions of the format: `generate.py FILE [--size 1GB]`.
 
 A record is a request with a history, and its answer: a body, the events of a stream, or the text of the stream. The answers are those of
-the corpora of `innocent/` and `leaking.py`. `FILE.truth.jsonl` has a line for each planted leak: the offset of its record, its form, and the
+the corpora of `leaks/innocent/` and `leaks/leaking.py`. `FILE.truth.jsonl` has a line for each planted leak: the offset of its record, its form, and the
 expected verdict. The same arguments write the same bytes.
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "leaks"))
 
 from innocent import Case, corpus
 from innocent.case import Shape, Shown, exchange, shown

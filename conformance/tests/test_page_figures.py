@@ -32,7 +32,6 @@ def results(name):
     [
         ("report.py", ["side_by_side"], "performance.md"),
         ("proxy/page.py", ["proxy", "proxy_soak"], "proxy-performance.md"),
-        ("audit/page.py", ["audit", "audit_growth"], "audit-performance.md"),
         ("hostile/page.py", ["hostile"], "hostile.md"),
     ],
 )

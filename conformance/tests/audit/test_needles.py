@@ -205,12 +205,12 @@ def leaking_records():
     """Every way to leak, each as a body, a stream, and with its token ids."""
     if not BENCHMARKS.exists():
         pytest.skip("the benchmarks are in the checkout only")
-    sys.path.insert(0, str(BENCHMARKS))
+    sys.path.insert(0, str(BENCHMARKS / "leaks"))
     try:
         from innocent.case import Call, Case, Shape, exchange
         from leaking import WAYS
     finally:
-        sys.path.remove(str(BENCHMARKS))
+        sys.path.remove(str(BENCHMARKS / "leaks"))
     records = []
     talk = Case(user="Hi", content="Hello, how are you?", reasoning="We need to greet the user. Be short.")
     for number, way in enumerate(WAYS):

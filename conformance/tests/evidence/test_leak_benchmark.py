@@ -23,7 +23,7 @@ def run(*command):
 def sample(tmp_path_factory):
     """The results of about 100 innocent answers and of each way to leak."""
     folder = tmp_path_factory.mktemp("sample")
-    done = run(BENCHMARKS / "false_alarms.py", "--sample", "100", "--out", folder)
+    done = run(BENCHMARKS / "leaks" / "false_alarms.py", "--sample", "100", "--out", folder)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads((folder / "false_alarms.json").read_text("utf-8"))
 
@@ -73,6 +73,6 @@ def test_the_published_results_are_of_the_corpus_and_checks_of_today(sample, pub
 
 def test_the_page_is_made_from_the_results(tmp_path):
     made = tmp_path / "page.md"
-    done = run(BENCHMARKS / "leak_page.py", RESULTS, made)
+    done = run(BENCHMARKS / "leaks" / "page.py", RESULTS, made)
     assert done.returncode == 0, done.stderr[-2000:]
     assert PAGE.read_text("utf-8") == made.read_text("utf-8")

@@ -64,7 +64,7 @@ def test_the_published_precision_and_recall_are_those_of_the_promise():
 
 @pytest.mark.skipif(not (ROOT / "benchmarks").exists(), reason="the benchmarks are in the checkout only")
 def test_a_missing_clone_is_one_line(tmp_path):
-    command = [sys.executable, ROOT / "benchmarks" / "thoughts.py", tmp_path, "--out", tmp_path]
+    command = [sys.executable, ROOT / "benchmarks" / "leaks" / "thoughts.py", tmp_path, "--out", tmp_path]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.startswith("invalid clones: expected commit 613b8cb")

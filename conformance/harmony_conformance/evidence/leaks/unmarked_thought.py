@@ -2,7 +2,7 @@
 
 A thought of gpt-oss begins with the user's request, with what to do, or with the kind of the task. Soon after, it has a second sign: it plans the
 answer, it weighs a policy, or a sentence has no subject. Both are required. Prose in the first person and user stories have one of them at most.
-Precision and recall are measured by `benchmarks/thoughts.py`.
+Precision and recall are measured by `benchmarks/leaks/thoughts.py`.
 """
 
 from __future__ import annotations

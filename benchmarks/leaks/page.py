@@ -1,4 +1,4 @@
-"""Write the page on leaks from results: `leak_page.py RESULTS PAGE`. `thoughts.json` in the folder of the results has those of thoughts without markers."""
+"""Write the page on leaks from results: `page.py RESULTS PAGE`. `thoughts.json` in the folder of the results has those of thoughts without markers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OUTCOMES = ("must fail", "suspected", "variant", "clean")
 
 PAGE = """# Leak detection: recall and false alarms
 
-<!-- Made by `make bench-leaks` (benchmarks/false_alarms.py, leak_page.py) from benchmarks/results/false_alarms.json. -->
+<!-- Made by `make bench-leaks` (benchmarks/leaks/) from benchmarks/results/false_alarms.json. -->
 
 {cases:,} innocent exchanges ({distinct:,} different answers) in {strata} strata, and {leaks:,} leaks in {ways} ways. Each is judged twice: with the emitted ids, and
 with the text alone, as in an audit of a log. `naive` means the patterns of the catalogue's first two checks, on the same exchanges. They are any marker in
@@ -80,8 +80,8 @@ A classifier was not added. The rules have no false alarm on held-out answers, a
 - A case is a complete exchange. Its name is the seed of its form: streamed or not (1, 7 or 40 characters per delta), with or without usage, with or without
   calls. The reasoning is in `reasoning`, in `reasoning_content` or hidden.
 - Texts come from the standard library, licences and descriptions of installed packages, and this repository; the rest from seeded templates
-  (`benchmarks/innocent/`). On another Python or with other packages the texts differ; the digest of this corpus is `{digest}` ({python}).
-- Leaks are innocent conversations that do not mention the format, returned in each of the ways (`benchmarks/leaking.py`).
+  (`benchmarks/leaks/innocent/`). On another Python or with other packages the texts differ; the digest of this corpus is `{digest}` ({python}).
+- Leaks are innocent conversations that do not mention the format, returned in each of the ways (`benchmarks/leaks/leaking.py`).
 - The checks are {checks}.
 - The authors of the checks made the corpus and chose its kinds of answers. The result covers these kinds, not all.
 """

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 _STDLIB = Path(sysconfig.get_paths()["stdlib"])
 _MODULES = [
     "argparse",

@@ -128,7 +128,7 @@ def measure(sample: int | None) -> dict:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sample", type=int, help="about so many innocent cases instead of all")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "results")
     asked = parser.parse_args()
     results = measure(asked.sample)
     asked.out.mkdir(parents=True, exist_ok=True)

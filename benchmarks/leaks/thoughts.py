@@ -179,7 +179,7 @@ def counted(found: int, of: int) -> dict[str, object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("clones", type=Path)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "results")
     chosen = parser.parse_args()
     rows: list[dict[str, object]] = []
     totals = {(part, kind): [0, 0] for part in (TUNING, HELD_OUT) for kind in (THOUGHT, ANSWER)}
