@@ -1,30 +1,22 @@
 """Bodies of requests through the standalone proxy, on real sockets: each piece goes on when it comes, and none that broke off looks whole."""
 
-import asyncio
 import json
 import select
 import socket
 import struct
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from threading import Thread
 
 import pytest
 
 pytest.importorskip("aiohttp")
 
-import uvicorn
 
-from harmony_proxy.asgi.guard import HarmonyGuard
-from harmony_proxy.capture.build_exchange import build_exchange
-from harmony_proxy.capture.memory_budget import MemoryBudget
 from harmony_proxy.capture.recorder import End
 from harmony_proxy.configuration import load_rules
-from harmony_proxy.judging.queue_codec import decode_exchange
 from harmony_proxy.standalone import http_protocol
-from harmony_proxy.standalone.request_body import Limits, Reserve
-from harmony_proxy.standalone.server import config, create_listening_socket
-from harmony_proxy.standalone.upstream import Upstream
+from harmony_proxy.standalone.request_body import Reserve
 
 WAIT = 10
 LIMIT = 16_000_000
@@ -50,40 +42,6 @@ def chunk(data):
 
 def piece(kind, data):
     return data if kind == "content-length" else chunk(data)
-
-
-class Over(list):
-    """Reads what is put into it."""
-
-    def append(self, exchange):
-        super().append(decode_exchange(exchange))
-
-
-class Hands:
-    memory, captures = MemoryBudget(), False
-
-    def __init__(self):
-        self.finished_exchanges = self.handed = Over()
-
-    def start(self):
-        pass
-
-    def close(self):
-        pass
-
-    def count_problem(self):
-        raise AssertionError
-
-    def enqueue(self, exchange, size):
-        del size
-        self.finished_exchanges.append(exchange)
-
-    def pack(self):
-        return 1
-
-    def next(self):
-        until(lambda: self.handed)
-        return build_exchange(self.handed.pop())
 
 
 def until(condition):
@@ -122,21 +80,6 @@ class Server:
         self.is_left = True
 
 
-@contextmanager
-def serving(server, policy=None, body=LIMIT, **limits):
-    hands = Hands()
-    guard = HarmonyGuard(Upstream(server.base, limits=Limits(body=body, **limits)), queue=hands, policy=policy)
-    serves = uvicorn.Server(config(guard, 1.0))
-    listening = create_listening_socket("127.0.0.1", 0)
-    thread = Thread(target=lambda: asyncio.run(serves.serve(sockets=[listening])), daemon=True)
-    thread.start()
-    until(lambda: serves.started)
-    hands.port = listening.getsockname()[1]
-    yield hands
-    serves.should_exit = True
-    thread.join(WAIT)
-
-
 @pytest.fixture
 def upstream():
     server = Server()
@@ -146,15 +89,15 @@ def upstream():
 
 
 @pytest.fixture
-def proxy(upstream):
-    with serving(upstream) as hands:
+def proxy(upstream, serving):
+    with serving(upstream.base, body=LIMIT) as hands:
         yield hands
 
 
 @pytest.fixture
-def impatient(upstream):
+def impatient(upstream, serving):
     """One that waits for a second; the other waits longer than any machine is slow."""
-    with serving(upstream, body_seconds=1.0, idle_seconds=1.0) as hands:
+    with serving(upstream.base, body=LIMIT, body_seconds=1.0, idle_seconds=1.0) as hands:
         yield hands
 
 
@@ -351,11 +294,11 @@ def test_a_client_that_sends_too_slowly_is_not_waited_for(impatient, upstream, c
     assert impatient.next().end is End.REFUSED
 
 
-def test_an_upstream_that_takes_nothing_holds_the_client_back_and_is_given_up(upstream):
+def test_an_upstream_that_takes_nothing_holds_the_client_back_and_is_given_up(upstream, serving):
     upstream.reads = False
     large, most = 400_000_000, 200_000_000  # more than every system on the way keeps
     with (
-        serving(upstream, body=large, idle_seconds=1.0) as proxy,
+        serving(upstream.base, body=large, idle_seconds=1.0) as proxy,
         socket.create_connection(("127.0.0.1", proxy.port)) as client,
     ):
         client.settimeout(WAIT)
@@ -388,10 +331,10 @@ linux = pytest.mark.skipif(not hasattr(select, "POLLRDHUP"), reason="only Linux 
 @linux
 @pytest.mark.parametrize("how", ["end", "reset"])
 @pytest.mark.parametrize("size", [2_000_000, LIMIT - 1])
-def test_a_client_that_leaves_while_it_is_held_back_ends_the_request_soon(upstream, how, size):
+def test_a_client_that_leaves_while_it_is_held_back_ends_the_request_soon(upstream, serving, how, size):
     """What the upstream does not take waits with the client, who is not read meanwhile; of the larger body most is still in the client's own system."""
     upstream.reads = False
-    with serving(upstream) as proxy, socket.create_connection(("127.0.0.1", proxy.port)) as client:
+    with serving(upstream.base, body=LIMIT) as proxy, socket.create_connection(("127.0.0.1", proxy.port)) as client:
         client.sendall(head("content-length", LIMIT) + b"x")
         until(lambda: upstream.connection is not None)
         client.settimeout(0.2)
@@ -414,8 +357,8 @@ def test_the_reserve_is_shared_and_given_back():
 @linux
 @pytest.mark.parametrize("how", ["end", "reset"])
 @pytest.mark.parametrize("waiting", [1, 2])
-def test_a_client_that_leaves_with_more_requests_in_the_line_ends_the_first_soon(upstream, how, waiting):
-    with serving(upstream) as proxy, socket.create_connection(("127.0.0.1", proxy.port)) as client:
+def test_a_client_that_leaves_with_more_requests_in_the_line_ends_the_first_soon(upstream, serving, how, waiting):
+    with serving(upstream.base, body=LIMIT) as proxy, socket.create_connection(("127.0.0.1", proxy.port)) as client:
         client.sendall((head("content-length", 2) + b"{}") * (1 + waiting))
         until(lambda: upstream.heard.endswith(b"{}"))
         left = time.monotonic()
@@ -434,9 +377,9 @@ def test_an_upstream_that_dies_within_the_request_is_a_502(proxy, upstream, clie
     assert (told.end, told.record.detail, told.exchange) == (End.EARLY, "reset ServerDisconnectedError", None)
 
 
-def test_where_answers_are_repaired_requests_stream_too_and_early_answers_pass_as_they_are(upstream):
+def test_where_answers_are_repaired_requests_stream_too_and_early_answers_pass_as_they_are(upstream, serving):
     with (
-        serving(upstream, load_rules(None, repair=["channels.no_marker_leak"])) as proxy,
+        serving(upstream.base, load_rules(None, repair=["channels.no_marker_leak"]), body=LIMIT) as proxy,
         socket.create_connection(("127.0.0.1", proxy.port)) as client,
     ):
         client.settimeout(WAIT)

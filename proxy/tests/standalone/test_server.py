@@ -4,25 +4,18 @@ import asyncio
 import json
 import socket
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from threading import Event, Thread
 
 import pytest
 
 pytest.importorskip("aiohttp")
 
-import uvicorn
 from yarl import URL
 
-from harmony_proxy.asgi.guard import HarmonyGuard
-from harmony_proxy.capture.build_exchange import build_exchange
-from harmony_proxy.capture.memory_budget import MemoryBudget
 from harmony_proxy.capture.recorder import End
-from harmony_proxy.judging.queue_codec import decode_exchange
 from harmony_proxy.standalone import http_protocol
 from harmony_proxy.standalone import server as standalone
-from harmony_proxy.standalone.request_body import Limits
-from harmony_proxy.standalone.server import config, create_listening_socket
 from harmony_proxy.standalone.upstream import Upstream, _rewrite_location
 
 CHAT = "/v1/chat/completions"
@@ -93,62 +86,11 @@ class Server:
         self.does(b"HTTP/1.1 %b\r\n%bcontent-length: %d\r\n\r\n%b" % (status, head, len(body), body))
 
 
-class Over(list):
-    """Reads what is put into it."""
-
-    def append(self, exchange):
-        super().append(decode_exchange(exchange))
-
-
-class Hands:
-    memory, captures = MemoryBudget(), False
-
-    def __init__(self):
-        self.finished_exchanges = self.handed = Over()
-        self.problems = 0
-
-    def start(self):
-        pass
-
-    def close(self):
-        pass
-
-    def enqueue(self, exchange, size):
-        self.finished_exchanges.append(exchange)
-
-    def pack(self):
-        return 1
-
-    def count_problem(self):
-        self.problems += 1
-
-    def next(self):
-        """How the next exchange went by."""
-        until(lambda: self.handed)
-        handed = self.handed.pop()
-        return build_exchange(handed)
-
-
 def until(condition):
     deadline = time.monotonic() + WAIT
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)
-
-
-@contextmanager
-def serving(base, **limits):
-    hands = Hands()
-    guard = HarmonyGuard(Upstream(base, limits=Limits(**limits)), queue=hands)
-    server = uvicorn.Server(config(guard, 1.0))
-    listening = create_listening_socket("127.0.0.1", 0)
-    thread = Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])), daemon=True)
-    thread.start()
-    until(lambda: server.started)
-    hands.port = listening.getsockname()[1]
-    yield hands
-    server.should_exit = True
-    thread.join(WAIT)
 
 
 @pytest.fixture(scope="module")
@@ -159,13 +101,13 @@ def upstream():
 
 
 @pytest.fixture(scope="module")
-def running(upstream):
+def running(upstream, serving):
     with serving(f"http://127.0.0.1:{upstream.port}", body=100_000) as hands:
         yield hands
 
 
 @pytest.fixture(scope="module")
-def running_briefly(upstream):
+def running_briefly(upstream, serving):
     with serving(f"http://127.0.0.1:{upstream.port}", idle_seconds=0.5) as hands:
         yield hands
 
@@ -459,7 +401,7 @@ def test_a_head_that_does_not_come_to_its_end_is_not_waited_for(proxy, monkeypat
     )
 
 
-def test_more_connections_than_are_taken_are_refused_and_told_of(upstream, monkeypatch):
+def test_more_connections_than_are_taken_are_refused_and_told_of(upstream, serving, monkeypatch):
     monkeypatch.setattr(standalone, "_CONNECTIONS", 1)
     with serving(f"http://127.0.0.1:{upstream.port}") as proxy:
         assert parts(sent(proxy, request()))[0] == 503
@@ -628,7 +570,7 @@ def test_an_upstream_that_falls_silent_in_a_stream_is_broken_off(impatient, upst
     assert impatient.next().end is End.TIMEOUT
 
 
-def test_an_upstream_that_is_not_there_is_a_502():
+def test_an_upstream_that_is_not_there_is_a_502(serving):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with serving(f"http://127.0.0.1:{port}/prefix") as hands:
