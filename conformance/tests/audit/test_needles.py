@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from harmony_conformance.audit.batches import Batch, ReadOptions, batches, scan_batch
-from harmony_conformance.audit.plans import blocks
+from harmony_conformance.audit.plans import blocks, literals
 from harmony_conformance.audit.plans.needles import NEEDLE_CHECKS, NEEDLES, TOGETHER
 from harmony_conformance.audit.plans.plan import LARGE_LOG, AuditPlan, PlanName, choose_plan
 from harmony_conformance.audit.plans.prefilter import LIBRARIES, find_lines
@@ -187,7 +187,27 @@ def test_lines_of_any_length_are_counted(tmp_path, data):
     path.write_bytes(data)
     block = blocks.Block(file=str(path), start=0, end=len(data), plan=needles())
     selection = blocks.read_block(block)
-    assert selection.passed_over + len(selection.lines) == data.count(b"\n") + (not data.endswith(b"\n"))
+    assert selection.passed_over + len(selection.lines) == len(data.splitlines())
+
+
+def test_a_block_is_read_in_parts_of_whole_lines(tmp_path, monkeypatch):
+    path = tmp_path / "log"
+    data = b"\n".join([record([LEAKS[0]], "body", WRITERS["json"]), b"{}", b"", b"{}" + b" " * 3000, b"<|end|>", b"{}"])
+    path.write_bytes(data)
+    block = blocks.Block(file=str(path), start=0, end=len(data), plan=needles())
+    whole = blocks.read_block(block)
+    assert [line.data for line in whole.lines] == [data.split(b"\n")[0], b"<|end|>"]
+    for size in (1, 7, 2000):
+        monkeypatch.setattr(blocks, "_PART_BYTES", size)
+        assert blocks.read_block(block) == whole
+
+
+def test_without_the_library_for_literals_the_same_lines_are_found(log, monkeypatch):
+    data = log.read_bytes()
+    found = [*find_lines(data, "hyperscan")]
+    monkeypatch.setattr(literals, "is_installed", lambda: False)
+    monkeypatch.setattr(literals, "lines_with_literals", None)
+    assert [*find_lines(data, "hyperscan")] == found
 
 
 def failures(lines, plan):

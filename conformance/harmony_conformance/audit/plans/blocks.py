@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from harmony_conformance.audit.plans.plan import AuditPlan, PlanName
 from harmony_conformance.audit.plans.prefilter import find_lines, line_at
 from harmony_conformance.evidence.file_lines import LINE_LIMIT, Line, UnreadableLine
 
-BLOCK_BYTES = 4 * 1024 * 1024
-_READ_BYTES = 256 * 1024
+BLOCK_BYTES = 16 * 1024 * 1024
+_PART_BYTES = 512 * 1024
+"""A block is read in parts, each of which stays in the cache until it was searched."""
+_READ_BYTES = 64 * 1024
 _PROBE, _LONG_LINE = 64 * 1024, 512
 _LINE_FEED = re.compile(rb"\n")
 _UTF8_MARK = b"\xef\xbb\xbf"
@@ -57,15 +60,7 @@ def split_file(path: str, plan: AuditPlan, limit: int | None = None) -> Iterator
                 yield UnreadableLine(offset=start, number=0, kind="the file became shorter while it was read")
                 return
             middle = min(start + BLOCK_BYTES, size)
-            file.seek(middle)
-            end = middle
-            found = -1
-            while end < size and found < 0:
-                piece = file.read(min(_READ_BYTES, size - end))
-                if not piece:  # truncated
-                    break
-                found = piece.find(b"\n")
-                end += len(piece) if found < 0 else found + 1
+            end = _end_of_line(file, middle, size)
             if end - middle <= LINE_LIMIT:
                 yield Block(file=path, start=start, end=end, plan=plan)
             else:
@@ -78,28 +73,58 @@ def split_file(path: str, plan: AuditPlan, limit: int | None = None) -> Iterator
             start = end
 
 
+def _end_of_line(file: BinaryIO, place: int, size: int) -> int:
+    """Return the end of the line at a place of a file of this size. The line feed belongs to the line."""
+    file.seek(place)
+    while place < size:
+        piece = file.read(min(_READ_BYTES, size - place))
+        if not piece:  # truncated
+            break
+        found = piece.find(b"\n")
+        if found >= 0:
+            return place + found + 1
+        place += len(piece)
+    return place
+
+
 def read_block(block: Block) -> Selection:
     """Read a block, and select its lines."""
-    plan = block.plan
-    with Path(block.file).open("rb", buffering=0) as file:
-        file.seek(block.start)
-        data = file.read(block.end - block.start)
-    needles = dict(find_lines(data, plan.library))
-    sampled = _sampled_lines(data, block.start, plan)
     lines: list[Line | UnreadableLine] = []
-    for begin, end in sorted((needles | sampled).items()):
-        text = data[begin:end]
-        text = text if block.start + begin else text.removeprefix(_UTF8_MARK)
+    by_needle: set[int] = set()
+    count = 0
+    with Path(block.file).open("rb", buffering=0) as file:
+        for start, data in _parts(file, block):
+            needles = dict(find_lines(data, block.plan.library))
+            sampled = _sampled_lines(data, start, block.plan)
+            lines += _chosen_lines(data, start, needles | sampled)
+            by_needle.update(start + begin for begin in needles.keys() - sampled.keys())
+            count += _count_line_feeds(data) + (not data.endswith(b"\n"))
+    return Selection(lines=tuple(lines), by_needle=frozenset(by_needle), passed_over=count - len(lines))
+
+
+def _parts(file: BinaryIO, block: Block) -> Iterator[tuple[int, bytes]]:
+    """Yield the whole lines of a block, part by part, with the offset of each part."""
+    start = block.start
+    while start < block.end:
+        end = _end_of_line(file, min(start + _PART_BYTES, block.end), block.end)
+        file.seek(start)
+        data = file.read(end - start)
+        if not data:  # truncated
+            break
+        yield start, data
+        start += len(data)
+
+
+def _chosen_lines(data: bytes, start: int, places: Mapping[int, int]) -> Iterator[Line | UnreadableLine]:
+    """Yield the lines at some places of a part of a file, unless they are empty."""
+    for begin, end in sorted(places.items()):
+        offset, text = start + begin, data[begin:end]
+        text = text if offset else text.removeprefix(_UTF8_MARK)
         if len(text) > LINE_LIMIT:
             detail = f"{len(text)} bytes, at most {LINE_LIMIT} are read"
-            lines.append(
-                UnreadableLine(offset=block.start + begin, number=1, kind="the line is too long", detail=detail)
-            )
+            yield UnreadableLine(offset=offset, number=1, kind="the line is too long", detail=detail)
         elif text.strip():
-            lines.append(Line(offset=block.start + begin, number=1, data=text, has_end=end < len(data)))
-    count = _count_line_feeds(data) + (not data.endswith(b"\n"))
-    by_needle = frozenset(block.start + begin for begin in needles.keys() - sampled.keys())
-    return Selection(lines=tuple(lines), by_needle=by_needle, passed_over=count - len(lines))
+            yield Line(offset=offset, number=1, data=text, has_end=end < len(data))
 
 
 def _count_line_feeds(data: bytes) -> int:
