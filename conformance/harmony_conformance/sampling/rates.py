@@ -110,27 +110,46 @@ def _graded(name: str, about: str, samples: Sequence[TaskTry]) -> Rate:
 
 def _of_efforts(samples: Sequence[TaskTry]) -> Iterator[Rate]:
     """Compare the reasoning of tries that differ in the effort alone: the task `ID, low` with `ID, medium` and so on."""
-    lengths: dict[tuple[str, int], dict[str, int]] = defaultdict(dict)
+    found: dict[tuple[str, int], dict[str, ReasoningLength]] = defaultdict(dict)
     for sample in samples:
         effort = text(value_at(sample.task.request, "reasoning_effort")) if sample.task.grade else ""
-        length = _reasoning_of(sample) if effort else None
-        if length is not None:
-            lengths[sample.task.id.rpartition(",")[0], sample.attempt][effort] = length
+        if effort:
+            found[sample.task.id.rpartition(",")[0], sample.attempt][effort] = _reasoning_of(sample)
     for less, more in pairwise(EFFORTS):
-        both = [(its[less], its[more]) for its in lengths.values() if less in its and more in its]
+        pairs = ((its[less], its[more]) for its in found.values() if less in its and more in its)
+        both = [holds for one, other in pairs if (holds := one.is_below(other)) is not None]
         about = f"tries with more reasoning at effort {more} than at {less}"
-        yield Rate(
-            name=f"effort.{less}-{more}", about=about, count=sum(one < other for one, other in both), of=len(both)
-        )
+        yield Rate(name=f"effort.{less}-{more}", about=about, count=sum(both), of=len(both))
 
 
-def reasoning_length(x: Exchange) -> int | None:
-    """Return the reasoning tokens that the server reports, else the length of the reasoning in characters. None if there is neither."""
-    if (turn := x.turn) is None:
+@dataclass(frozen=True)
+class ReasoningLength:
+    """The length of a reasoning, None where it is unknown.
+
+    Attributes:
+        tokens: The reasoning tokens that the server reports. A reported 0 is no count if the answer has a reasoning.
+        characters: The length of the text.
+    """
+
+    tokens: int | None
+    characters: int | None
+
+    def is_below(self, other: ReasoningLength) -> bool | None:
+        """Return True if it is shorter, in a unit that both have. None without one."""
+        if self.tokens is not None and other.tokens is not None:
+            return self.tokens < other.tokens
+        if self.characters is not None and other.characters is not None:
+            return self.characters < other.characters
         return None
-    if turn.usage is not None and turn.usage.reasoning_tokens is not None:
-        return turn.usage.reasoning_tokens
-    return len(turn.reasoning) if turn.reasoning is not None else None
+
+
+def reasoning_length(x: Exchange) -> ReasoningLength:
+    """Return the length of the reasoning of an answer."""
+    if (turn := x.turn) is None:
+        return ReasoningLength(None, None)
+    tokens = turn.usage.reasoning_tokens if turn.usage is not None else None
+    characters = len(turn.reasoning) if turn.reasoning is not None else None
+    return ReasoningLength(None if characters and not tokens else tokens, characters)
 
 
 def _of_answers(samples: Sequence[TaskTry]) -> Iterator[Rate]:
@@ -150,7 +169,7 @@ def _properties(sample: TaskTry) -> Mapping[str, tuple[bool, ...]]:
 
 
 @cached_view
-def _reasoning_of(sample: TaskTry) -> int | None:
+def _reasoning_of(sample: TaskTry) -> ReasoningLength:
     return reasoning_length(without_views(sample.exchanges[-1]))
 
 

@@ -11,11 +11,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from harmony_conformance.cli.main import main
+from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.sampling.graders import Grade
-from harmony_conformance.sampling.rates import Rate, all_rates
+from harmony_conformance.sampling.rates import Rate, all_rates, reasoning_length
 from harmony_conformance.sampling.report import compare_rates
 from harmony_conformance.sampling.sampler import TaskTry
 from harmony_conformance.sampling.task import read_tasks
+from harmony_conformance.transport.messages import Chunk, Request, Response
 
 TASKS = {json.dumps(task.request["messages"]): task for tasks in read_tasks().values() for task in tasks}
 
@@ -281,6 +283,32 @@ def test_each_try_has_its_seed(tmp_path):
     with serving(right) as (url, bodies):
         rates(tmp_path, url, "--task", "one word", "--tries", "3", "--seed", "7")
     assert sorted(body["seed"] for body in bodies) == [7, 8, 9]
+
+
+@pytest.mark.parametrize(
+    ("less", "more", "is_below"),
+    [
+        ((10, 40), (20, 30), True),  # tokens decide
+        ((10, 40), (None, 30), False),  # characters, if one server or answer counts no tokens
+        ((0, 40), (0, 90), True),  # 0 tokens of a reasoning are not counted ones
+        ((0, None), (5, None), True),  # a hidden reasoning
+        ((None, None), (5, 30), None),
+    ],
+)
+def test_reasoning_is_compared_in_one_unit(less, more, is_below):
+    def answered(tokens, characters):
+        usage = {"prompt_tokens": 9, "completion_tokens": 50, "total_tokens": 59}
+        if tokens is not None:
+            usage["completion_tokens_details"] = {"reasoning_tokens": tokens}
+        reasoning = {} if characters is None else {"reasoning": "x" * characters}
+        message = {"role": "assistant", "content": "12", **reasoning}
+        choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+        body = {"id": "a", "object": "chat.completion", "created": 1, "model": "m", "choices": choices, "usage": usage}
+        chunk = Chunk(data=json.dumps(body).encode(), arrival_time=0.0)
+        response = Response(status=200, chunks=(chunk,), headers={"content-type": "application/json"})
+        return Exchange(id="x", request=Request(path="/v1/chat/completions", body=b"{}"), response=response)
+
+    assert reasoning_length(answered(*less)).is_below(reasoning_length(answered(*more))) is is_below
 
 
 def test_equal_endpoints_that_sample_are_seldom_gated():
