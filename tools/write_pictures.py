@@ -93,7 +93,7 @@ def _matrix(page: Page, folder: Path, _: ExitStack) -> None:
 
 
 def _audit(page: Page, folder: Path, _: ExitStack) -> None:
-    example = [sys.executable, ROOT / "examples" / "week_of_logs.py", "."]
+    example = [sys.executable, str(ROOT / "examples" / "week_of_logs.py"), "."]
     subprocess.run(example, cwd=folder, stdout=subprocess.DEVNULL, check=True)  # noqa: S603 - an example of this repository
     page.goto((folder / "audit" / "report.html").as_uri())
 
@@ -134,7 +134,7 @@ def _ports(count: int) -> Sequence[int]:
 def _running(folder: Path, port: int, *words: str) -> Iterator[None]:
     """Run a server of the command until it is no longer needed."""
     command = [*_COMMAND, *words]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603 - words of this file
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:  # noqa: S603 - words of this file
         try:
             assert server.stdout is not None
             if str(port) not in server.stdout.readline():
