@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -17,6 +18,7 @@ from harmony_conformance.audit.readers.otlp_binary import OTLP_BINARY
 from harmony_conformance.audit.readers.pairs import BATCH_INPUT_MEMBERS, BATCH_REQUEST
 from harmony_conformance.audit.readers.sources import (
     MissingLibraryError,
+    PeekableStream,
     is_broken_link,
     is_linked_folder,
     is_url,
@@ -35,6 +37,7 @@ CONTAINERS: Mapping[str, Container] = MappingProxyType({container.name: containe
 _CUSTOM_ID = b'"custom_id"'
 _LONGEST_INPUT = 4 * 1024 * 1024
 _LINKED_FOLDER = "a link to a folder, which is not followed: name the folder as a PATH"
+_SHORTENED = "the file became shorter while it was read, as by a rotation that truncates: the rest is lost"
 _NO_ENDS: Mapping[str, int] = MappingProxyType({})
 
 
@@ -75,6 +78,9 @@ def _open_log(name: str, form: str, end: int | None) -> Iterator[InputFile]:
     try:
         with open_source(name, end) as stream:
             yield from find_container(stream.peek(HEAD_BYTES), shown, form).read(stream, shown)
+            if (size := _size_of(stream)) is not None and end is not None and size < end:
+                detail = f"{size} bytes are left of {end}"
+                yield InputFile(name=shown, format="", records=iter([problem(_SHORTENED, detail, size)]))
     except MissingLibraryError as error:
         yield _unopened(shown, str(error))
     except FileNotFoundError:
@@ -84,6 +90,14 @@ def _open_log(name: str, form: str, end: int | None) -> Iterator[InputFile]:
         yield _unopened(shown, _LINKED_FOLDER if is_link else "it is a folder, not a file")
     except OSError as error:
         yield _unopened(shown, "the file cannot be read", mask_urls(error.strerror or str(error)))
+
+
+def _size_of(stream: PeekableStream) -> int | None:
+    """Return the size of an open file now; None for another stream."""
+    try:
+        return os.fstat(stream.file.fileno()).st_size if stream.file is not None else None
+    except OSError:  # it has no descriptor
+        return None
 
 
 def _unopened(name: str, kind: str, detail: str = "") -> InputFile:

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from harmony_conformance.audit.readers.container import Container, InputFile, Records, json_line, one_file, problem
 from harmony_conformance.audit.readers.sources import PeekableStream, require
-from harmony_conformance.evidence.file_lines import LINE_LIMIT
+from harmony_conformance.evidence.file_lines import LINE_LIMIT, UnreadableLine
 from harmony_conformance.runtime.memory_limit import memory_limit
 
 _SQLITE_HEADER = 100
@@ -92,6 +92,14 @@ def _import_arrow(name: str) -> Any:  # noqa: ANN401 - a module
     return import_module(name)
 
 
+def _unreadable_database(error: BaseException) -> UnreadableLine:
+    """Return the reason why a database cannot be read. Only a damaged one has no remedy."""
+    text = _first_line(error)
+    return problem(
+        next((kind for mark, kind in _DATABASE_PROBLEMS.items() if mark in text), "the file is damaged"), text
+    )
+
+
 def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
@@ -141,6 +149,15 @@ _ARROW_FILE = b"ARROW1"
 _ARROW_STREAM = b"\xff\xff\xff\xff"
 
 
+_LOCKED = "the database is locked by the process that writes it: read a copy, or wait"
+_DATABASE_PROBLEMS = {
+    "database is locked": _LOCKED,
+    "Could not set lock": _LOCKED,
+    "storage version number": "the database has the format of another version of DuckDB: read it by that version, or export it as Parquet",
+}
+"""The remedies, by the words of SQLite and DuckDB."""
+
+
 def _read_sqlite(stream: PeekableStream, name: str) -> Iterable[InputFile]:
     if not Path(name).is_file() or stream.file is None:
         return [_no_database("SQLite", "sqlite", name)]
@@ -151,9 +168,7 @@ def _sqlite_tables(name: str) -> Iterator[InputFile]:
     try:
         database = sqlite3.connect(f"file:{quote(str(Path(name).resolve()))}?mode=ro", uri=True)
     except sqlite3.Error as error:
-        yield InputFile(
-            name=name, format="sqlite", records=iter([problem("the file is damaged", _first_line(error))]), mark="#"
-        )
+        yield InputFile(name=name, format="sqlite", records=iter([_unreadable_database(error)]), mark="#")
         return
     try:
         if _is_cut(Path(name)):
@@ -167,9 +182,7 @@ def _sqlite_tables(name: str) -> Iterator[InputFile]:
             records = _read_table(database.cursor(), [str(table)], [str(column) for (column,) in found], size=size)
             yield InputFile(name=f"{name}:{table}", format="sqlite", records=records, mark="#")
     except (sqlite3.Error, ValueError) as error:  # names may be no text
-        yield InputFile(
-            name=name, format="sqlite", records=iter([problem("the file is damaged", _first_line(error))]), mark="#"
-        )
+        yield InputFile(name=name, format="sqlite", records=iter([_unreadable_database(error)]), mark="#")
     finally:
         database.close()
 
@@ -232,9 +245,7 @@ def _duckdb_tables(name: str) -> Iterator[InputFile]:
         finally:
             database.close()
     except library.Error as error:
-        yield InputFile(
-            name=name, format="duckdb", records=iter([problem("the file is damaged", _first_line(error))]), mark="#"
-        )
+        yield InputFile(name=name, format="duckdb", records=iter([_unreadable_database(error)]), mark="#")
 
 
 def _no_database(title: str, form: str, name: str) -> InputFile:

@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
@@ -24,6 +25,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from harmony_conformance.audit.batches import ReadOptions, batches, scan_batch
+from harmony_conformance.audit.plans.plan import PlanName, choose_plan
 from harmony_conformance.audit.readers import sources
 from harmony_conformance.audit.readers.files import ALL_CONTAINERS, CONTAINERS, find_container, open_logs
 from harmony_conformance.audit.readers.sources import expand
@@ -421,6 +423,54 @@ def test_csv_in_utf16_is_named(tmp_path):
     """Excel writes it as its text. Without its null bytes it looked like CSV in ASCII."""
     (path := tmp_path / "log.csv").write_text("request,response\n{},Zürich\n", "utf-16")
     assert judged(path)[2] == [(f"{path}#0", "the file is UTF-16: convert it (iconv -f utf-16 -t utf-8)")]
+
+
+@pytest.mark.parametrize("plan", ["structure", "needles"])
+def test_a_log_that_is_truncated_while_it_is_read_is_counted(tmp_path, plan):
+    """`copytruncate` of logrotate: at the end of a line nothing else shows what was lost."""
+    line = json.dumps({"request": ASKED, "response": answer("Hi")}).encode() + b"\n"
+    (path := tmp_path / "log.jsonl").write_bytes(line * 9)
+    names = [str(path)]
+    found = batches(names, "auto", choose_plan(PlanName(plan), None, names), lines=1, ends={str(path): 9 * len(line)})
+    first = next(found)
+    os.truncate(path, len(line))
+    scanned = [scan_batch(one, ReadOptions()) for one in (first, *found)]
+    *_, last = [json.loads(row) for one in scanned for row in one.unreadable.splitlines()]
+    kind = "the file became shorter while it was read, as by a rotation that truncates: the rest is lost"
+    assert (last["place"], last["kind"]) == (f"{path}@{len(line)}", kind)
+
+
+def test_a_database_that_is_being_written_is_not_damaged(tmp_path):
+    with closing(sqlite3.connect(path := tmp_path / "log.sqlite", isolation_level=None)) as database:
+        database.execute("CREATE TABLE log (request TEXT, response TEXT)")
+        database.execute("BEGIN EXCLUSIVE")
+        (unread,) = judged(path)[2]
+    assert unread == (f"{path}#0", "the database is locked by the process that writes it: read a copy, or wait")
+
+
+WRITE_DUCKDB = "import duckdb, sys; database = duckdb.connect(sys.argv[1]); print(flush=True); sys.stdin.read()"
+
+
+def test_a_database_of_duckdb_that_is_being_written_is_not_damaged(tmp_path):
+    duckdb.connect(path := str(tmp_path / "log.duckdb")).close()
+    command = [sys.executable, "-c", WRITE_DUCKDB, path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        (unread,) = judged(path)[2]
+    assert unread[1] == "the database is locked by the process that writes it: read a copy, or wait"
+
+
+def test_a_database_of_another_version_of_duckdb_is_not_damaged(tmp_path, monkeypatch):
+    """The message is that of the library. A file of a later version cannot be made by this one."""
+    duckdb.connect(str(path := tmp_path / "log.duckdb")).close()
+
+    def is_too_new(*_, **__):
+        known = "but we can only read storage versions between 64 and 68."
+        raise duckdb.IOException(f"Trying to read a database file with storage version number 200, {known}")
+
+    monkeypatch.setattr(duckdb, "connect", is_too_new)
+    (unread,) = judged(path)[2]
+    assert unread[1].startswith("the database has the format of another version of DuckDB")
 
 
 def test_columns_of_a_table_can_have_any_name(tmp_path):
