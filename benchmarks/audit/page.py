@@ -18,8 +18,8 @@ Python {python}, {cores} cores. CPU time, the median of {rounds} rounds (lowest 
 ## Needles
 
 `needles` is the search for records that can have a leak, without their judgement. `orjson` parses each line of the same log.
-First ahocorasick-rs searches for literals. Then Hyperscan or RE2 searches the lines that have some for all patterns. All three are wheels; Hyperscan has none
-for Windows.
+Hyperscan searches all lines for all patterns. RE2 searches only the lines with literals, which ahocorasick-rs finds. All three are wheels.
+Hyperscan has no wheel for Windows.
 
 | contender | MB/s a core | against orjson | records that are then judged |
 | --- | ---: | ---: | ---: |

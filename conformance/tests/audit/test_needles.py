@@ -204,10 +204,11 @@ def test_a_block_is_read_in_parts_of_whole_lines(tmp_path, monkeypatch):
 
 def test_without_the_library_for_literals_the_same_lines_are_found(log, monkeypatch):
     data = log.read_bytes()
-    found = [*find_lines(data, "hyperscan")]
+    found = [*find_lines(data, "google-re2")]
     monkeypatch.setattr(literals, "is_installed", lambda: False)
     monkeypatch.setattr(literals, "lines_with_literals", None)
-    assert [*find_lines(data, "hyperscan")] == found
+    assert len(found) == 3
+    assert [*find_lines(data, "google-re2")] == found
 
 
 def failures(lines, plan):

@@ -1,6 +1,6 @@
 """Find the lines with a needle in a block of a log: all patterns at once by Hyperscan, or by RE2.
 
-If a library for literals is installed, only the lines with literals are searched.
+If a library for literals is installed, RE2 searches only the lines with literals.
 """
 
 from __future__ import annotations
@@ -36,11 +36,13 @@ class _Library:
     """Functions of a library.
 
     Attributes:
+        is_fast: True if it searches for the triggers about as fast as another library searches for literals.
         hits: Yield the matches of the triggers in a block, at least one in each line that has any.
         has_needle: Return True if a line has a needle, or all patterns of a row whose trigger this is. The dictionary has the
             patterns that were searched in this line before, and whether it has them; those that are searched now are added.
     """
 
+    is_fast: bool
     hits: Callable[[bytes], Iterable[_Hit]]
     has_needle: Callable[[bytes, int, dict[str, bool]], bool]
 
@@ -52,7 +54,7 @@ def installed_library() -> str:
 
 def find_lines(block: bytes, library: str) -> Iterator[tuple[int, int]]:
     """Yield beginning and end of each line with a needle, in their order. The end does not include the line feed."""
-    if not literals.is_installed():
+    if _LIBRARIES[library]().is_fast or not literals.is_installed():
         yield from find_lines_by_patterns(block, library)
         return
     for begin, end in literals.lines_with_literals(block):
@@ -124,7 +126,7 @@ def _hyperscan() -> _Library:
                 return False
         return True
 
-    return _Library(hits=build(_TRIGGERS, 0), has_needle=has_row)
+    return _Library(is_fast=True, hits=build(_TRIGGERS, 0), has_needle=has_row)
 
 
 def _append_hit(pattern: int, _begin: int, end: int, _flags: int, found: list[_Hit]) -> None:
@@ -153,7 +155,7 @@ def _re2() -> _Library:
         present = frozenset(every.Match(line))
         return any(pattern < len(NEEDLES) for pattern in present) or any(map(present.issuperset, _ROWS))
 
-    return _Library(hits=hits, has_needle=has_needle)
+    return _Library(is_fast=False, hits=hits, has_needle=has_needle)
 
 
 _LIBRARIES: dict[str, Callable[[], _Library]] = {"hyperscan": _hyperscan, "google-re2": _re2}
