@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import zip_longest
 
 from harmony_conformance.audit.plans import literals
 from harmony_conformance.audit.plans.needles import NEEDLES, TOGETHER
@@ -108,23 +107,16 @@ def _hyperscan() -> _Library:
         return match
 
     @cache
-    def search(patterns: tuple[str, ...]) -> Callable[[bytes], list[_Hit]]:
-        return build(patterns, hyperscan.HS_FLAG_SINGLEMATCH)
+    def search(pattern: str) -> Callable[[bytes], list[_Hit]]:  # one by one: most lines lack the first of them
+        return build((pattern,), hyperscan.HS_FLAG_SINGLEMATCH)
 
-    def learn(line: bytes, patterns: tuple[str, ...], known: dict[str, bool]) -> None:
-        if any(pattern not in known for pattern in patterns):
-            present = {place for _, place in search(patterns)(line)}
-            known.update((pattern, place in present) for place, pattern in enumerate(patterns))
+    def has(line: bytes, pattern: str, known: dict[str, bool]) -> bool:
+        if pattern not in known:
+            known[pattern] = bool(search(pattern)(line))
+        return known[pattern]
 
     def has_row(line: bytes, trigger: int, known: dict[str, bool]) -> bool:
-        rows = _OTHERS[trigger]
-        for patterns in zip_longest(*rows):  # those of the first step first, all at once: most lines lack them
-            if wanted := tuple(dict.fromkeys(pattern for pattern in patterns if pattern)):
-                learn(line, wanted, known)
-            rows = tuple(row for row in rows if all(known.get(pattern, True) for pattern in row))
-            if not rows:
-                return False
-        return True
+        return any(all(has(line, pattern, known) for pattern in row) for row in _OTHERS[trigger])
 
     return _Library(is_fast=True, hits=build(_TRIGGERS, 0), has_needle=has_row)
 
