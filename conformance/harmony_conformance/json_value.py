@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Self, TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -218,6 +218,18 @@ def string_at(document: str, start: int) -> tuple[str | None, int]:
         return _DECODER.raw_decode(document, start)
     except ValueError:
         return None, start
+
+
+def scan_string(document: str, begin: int) -> tuple[str, int]:
+    """Return the JSON string whose inside begins at a place in a text, and the place behind its closing quotation mark.
+
+    Raises:
+        ValueError: No JSON string is there.
+    """
+    return _SCAN_STRING(document, begin, True)
+
+
+_SCAN_STRING: Callable[[str, int, bool], tuple[str, int]] = json.decoder.scanstring  # type: ignore[attr-defined] # typeshed lacks it
 
 
 def parse_object(document: str) -> JsonObject | None:

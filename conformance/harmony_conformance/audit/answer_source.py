@@ -69,8 +69,17 @@ def source_of_counted(record: CountedExchange, user_key: bytes = b"", *, is_full
 
 def _created(x: Exchange) -> str:
     """Return the time in an answer, in ISO 8601."""
-    seconds = next((at for answer in answers_of(x) if (at := integer(value_at(answer, "created")))), 0)
+    return created_time(next((at for answer in answers_of(x) if (at := integer(value_at(answer, "created")))), 0))
+
+
+def created_time(seconds: int) -> str:
+    """Return the time of an answer in ISO 8601, empty for a small number."""
     return read_time(seconds) or "" if seconds >= _FIRST_CREATED else ""
+
+
+def day_of(started: str) -> str:
+    """Return the day of a time in UTC, empty if it is no time."""
+    return _day(plain(_TIME, started))
 
 
 def _day(started: str) -> str:

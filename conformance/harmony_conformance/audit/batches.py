@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cache, reduce
 from operator import add
 from pathlib import Path
 from types import MappingProxyType
@@ -15,9 +15,11 @@ from harmony_conformance.audit.plans.blocks import Block, Selection, read_block,
 from harmony_conformance.audit.plans.plan import AuditPlan, PlanName
 from harmony_conformance.audit.readers.container import InputFile
 from harmony_conformance.audit.readers.files import open_logs
+from harmony_conformance.audit.readers.pairs import PAIR
 from harmony_conformance.audit.readers.record import CountedExchange, DiscoveryLine, LoggedExchange
-from harmony_conformance.audit.readers.shapes import AUTO, Record, read_line
+from harmony_conformance.audit.readers.shapes import AUTO, SHAPES, Record, read_line
 from harmony_conformance.audit.redaction import Excerpts, apply_excerpts, apply_to_reason, function_names
+from harmony_conformance.audit.repeats.memo import RepeatMemo, Sighting, learn
 from harmony_conformance.audit.scopes import checks_of, left_out
 from harmony_conformance.audit.tallies import JudgedExchange, Tally, TallyBuilder
 from harmony_conformance.checks import CHECKS
@@ -167,14 +169,20 @@ def scan_batch(batch: Batch, reading: ReadOptions) -> BatchResult:
     failures: list[str] = []
     unreadable: list[str] = []
     digest = replace(batch, selection=(selection := batch.selected(reading.plan))).digest
+    memo = _memo_of(reading)
     counting.add_passed_over(selection.passed_over)
     with time_limits(reading.line_seconds) as limit:
         for line in selection.lines:
             place = batch.place(line)
             by_needle = line.offset in selection.by_needle
             records: list[Record] = []
+            seen: Sighting | None = None
             try:
                 with limit:
+                    seen = _find(line, None if by_needle else memo)
+                    if seen is not None and seen.known is not None:
+                        counting.add_known(seen.known, seen.day)
+                        continue
                     records = (
                         [line]
                         if isinstance(line, UnreadableLine)
@@ -202,6 +210,7 @@ def scan_batch(batch: Batch, reading: ReadOptions) -> BatchResult:
                         case one, rows:
                             counting.add(one)
                             failures += rows
+                            learn(seen, one)
                 except (KeyboardInterrupt, SystemExit):
                     raise
                 except BaseException as error:  # noqa: BLE001 - see above
@@ -212,6 +221,21 @@ def scan_batch(batch: Batch, reading: ReadOptions) -> BatchResult:
         unreadable=_encode_rows(unreadable),
         digest=digest,
     )
+
+
+def _memo_of(reading: ReadOptions) -> RepeatMemo | None:
+    """Return the memo of this process, None if the options read a record otherwise than as the pair that it is."""
+    reads_pairs = (reading.form == PAIR.name or reading.form not in SHAPES) and not reading.columns
+    return _memo(_has_routes(reading)) if reads_pairs else None
+
+
+@cache
+def _memo(has_routes: bool) -> RepeatMemo:  # noqa: ARG001 - sources differ by it
+    return RepeatMemo()
+
+
+def _find(line: Line | UnreadableLine, memo: RepeatMemo | None) -> Sighting | None:
+    return None if memo is None or isinstance(line, UnreadableLine) else memo.find(line.data)
 
 
 def _count_error(counting: TallyBuilder, place: LinePosition, error: BaseException) -> str:

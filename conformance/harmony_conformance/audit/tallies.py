@@ -167,6 +167,18 @@ class JudgedExchange:
     source: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KnownExchange:
+    """The common part of exchanges without a finding: the checks that they pass with their evidence, and their source without the day.
+
+    Exchanges with the same passes share one tuple.
+    """
+
+    passes: tuple[tuple[str, tuple[str, ...]], ...]
+    shared_results: tuple[tuple[Result, ...], ...]
+    source: Mapping[str, str]
+
+
 class TallyBuilder:
     """Tally of exchanges that are added one at a time, in constant memory."""
 
@@ -174,6 +186,7 @@ class TallyBuilder:
         self._exchanges = 0
         self._left_out = self._passed_over = 0
         self._asides: dict[int, tuple[tuple[Result, ...], int]] = {}
+        self._known: dict[tuple[int, str], tuple[KnownExchange, int]] = {}
         self._passes: Counter[tuple[str, tuple[str, ...]]] = Counter()  # apart, since the hash of an outcome costs more
         self._counts: Counter[tuple[str, Outcome]] = Counter()
         self._reasons: Counter[tuple[str, str]] = Counter()
@@ -190,9 +203,7 @@ class TallyBuilder:
         """Count an exchange."""
         self._exchanges += 1
         for shared in judged.shared_results:
-            # counted by identity: most exchanges of a log share one of a few tuples of hundreds of results
-            _, times = self._asides.get(id(shared), ((), 0))
-            self._asides[id(shared)] = shared, times + 1
+            self._add_shared(shared, 1)
         if len(self._asides) > _MOST_ASIDES:
             self._count_shared()
         self._groups.add(judged.source, [one.check for one in judged.results if one.outcome is Outcome.FAIL])
@@ -207,6 +218,32 @@ class TallyBuilder:
             self._evidence.setdefault(result.check, set()).update(result.evidence)
             if result.outcome in _WITH_EXAMPLES:
                 self._add_example(judged, result)
+
+    def add_known(self, known: KnownExchange, day: str) -> None:
+        """Count an exchange whose outcomes are those of one that was judged."""
+        self._exchanges += 1
+        _, times = self._known.get((id(known), day), (known, 0))
+        self._known[id(known), day] = known, times + 1
+        if len(self._known) > _MOST_ASIDES:
+            self._count_known()
+
+    def _count_known(self) -> None:
+        passes: dict[int, tuple[KnownExchange, int]] = {}
+        for (_, day), (known, times) in self._known.items():
+            self._groups.add({**known.source, "day": day}, (), times)
+            _, sum_of_times = passes.get(id(known.passes), (known, 0))
+            passes[id(known.passes)] = known, sum_of_times + times
+            for shared in known.shared_results:
+                self._add_shared(shared, times)
+        for known, times in passes.values():
+            for passed in known.passes:
+                self._passes[passed] += times
+        self._known.clear()
+
+    def _add_shared(self, shared: tuple[Result, ...], more: int) -> None:
+        # counted by identity: most exchanges of a log share one of a few tuples of hundreds of results
+        _, times = self._asides.get(id(shared), ((), 0))
+        self._asides[id(shared)] = shared, times + more
 
     def add_counted(self, counted: CountedExchange, source: Mapping[str, str]) -> None:
         """Count an exchange by the outcomes that the log has instead of its content."""
@@ -250,6 +287,7 @@ class TallyBuilder:
 
     def tally(self) -> Tally:
         """Return the tally of everything added so far."""
+        self._count_known()
         self._count_shared()
         counts, reasons, examples = _by_check(self._counts), _by_check(self._reasons), _by_check(self._examples)
         checks = {

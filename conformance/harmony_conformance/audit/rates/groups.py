@@ -68,11 +68,11 @@ class GroupCounter:
     def __init__(self) -> None:
         self._counts: dict[tuple[str, ...], tuple[Counter[str], Counter[str]]] = {}
 
-    def add(self, source: Mapping[str, str], failed: Sequence[str]) -> None:
-        """Count an exchange, and the checks that failed for it."""
+    def add(self, source: Mapping[str, str], failed: Sequence[str], times: int = 1) -> None:
+        """Count an exchange, and the checks that failed for it. `times`: the number of exchanges, if they have passed."""
         key = tuple(source.get(dimension, "") for dimension in DIMENSIONS)
         total, checks = self._counts.setdefault(key, (Counter(), Counter()))
-        total["exchanges"] += 1
+        total["exchanges"] += times
         if failed:
             total["failed"] += 1
             checks.update(failed)

@@ -25,6 +25,14 @@ def asks_about_characters(x: Exchange) -> bool:
     """Return True if the request contains U+FFFD or mentions the encoding of texts."""
     if REPLACEMENT in joined_request_texts(x):
         return True
-    return has_any_folded_word(folded_request_texts(x), _NEEDED) and any(
-        has_any_word(text, _NEEDED) and _ON_CHARACTERS.search(text) for text in request_texts(x)
-    )
+    return may_be_on_characters(folded_request_texts(x)) and any(map(is_on_characters, request_texts(x)))
+
+
+def may_be_on_characters(folded_text: str) -> bool:
+    """Return False if a text in folded case does not mention the encoding of texts."""
+    return has_any_folded_word(folded_text, _NEEDED)
+
+
+def is_on_characters(text: str) -> bool:
+    """Return True if a text mentions the encoding of texts."""
+    return has_any_word(text, _NEEDED) and _ON_CHARACTERS.search(text) is not None

@@ -43,7 +43,7 @@ def written_calls(x: Exchange) -> Iterator[Leak]:
     """Yield the calls of declared functions that the content ends with. A header is proof, a function's name alone is suspicious."""
     declared = frozenset(text(value_at(tool, "function", "name")) for tool in x.tools) - {""}
     for field in (field for answer in x.answers for field in answer.fields if declared):
-        if field.kind is not FieldKind.CONTENT or not any(sign in field.text for sign in _SIGNS):
+        if field.kind is not FieldKind.CONTENT or not has_sign_of_call(field.text):
             continue
         plain = remove_code(unescape_markers(field.text))
         for pattern in (_HEADER, _FUNCTION, _BARE_WRAPPER):
@@ -58,6 +58,11 @@ def written_calls(x: Exchange) -> Iterator[Leak]:
                 strength=Strength.QUOTED if _is_requested(x, call.group().strip() or '"tool_uses"') else strength,
             )
             break
+
+
+def has_sign_of_call(text: str) -> bool:
+    """Return False if a text has no call. This is much faster than the patterns."""
+    return any(sign in text for sign in _SIGNS)
 
 
 def _is_last_call(rest: str, header: Mapping[str, str], declared: frozenset[str]) -> bool:

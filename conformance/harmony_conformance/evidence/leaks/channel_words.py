@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from harmony_conformance.evidence.leaks.markers import remove_code
+
 _GLUED = r"assistant(?:final|analysis|commentary)"
 _BEGINS_A_TEXT = r"[\[{<#]|[^\W_a-z]|[\U0001f300-\U0001faff]"
 _ENDS_A_TEXT = r"(?:^|(?<=[.!?\u2026\u3002\uff01\uff1f)}*`])|(?<=[\w.!?][\"'\u201d]))"
@@ -31,3 +33,17 @@ SUSPECTED_WORDS = re.compile(
 def may_hold_words(text: str) -> bool:
     """Return False if none of these patterns can match. This is much faster than the patterns, and most texts have no such word."""
     return "assistant" in text or "commentary" in text or "analysis" in text or text.startswith("final")
+
+
+_FIRST_WORDS = ("analysis", "commentary", "final")
+_GLUED_WORDS = tuple(f"assistant{word}" for word in (*_FIRST_WORDS, "json", "code"))
+
+
+def has_words(text: str, *patterns: re.Pattern[str]) -> bool:
+    """Return True if one of these patterns matches in a text without its code."""
+    is_possible = (
+        text.startswith(_FIRST_WORDS)
+        or ("assistant" in text and any(word in text for word in _GLUED_WORDS))
+        or ("commentary" in text and "to=functions." in text)
+    )
+    return is_possible and any(pattern.search(remove_code(text)) for pattern in patterns)

@@ -55,13 +55,28 @@ def find_user_turn(content: str) -> str | None:
 
 def is_dialogue_requested(x: Exchange) -> bool:
     """Return True if the request mentions a dialogue or contains one."""
-    if has_any_folded_word(folded_request_texts(x), _NEEDED_FOR_TALK):
+    if may_ask_for_talk(folded_request_texts(x)):
         user_texts = (
             text
             for message in x.messages
             if value_at(message, "role") == "user"
             for text in strings(value_at(message, "content"))
         )
-        if any(has_any_word(text, _NEEDED_FOR_TALK) and _ASKS_FOR_TALK.search(text) for text in user_texts):
+        if any(map(asks_for_talk, user_texts)):
             return True
-    return ":" in joined_request_texts(x) and any(":" in text and _SPEAKER.search(text) for text in request_texts(x))
+    return ":" in joined_request_texts(x) and any(map(has_speaker, request_texts(x)))
+
+
+def may_ask_for_talk(folded_text: str) -> bool:
+    """Return False if a text in folded case does not mention a dialogue."""
+    return has_any_folded_word(folded_text, _NEEDED_FOR_TALK)
+
+
+def asks_for_talk(text: str) -> bool:
+    """Return True if a user's text mentions a dialogue."""
+    return has_any_word(text, _NEEDED_FOR_TALK) and _ASKS_FOR_TALK.search(text) is not None
+
+
+def has_speaker(text: str) -> bool:
+    """Return True if a text of a request has a line with the name of its speaker."""
+    return ":" in text and _SPEAKER.search(text) is not None

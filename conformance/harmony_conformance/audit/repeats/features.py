@@ -1,0 +1,92 @@
+"""The features of the leaves of a plain exchange: all that the checks read of them.
+
+A check may depend on a leaf only through `find_features`. Either the leaf has a feature that has a letter here, or the exchange has no features
+and is judged as any other. Where possible the detectors themselves decide. If a check reads a text in a new way, it needs a line here:
+`test_repeats.py` puts the words and patterns of all detectors into each leaf, and fails if an outcome changes and the features do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harmony_conformance.audit.repeats.outline import Outline
+from harmony_conformance.evidence.leaks.broken_characters import REPLACEMENT, is_on_characters, may_be_on_characters
+from harmony_conformance.evidence.leaks.calls_in_text import has_sign_of_call
+from harmony_conformance.evidence.leaks.channel_words import (
+    JOINED_WORDS,
+    JOINED_WORDS_IN_REASONING,
+    SUSPECTED_WORDS,
+    has_words,
+)
+from harmony_conformance.evidence.leaks.markers import (
+    can_mention_harmony,
+    fold_case,
+    has_harmony_mention,
+    unescape_markers,
+)
+from harmony_conformance.evidence.leaks.reasoning_tags import find_shared_thought, has_repeated_reasoning
+from harmony_conformance.evidence.leaks.repetition import find_doubled_text
+from harmony_conformance.evidence.leaks.role_play import asks_for_talk, find_user_turn, has_speaker, may_ask_for_talk
+from harmony_conformance.evidence.leaks.unmarked_thought import begins_as_thought
+
+_BETWEEN = "\0"
+_SIGNS = ("<|", REPLACEMENT, "<think", "<reasoning", "<thought", "</think", "</reasoning")
+"""Any leak of a marker, a tag or a broken character has one of these signs."""
+
+
+def find_features(outline: Outline, leaves: Sequence[str]) -> str | None:
+    """Return a letter for each feature that the outcomes depend on. None if the leaves can have a finding, or a feature without a letter."""
+    content, thought = (_join(pieces, leaves) for pieces in (outline.content, outline.thought))
+    asked = [leaves[place] for place in outline.questions]
+    request = [*asked, *[leaves[place] for place in outline.instructions]]
+    earlier = [leaves[place] for place in outline.earlier]
+    requested = _BETWEEN.join(request)
+    if not _are_usual(outline, leaves) or not _is_clean(_BETWEEN.join((requested, *earlier, content, thought))):
+        return None
+    folded = fold_case(requested)
+    if can_mention_harmony(folded) and any(map(has_harmony_mention, request)):
+        return None
+    if outline.has_tools and has_sign_of_call(content):
+        return None
+    if _is_suspected(content, thought) or any(has_words(text, JOINED_WORDS) for text in earlier):
+        return None
+    is_talk = (may_ask_for_talk(folded) and any(map(asks_for_talk, asked))) or (
+        ":" in requested and any(map(has_speaker, request))
+    )
+    is_on_encoding = may_be_on_characters(folded) and any(map(is_on_characters, request))
+    return ("t" if is_talk else "") + ("c" if is_on_encoding else "")
+
+
+def _join(pieces: Sequence[int | str], leaves: Sequence[str]) -> str:
+    return "".join([piece if isinstance(piece, str) else leaves[piece] for piece in pieces])
+
+
+def _is_clean(texts: str) -> bool:
+    for sign in _SIGNS:
+        if sign in texts:
+            return False
+    return unescape_markers(texts) is texts
+
+
+def _are_usual(outline: Outline, leaves: Sequence[str]) -> bool:
+    """Return True if the counts add up and are below the limit of the request."""
+    usage = {name: int(leaves[place]) for name, place in outline.usage.items()}
+    prompt, written = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
+    return (
+        usage.get("total_tokens", prompt + written) == prompt + written
+        and usage.get("reasoning_tokens", 0) <= written
+        and usage.get("cached_tokens", 0) <= prompt
+        and (outline.limit is None or written < outline.limit)
+    )
+
+
+def _is_suspected(content: str, thought: str) -> bool:
+    return (
+        has_words(content, JOINED_WORDS, SUSPECTED_WORDS)
+        or has_words(thought, JOINED_WORDS_IN_REASONING)
+        or find_user_turn(content) is not None
+        or find_doubled_text(content) is not None
+        or has_repeated_reasoning(thought, content)
+        or find_shared_thought(thought, content) is not None
+        or (not thought.strip() and begins_as_thought(content))
+    )

@@ -1,0 +1,110 @@
+"""Outcomes of plain exchanges by shell and features, in bounded memory.
+
+Only outcomes without a finding are kept, so that each finding comes from a judged exchange. What is kept changes the speed alone: two exchanges
+with one shell and the same features have the same outcomes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from harmony_conformance.audit.answer_source import created_time, day_of
+from harmony_conformance.audit.rates.groups import DIMENSIONS
+from harmony_conformance.audit.readers.http_pair import read_time
+from harmony_conformance.audit.repeats.features import find_features
+from harmony_conformance.audit.repeats.outline import Outline, find_outline
+from harmony_conformance.audit.repeats.shells import Shell, read_shell
+from harmony_conformance.audit.tallies import JudgedExchange, KnownExchange
+from harmony_conformance.judge.check import Outcome
+
+MOST_SHELLS = 1024
+"""The most shells whose outlines are kept."""
+LONGEST_SHELL = 32_768
+"""The longest shell that is kept, in characters."""
+MOST_SEEN = 65_536
+"""The most shells that are remembered, by their hashes, after they were seen once."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Entry:
+    """A shell that was seen twice: its outline, None if it is not plain, and the outcomes by features."""
+
+    outline: Outline | None
+    known: dict[str, KnownExchange] = field(default_factory=dict[str, KnownExchange])
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """A plain exchange: the entry of its shell, its features, its day, and its outcomes if they are known."""
+
+    entry: _Entry
+    features: str
+    day: str
+    known: KnownExchange | None
+
+
+class RepeatMemo:
+    """State: the shells that were seen once, and entries of those that were seen again."""
+
+    def __init__(self, most_shells: int = MOST_SHELLS) -> None:
+        self._most_shells = most_shells
+        self._seen: set[int] = set()
+        self._entries: dict[str, _Entry] = {}
+
+    def find(self, record: bytes) -> Sighting | None:
+        """Return what is known of a record. None if it has to be judged, and cannot be kept."""
+        shell = read_shell(record)
+        if shell is None or len(shell.text) > LONGEST_SHELL:
+            return None
+        entry = self._entries.get(shell.text)
+        if entry is None:
+            entry = self._enter(shell)
+        if entry is None or entry.outline is None:
+            return None
+        features = find_features(entry.outline, shell.leaves)
+        if features is None:
+            return None
+        return Sighting(entry, features, _day(entry.outline, shell), entry.known.get(features))
+
+    def _enter(self, shell: Shell) -> _Entry | None:
+        """Return a new entry for a shell that was seen before, else remember the shell: most logs have many shells that never come back."""
+        name = hash(shell.text)
+        if name not in self._seen:
+            if len(self._seen) >= MOST_SEEN:
+                self._seen.clear()
+            self._seen.add(name)
+            return None
+        if len(self._entries) >= self._most_shells:
+            del self._entries[next(iter(self._entries))]
+        entry = self._entries[shell.text] = _Entry(find_outline(shell))
+        return entry
+
+
+def learn(sighting: Sighting | None, judged: JudgedExchange) -> None:
+    """Keep the outcomes of a plain exchange if all checks that applied have passed."""
+    if sighting is None:
+        return
+    is_passed = all(result.outcome is Outcome.PASS and not result.findings for result in judged.results)
+    if is_passed and judged.source["day"] == sighting.day:
+        source = {name: value for name, value in judged.source.items() if name in DIMENSIONS}
+        passes = tuple((result.check, result.evidence) for result in judged.results)
+        known = KnownExchange(passes=_shared(passes), shared_results=judged.shared_results, source=source)
+        sighting.entry.known[sighting.features] = known
+
+
+_Passes = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@lru_cache(maxsize=256)
+def _shared(passes: _Passes) -> _Passes:
+    """Return the same tuple for equal ones: most plain exchanges pass the same checks."""
+    return passes
+
+
+def _day(outline: Outline, shell: Shell) -> str:
+    """Return the day of an exchange, as `source_of` does."""
+    if outline.started is not None:
+        started = shell.leaves[outline.started]
+        return day_of(read_time(int(started) if started.isdecimal() else started) or "")
+    return "" if outline.created is None else day_of(created_time(int(shell.leaves[outline.created])))
