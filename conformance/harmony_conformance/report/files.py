@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from harmony_conformance.evidence.file_lines import UnreadableLine, read_lines
+from harmony_conformance.json_value import InvalidJsonError, loads, value_at
 from harmony_conformance.judge.check import Severity
 from harmony_conformance.report.formats.junit import junit
 from harmony_conformance.report.formats.markdown import markdown
@@ -25,6 +26,8 @@ HTML_REPORT = "report.html"
 _NAMES = {"html": HTML_REPORT, "md": "report.md", "junit": "junit.xml"}
 _MIN_FOR_SECOND_PROCESS = 5_000
 """Minimum number of results for a second process. Rendering the files of 45,000 results takes two seconds."""
+
+_QUOTED = 30  # characters of another file
 
 REPORT = "report.jsonl"
 """The complete report; all other files are rendered from it."""
@@ -50,10 +53,24 @@ def read_report_file(path: Path) -> Report:
             lines.append(line.data.decode())
         except UnicodeDecodeError as problem:
             raise InvalidReportError(f"{file}: line {line.number}: invalid UTF-8 at byte {problem.start}") from None
+    if other := _other_file(lines[0] if lines else ""):
+        raise InvalidReportError(f"{file}: invalid report: expected the folder of a run or its {REPORT}, got {other}")
     try:
         return read_report("\n".join(lines))
     except ValueError as problem:
         raise InvalidReportError(f"{file}: {problem}") from None
+
+
+def _other_file(first_line: str) -> str:
+    """Return what a file is that is no report; empty for a report, also for a truncated one."""
+    if not first_line.strip():
+        return "an empty file"
+    if not first_line.startswith("{"):
+        return f"a file that begins with {first_line[:_QUOTED]!r}"
+    try:
+        return "JSON without the member `kind`" if value_at(loads(first_line), "kind") is None else ""
+    except InvalidJsonError:
+        return ""
 
 
 def write_files(

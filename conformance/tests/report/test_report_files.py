@@ -9,6 +9,7 @@ import pytest
 from harmony_conformance.judge.check import Severity
 from harmony_conformance.report import files
 from harmony_conformance.report.files import RENDERERS, REPORT, read_report_file, write_files
+from harmony_conformance.report.model import InvalidReportError
 
 MUST = frozenset({Severity.MUST})
 
@@ -67,3 +68,21 @@ def test_a_report_is_read_from_its_folder_compressed_or_not(real_report, tmp_pat
     text = "".join(f"{line}\n" for line in real_report.lines())
     (tmp_path / f"{REPORT}{suffix}").write_bytes(compress(text.encode("utf-8", "surrogatepass")))
     assert [*read_report_file(tmp_path).lines()] == [*real_report.lines()]
+
+
+OTHER_FILES = {
+    "": "an empty file",
+    "\n": "an empty file",
+    "<!doctype html>\n<p>report</p>\n": "a file that begins with '<!doctype html>'",
+    '{"stats":{"tests":3}}\n': "JSON without the member `kind`",
+}
+
+
+@pytest.mark.parametrize("content", OTHER_FILES)
+def test_a_file_that_is_no_report_is_named_as_what_it_is(tmp_path, content):
+    """`report.html` and reports of other tools are given to `compare`."""
+    (file := tmp_path / "other").write_text(content, "utf-8")
+    with pytest.raises(InvalidReportError) as refused:
+        read_report_file(file)
+    expected = f"{file}: invalid report: expected the folder of a run or its report.jsonl, got {OTHER_FILES[content]}"
+    assert str(refused.value) == expected
