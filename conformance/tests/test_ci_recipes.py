@@ -47,7 +47,7 @@ def test_a_recipe_installs_the_wheel_and_waits_for_the_server(recipe):
     calls = [shlex.split(line.partition(" > ")[0]) for line in lines if re.match(r"(\.venv/bin/)?harmony-conf", line)]
     parsed = {words[1]: build_parser(words[1]).parse_args(words[1:]) for words in calls}
     run = parsed["run"]
-    assert (run.wait, run.max_time, str(run.baseline), str(run.out)) == (600, 1200, "known.toml", "harmony-report")
+    assert (run.wait, run.max_time, str(run.baseline), str(run.out)) == (600, 2700, "known.toml", "harmony-report")
 
 
 def test_the_page_has_no_name_to_fill_in():

@@ -36,6 +36,7 @@ def test_readme_is_short():
     assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 120
 
 
+@pytest.mark.slow
 def test_readme_is_current():
     checked = subprocess.run(
         [sys.executable, ROOT / "tools" / "write_readme.py", "--check"], capture_output=True, text=True, check=False

@@ -162,6 +162,7 @@ def test_change_that_breaks_nothing_passes(tmp_path):
     assert "    SAME " in summary
 
 
+@pytest.mark.slow
 def test_change_that_breaks_parser_and_server_fails_with_both_causes(tmp_path):
     write_engine(tmp_path / "base")
     write_engine(tmp_path / "head", fault=WITHOUT_RECIPIENT, defect="finish-stop-with-calls")

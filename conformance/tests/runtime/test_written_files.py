@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,17 +14,19 @@ resource = pytest.importorskip("resource", reason="Windows has no limit of sizes
 LIMIT = 1000
 
 
-@pytest.fixture
+@contextmanager
 def small_disk():
-    """Files cannot grow beyond a limit."""
+    """Files cannot grow beyond a limit. It is no fixture: pytest writes the result of a test, perhaps to a file, before it ends a fixture."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_part_of_a_report_is_removed(tmp_path, small_disk):
-    with pytest.raises(OSError, match="File too large"):
+def test_a_part_of_a_report_is_removed(tmp_path):
+    with small_disk(), pytest.raises(OSError, match="File too large"):
         write_private(tmp_path / "report.html", b"x" * 2 * LIMIT)
     assert list(tmp_path.iterdir()) == []
 
@@ -35,9 +38,9 @@ def test_a_file_that_cannot_be_opened_is_not_removed(tmp_path):
     assert link.is_symlink()
 
 
-def test_the_file_of_a_user_stays_as_it_was(tmp_path, small_disk):
+def test_the_file_of_a_user_stays_as_it_was(tmp_path):
     (file := tmp_path / "known.toml").write_text("mine", "utf-8")
-    with pytest.raises(OSError, match="File too large"):
+    with small_disk(), pytest.raises(OSError, match="File too large"):
         replace_text_file(file, "x" * 2 * LIMIT)
     assert file.read_text("utf-8") == "mine"
     assert list(tmp_path.iterdir()) == [file]

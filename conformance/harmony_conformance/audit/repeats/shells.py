@@ -151,7 +151,8 @@ def _take_leaves(line: str, indexes: dict[str, int], leaves: list[str]) -> str:
                 parts += line[place:begin], f"{_MARK}t{_index(text, indexes, leaves)};"
             else:
                 parts.append(line[place:end])
-        elif kind is not None:
+        else:
+            assert kind is not None  # each alternative has a name
             number, end = found[kind], begin
             parts += (
                 line[place : begin - len(number)],

@@ -72,7 +72,8 @@ CORPORA = {
 }
 
 
-ALL_CORPORA = [*CORPORA, pytest.param("generated log", marks=pytest.mark.slow)]
+SLOW = ("vLLM 0.11.0", "transformers", "generated log")
+ALL_CORPORA = ["golden examples", "vLLM 0.32.0", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
 CORPORA |= {"generated log": benchmark_records}
 
 
