@@ -15,14 +15,9 @@ import openai
 import openai_harmony
 import pytest
 import uvicorn.protocols.http.auto  # noqa: F401 - `pytester` forgets what its test imports first, and the parser in C raises the exceptions of its first import
-from hypothesis import settings
 
 from harmony_conformance.reference_server import running
 from harmony_ref.tokenizer import vocabulary
-
-# how long one example takes says nothing on a busy machine
-settings.register_profile("unhurried", deadline=None)
-settings.load_profile("unhurried")
 
 # a proxy of this machine is none of the tests'
 for _name in ("http", "https", "all", "no"):
