@@ -154,7 +154,7 @@ FAULTS = {
     "hangs": (
         "def misbehave(number, name):\n    if name.endswith('/nothing'): time.sleep(100)",
         1,
-        "no answer within 2.5 s; each answer must be one line, and flushed",
+        "no answer within 6 s; each answer must be one line, and flushed",
     ),
     "prints garbage": (
         "def misbehave(number, name):\n    if name.endswith('/nothing'): print('debug: here', flush=True)",
@@ -184,7 +184,8 @@ def test_fault_of_a_process_is_one_line_and_costs_one_vector(run, adapter, monke
     fault, code, reported = FAULTS[name]
     if "os.close" in fault:
         monkeypatch.setattr(pipe_process, "_END_SECONDS", 1.0)
-    exit_code, said, _ = run("run", "--command", adapter(fault), "--timeout", "2.5", *FEW)
+    timeout = "6" if name == "hangs" else "60"  # a busy machine can take a second for an answer
+    exit_code, said, _ = run("run", "--command", adapter(fault), "--timeout", timeout, *FEW)
     assert exit_code == code
     assert len([line for line in said.splitlines() if reported in line]) == 1
     shown = counts(said)["parse"]
@@ -204,7 +205,7 @@ def test_every_line_of_a_silent_process_is_not_waited_for(run, adapter, monkeypa
 
 def test_timeouts_end_the_run(run, adapter):
     fault = "def misbehave(number, name):\n    if number: time.sleep(100)"
-    code, said, _ = run("run", "--command", adapter(fault), "--timeout", "1", *FEW)
+    code, said, _ = run("run", "--command", adapter(fault), "--timeout", "3", *FEW)
     assert code == 2
     assert "stopped: no answer in time to 5 requests, the last one parse/well_formed/" in said
     assert counts(said) == {"parse": "5 passed, 5 failed, 12 not run"}
