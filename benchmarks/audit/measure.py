@@ -31,57 +31,63 @@ start = time.process_time()
 for line in lines: orjson.loads(line)
 print(time.process_time() - start)
 """
-BLOCKS = """
+SEARCH = """
 import sys, time
-from harmony_conformance.audit.plans.blocks import BLOCK_BYTES
-data = open(sys.argv[1], "rb").read()
-blocks, start = [], 0
-while start < len(data):
-    end = data.rfind(b"\\n", start, start + BLOCK_BYTES) + 1
-    blocks.append(data[start:end])
-    start = end
+from pathlib import Path
+
+def search(count, log):
+    count(Path(log).open("rb").read(100_000))
+    begin, spent, found = time.process_time(), 0.0, 0
+    with Path(log).open("rb", buffering=0) as file:
+        rest = b""
+        while data := file.read(512 * 1024):
+            end = data.rfind(b"\\n") + 1
+            part, rest = rest + data[:end], data[end:]
+            start = time.process_time()
+            found += count(part)
+            spent += time.process_time() - start
+    print(spent, found, time.process_time() - begin - spent)
 """
 FIND = (
-    BLOCKS
+    SEARCH
     + """
 from harmony_conformance.audit.plans.prefilter import find_lines
-list(find_lines(data[:100_000], sys.argv[2]))
-begin = time.process_time()
-found = sum(len(list(find_lines(block, sys.argv[2]))) for block in blocks)
-print(time.process_time() - begin, found)
+search(lambda part: len(list(find_lines(part, sys.argv[2]))), sys.argv[1])
 """
 )
 LITERALS = (
-    BLOCKS
+    SEARCH
     + """
-from harmony_conformance.audit.plans.literals import lines_with_literals
-list(lines_with_literals(data[:100_000]))
-begin = time.process_time()
-found = sum(len(list(lines_with_literals(block))) for block in blocks)
-print(time.process_time() - begin, found)
+from harmony_conformance.audit.plans.literal_search import lines_with_literals
+search(lambda part: len(list(lines_with_literals(part))), sys.argv[1])
 """
 )
 ABSENT_BYTE = (
-    BLOCKS
+    SEARCH
     + """
-begin = time.process_time()
-found = max(block.find(b"\\x00") for block in blocks)
-print(time.process_time() - begin, found)
+search(lambda part: part.find(b"\\x00") >= 0, sys.argv[1])
 """
 )
 ONE_WORD = (
-    BLOCKS
+    SEARCH
     + """
 import hyperscan
 database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
 database.compile(expressions=[b"assistantfinal"], ids=[0], elements=1, flags=[0])
-begin, found = time.process_time(), []
-for block in blocks: database.scan(block, match_event_handler=lambda *hit: found.append(hit))
-print(time.process_time() - begin, len(found))
+
+def count(part):
+    found = []
+    database.scan(part, match_event_handler=lambda *hit: found.append(hit))
+    return len(found)
+
+search(count, sys.argv[1])
 """
 )
 LIMITS = {"absent byte": ABSENT_BYTE, "one word": ONE_WORD}
-"""Scripts that print the CPU time of their loop. Reading the file is no part of it. `LIMITS`: searches that no search for needles can surpass."""
+"""Scripts that search parts of a log as an audit does: each part is in the cache, as it was just read.
+
+They print the CPU time of the search, what they found, and the CPU time of reading. `LIMITS`: searches that no search for needles can surpass.
+"""
 NEEDLE_CHECKS = {"channels.no_marker_leak", "channels.no_channel_words"}
 
 
@@ -172,17 +178,19 @@ def measure(folder: Path, size: int, judged_size: int, rounds: int) -> dict:
         "small": make_log(small, judged_size, 20 * DEFAULT_LEAKS, 0.1),
     }
     libraries = ("hyperscan", "google-re2")
-    times: dict[str, list[float]] = {name: [] for name in ("orjson", *libraries, "literals", *LIMITS)}
+    times: dict[str, list[float]] = {name: [] for name in ("orjson", *libraries, "literals", *LIMITS, "reading")}
     candidates = {}
     for _ in range(rounds):
         times["orjson"].append(run(ORJSON, "-c", PARSE, clean)[0])
         for library in libraries:
-            seconds, candidates[library] = run(sys.executable, "-c", FIND, clean, library)
+            seconds, candidates[library], _ = run(sys.executable, "-c", FIND, clean, library)
             times[library].append(seconds)
-        seconds, candidates["literals"] = run(sys.executable, "-c", LITERALS, clean)
+        seconds, candidates["literals"], _ = run(sys.executable, "-c", LITERALS, clean)
         times["literals"].append(seconds)
         for name, script in LIMITS.items():
-            times[name].append(run(sys.executable, "-c", script, clean)[0])
+            seconds, _, reading = run(sys.executable, "-c", script, clean)
+            times[name].append(seconds)
+        times["reading"].append(reading)
     empty = folder / "empty.jsonl"
     empty.write_bytes(clean.open("rb").readline())
     start = audit(empty, folder / "start", "--workers", "1")

@@ -18,15 +18,15 @@ Python {python}, {cores} cores. CPU time, the median of {rounds} rounds (lowest 
 ## Needles
 
 `needles` is the search for records that can have a leak, without their judgement. `orjson` parses each line of the same log.
-Hyperscan searches all lines for all patterns. RE2 searches only the lines with literals, which ahocorasick-rs finds. All three are wheels.
-Hyperscan has no wheel for Windows.
+ahocorasick-rs finds the lines with literals. Hyperscan or RE2 searches these lines for all patterns. All three are wheels.
+Hyperscan has no wheel for Windows. The time to read the log is in the last row alone.
 
 | contender | MB/s a core | against orjson | records that are then judged |
 | --- | ---: | ---: | ---: |
 {needles}
 
 The search for literals alone passes on the lines of its last column.
-The last two rows are limits: the speed at which this machine reads its memory, and the speed of Hyperscan with one literal of 14 letters.
+The last three rows are limits: a search for one byte, the speed of Hyperscan with one literal of 14 letters, and reading the log from the page cache.
 The needles are {patterns} patterns; most begin or end at a quote.
 
 A token that ends with `<`, `&` or `assistant` can be the beginning of a leak in the next event. So some clean streams are judged too.
@@ -66,7 +66,7 @@ Clean logs. Smaller logs are the first lines of one log, larger ones repeat it. 
 {goals}
 
 The judgement of an exchange is Python: it decodes each event, and evaluates the conditions of all checks. This limits the plan `structure`.
-The needles have many forms, for escapes and for words that a stream cuts. Most literals are as short as `"n"`. This limits both searches.
+The needles have many forms, for escapes and for words that a stream cuts. Most literals are as short as `"n"`. This limits the search.
 Ten times the speed of orjson would be {ten_times} MB/s. {limit}
 
 ## One petabyte
@@ -81,6 +81,7 @@ LIMITS = {
     "literals": "ahocorasick-rs, the literals alone",
     "absent byte": "a byte that no line has, by `bytes.find`",
     "one word": "`assistantfinal` alone, by hyperscan",
+    "reading": "reading the log",
 }
 PETABYTE, CORES, MACHINES, USD = 1e15, 96, 100, 0.04
 
@@ -135,9 +136,9 @@ def _speed(results: dict, name: str) -> float:
 
 def _limit(results: dict) -> str:
     """Return one sentence on the limits of a search."""
-    byte, word, wanted = (_speed(results, name) for name in ("absent byte", "one word", "orjson"))
-    verdict = "This is more than" if 10 * wanted > word else "This is less than"
-    return f"{verdict} one literal has here: {word:,.0f} MB/s. The memory itself has {byte:,.0f} MB/s."
+    reading, wanted = _speed(results, "reading"), 10 * _speed(results, "orjson")
+    verdict = "less" if wanted < reading else "more"
+    return f"This is {verdict} than the speed of reading the log alone: {reading:,.0f} MB/s."
 
 
 def _needle_row(name: str, results: dict) -> str:

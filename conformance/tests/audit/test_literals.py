@@ -1,5 +1,6 @@
 """The search for literals passes over no record with a needle: each needle implies literals, proven by automata."""
 
+import functools
 import itertools
 import re
 from re import _constants as code
@@ -9,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harmony_conformance.audit.plans import literals
-from harmony_conformance.audit.plans.literals import INNOCENT, PAIRS, SETS, SURE, lines_with_literals
+from harmony_conformance.audit.plans import literal_search
+from harmony_conformance.audit.plans.literal_search import SETS, lines_with_literals
+from harmony_conformance.audit.plans.literals import FOLLOWERS, INNOCENT, RULES, SURE
 from harmony_conformance.audit.plans.needles import _ROLES_ASIDE, NEEDLES, TOGETHER
 
 ANY = frozenset(range(256))
@@ -117,49 +119,38 @@ def implies(pattern, words):
     return True
 
 
-def as_found():
-    """Return the sure literals, `assistant` with each letter that makes it none of the others."""
-    others = {*INNOCENT, *itertools.chain.from_iterable(pair.first for pair in PAIRS)}
-    for tail in range(256):
-        word = b"assistant" + bytes([tail])
-        if word == b"assistant\\":
-            for last in range(256):
-                if word + bytes([last]) == b'assistant\\"':
-                    continue
-                yield (word + bytes([last])).decode("latin-1")
-        elif word.decode("latin-1") not in others:
-            yield word.decode("latin-1")
+def role_with(followers):
+    return [f"assistant{follower}" for follower in followers]
 
 
+FOUND_AS_SURE = (*SURE, *role_with(FOLLOWERS))
 AT_THE_END = ("assistant\\",)
-"""What follows makes this a literal of the last pair, or a sure one."""
-FOUND_AS_SURE = (*(word for word in SURE if word != "assistant"), *as_found())
+"""What follows makes this a trigger, or a sure literal."""
+ROLE_TRIGGERS = ('assistant"', 'assistant\\"')
 
 
 def test_a_needle_implies_literals_that_are_found():
-    """Only the first side of the last pair and `assistant` may be part of an innocent text: the next test."""
-    for row in (*((needle,) for needle in NEEDLES), *TOGETHER):
-        by_pattern = {pattern: sides(pattern) for pattern in row}
-        found = set().union(*by_pattern.values())
-        assert "sure" in found or any({(place, 0), (place, 1)} <= found for place in range(len(PAIRS))), row
+    """Only `assistant` at the end of a string may be part of an innocent text: the next test."""
+    unproven = [row for row in (*((needle,) for needle in NEEDLES), *TOGETHER) if not is_found(row)]
+    assert not unproven
 
 
-KNOWN = {}
+def is_found(row):
+    """Return True if a row implies a sure literal, or the trigger of a rule and each set of an alternative. A sure literal also counts for a set."""
+
+    def implied(words):
+        return any(implies_any(pattern, words) for pattern in row)
+
+    return implied(()) or any(
+        implied(rule.trigger + AT_THE_END * (rule.trigger == ROLE_TRIGGERS))
+        and any(all(map(implied, alternative)) for alternative in rule.alternatives)
+        for rule in RULES
+    )
 
 
-def sides(pattern):
-    """Return the sides of pairs whose literals, or sure ones, a pattern implies."""
-    if pattern not in KNOWN:
-        if implies(pattern, FOUND_AS_SURE):
-            KNOWN[pattern] = {"sure"}
-        else:
-            KNOWN[pattern] = {
-                (place, side)
-                for place, pair in enumerate(PAIRS)
-                for side, words in enumerate(((*pair.first, *AT_THE_END * (pair is PAIRS[-1])), pair.second))
-                if implies(pattern, (*words, *FOUND_AS_SURE))
-            }
-    return KNOWN[pattern]
+@functools.cache
+def implies_any(pattern, words):
+    return implies(pattern, (*words, *FOUND_AS_SURE))
 
 
 def test_the_role_of_a_message_is_no_end_of_a_piece():
@@ -181,9 +172,28 @@ def test_no_literal_hides_another_one():
     assert not hidden
 
 
-def test_no_pair_has_a_literal_that_is_searched_twice():
-    for pair in PAIRS:
-        assert not {*pair.first, *pair.second} & {*SURE}
+def test_the_end_of_a_role_hides_no_follower():
+    """`assistant` is not found where a longer literal is. No follower is sure there."""
+    longer = [word for words in SETS for word in words if word.startswith("assistant") and word != "assistant"]
+    assert {*ROLE_TRIGGERS} < {*longer}
+    assert not [
+        (word, follower)
+        for word in longer
+        for follower in role_with(FOLLOWERS)
+        if word.startswith(follower) or follower.startswith(word)
+    ]
+
+
+def test_no_trigger_is_sure():
+    triggers = [word for rule in RULES for word in rule.trigger]
+    assert not {*triggers} & {*SURE, *INNOCENT}
+    assert len(triggers) == len({*triggers})
+
+
+def test_a_line_with_an_alternative_has_a_first_literal():
+    for rule, firsts in zip(RULES, literal_search.FIRST_SETS, strict=True):
+        assert not [word for alternative in rule.alternatives for word in alternative[0] if not word.startswith(firsts)]
+        assert len(firsts) + len(literal_search.OTHER_LETTERS) <= literal_search.MOST_LITERALS
 
 
 @pytest.fixture
@@ -205,8 +215,8 @@ def test_a_line_with_a_needle_is_found(data):
 
 
 def test_lines_are_found_in_each_part_of_a_block(library, monkeypatch):
-    monkeypatch.setattr(literals, "_PART_BYTES", 40)
-    lines = [b"x" * 90, b"<|", b"", b"y" * 30, b"a <| b" + b"z" * 50, b'"=', b'"= "ana', b"<|<|"]
+    monkeypatch.setattr(literal_search, "_PART_BYTES", 40)
+    lines = [b"x" * 90, b"<|", b"", b"y" * 30, b"a <| b" + b"z" * 50, b'"=', b'"= "analysis', b"<|<|"]
     block = b"\n".join(lines)
     found = [block[begin:end] for begin, end in lines_with_literals(block)]
     assert found == [lines[1], lines[4], lines[6], lines[7]]

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from harmony_conformance.audit.batches import Batch, ReadOptions, batches, scan_batch
-from harmony_conformance.audit.plans import blocks, literals
+from harmony_conformance.audit.plans import blocks, literal_search
 from harmony_conformance.audit.plans.needles import NEEDLE_CHECKS, NEEDLES, TOGETHER
 from harmony_conformance.audit.plans.plan import LARGE_LOG, AuditPlan, PlanName, choose_plan
 from harmony_conformance.audit.plans.prefilter import LIBRARIES, find_lines
@@ -205,8 +205,8 @@ def test_a_block_is_read_in_parts_of_whole_lines(tmp_path, monkeypatch):
 def test_without_the_library_for_literals_the_same_lines_are_found(log, monkeypatch):
     data = log.read_bytes()
     found = [*find_lines(data, "google-re2")]
-    monkeypatch.setattr(literals, "is_installed", lambda: False)
-    monkeypatch.setattr(literals, "lines_with_literals", None)
+    monkeypatch.setattr(literal_search, "is_installed", lambda: False)
+    monkeypatch.setattr(literal_search, "lines_with_literals", None)
     assert len(found) == 3
     assert [*find_lines(data, "google-re2")] == found
 

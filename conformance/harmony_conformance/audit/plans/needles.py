@@ -124,7 +124,11 @@ def _begun(word: str) -> Iterator[str]:
 _AFTER_ROLE = (
     (_BEGIN + _either(iter(_SECOND)),),
     *((_BEGIN + word[:end] + _END, _piece_from(word, end)) for word in _SECOND for end in range(1, len(word))),
-    (_BEGIN + _WHITE + _either(_begun("commentary")), _TO),
+    (_BEGIN + _WHITE + "commentary", _TO),
+    *(
+        (_BEGIN + _WHITE + "commentary"[:end] + _END, _piece_from("commentary", end), _TO)
+        for end in range(1, len("commentary"))
+    ),
 )
 """Rows of pieces that follow one that ends with `assistant`."""
 _NEXT_PIECE = (

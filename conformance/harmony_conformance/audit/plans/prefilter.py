@@ -1,6 +1,6 @@
 """Find the lines with a needle in a block of a log: all patterns at once by Hyperscan, or by RE2.
 
-If a library for literals is installed, RE2 searches only the lines with literals.
+If a library for literals is installed, only the lines with literals are searched.
 """
 
 from __future__ import annotations
@@ -11,23 +11,17 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 
-from harmony_conformance.audit.plans import literals
+from harmony_conformance.audit.plans import literal_search
 from harmony_conformance.audit.plans.needles import NEEDLES, TOGETHER
 
 LIBRARIES = {"hyperscan": "hyperscan", "google-re2": "re2"}
 """The libraries that can find needles, and their modules. The first one that is installed is used."""
 
 _Hit = tuple[int, int]
-"""The offset after a match, and the place of its pattern in `_PATTERNS`."""
-_TRIGGERS = tuple(dict.fromkeys((*NEEDLES, *(row[0] for row in TOGETHER))))
-_PATTERNS = tuple(dict.fromkeys((*_TRIGGERS, *(pattern for row in TOGETHER for pattern in row))))
-_PLACES = {pattern: place for place, pattern in enumerate(_PATTERNS)}
-_ROWS = tuple(frozenset(map(_PLACES.__getitem__, row)) for row in TOGETHER)
-_OTHERS = {
-    _PLACES[trigger]: tuple(row[1:] for row in TOGETHER if row[0] == trigger)
-    for trigger in dict.fromkeys(row[0] for row in TOGETHER)
-}
-"""The other patterns of each row of a trigger."""
+"""The offset after a match, and the place of its pattern in `PATTERNS`."""
+TRIGGERS = tuple(dict.fromkeys((*NEEDLES, *(row[0] for row in TOGETHER))))
+PATTERNS = tuple(dict.fromkeys((*TRIGGERS, *(pattern for row in TOGETHER for pattern in row))))
+_ROWS = tuple(frozenset(map(PATTERNS.index, row)) for row in TOGETHER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,15 +29,12 @@ class _Library:
     """Functions of a library.
 
     Attributes:
-        is_fast: True if it searches for the triggers about as fast as another library searches for literals.
         hits: Yield the matches of the triggers in a block, at least one in each line that has any.
-        has_needle: Return True if a line has a needle, or all patterns of a row whose trigger this is. The dictionary has the
-            patterns that were searched in this line before, and whether it has them; those that are searched now are added.
+        present: Return the places of the patterns that a line has.
     """
 
-    is_fast: bool
     hits: Callable[[bytes], Iterable[_Hit]]
-    has_needle: Callable[[bytes, int, dict[str, bool]], bool]
+    present: Callable[[bytes], Iterable[int]]
 
 
 def installed_library() -> str:
@@ -53,10 +44,10 @@ def installed_library() -> str:
 
 def find_lines(block: bytes, library: str) -> Iterator[tuple[int, int]]:
     """Yield beginning and end of each line with a needle, in their order. The end does not include the line feed."""
-    if _LIBRARIES[library]().is_fast or not literals.is_installed():
+    if not literal_search.is_installed():
         yield from find_lines_by_patterns(block, library)
         return
-    for begin, end in literals.lines_with_literals(block):
+    for begin, end in literal_search.lines_with_literals(block):
         if any(find_lines_by_patterns(block[begin:end], library)):
             yield begin, end
 
@@ -64,23 +55,18 @@ def find_lines(block: bytes, library: str) -> Iterator[tuple[int, int]]:
 def find_lines_by_patterns(block: bytes, library: str) -> Iterator[tuple[int, int]]:
     """Yield the same lines without a search for literals."""
     search = _LIBRARIES[library]()
-    begin = end = done = -1
-    line = b""
-    tried: set[int] = set()
-    known: dict[str, bool] = {}
+    end = done = -1
     for offset, pattern in sorted(search.hits(block)):
-        if offset <= done or (offset <= end and pattern in tried):
+        if offset <= done or (offset <= end and pattern >= len(NEEDLES)):
             continue
-        if offset > end:
-            begin, end = line_at(block, offset - 1)
-            line = b""
-            tried.clear()
-            known.clear()
-        tried.add(pattern)
-        line = line or block[begin:end]
-        if pattern < len(NEEDLES) or search.has_needle(line, pattern, known):
+        begin, end = line_at(block, offset - 1)
+        if pattern < len(NEEDLES) or _has_needle(frozenset(search.present(block[begin:end]))):
             yield begin, end
             done = end
+
+
+def _has_needle(present: frozenset[int]) -> bool:
+    return any(pattern < len(NEEDLES) for pattern in present) or any(map(present.issuperset, _ROWS))
 
 
 def line_at(block: bytes, offset: int) -> tuple[int, int]:
@@ -106,19 +92,8 @@ def _hyperscan() -> _Library:
 
         return match
 
-    @cache
-    def search(pattern: str) -> Callable[[bytes], list[_Hit]]:  # one by one: most lines lack the first of them
-        return build((pattern,), hyperscan.HS_FLAG_SINGLEMATCH)
-
-    def has(line: bytes, pattern: str, known: dict[str, bool]) -> bool:
-        if pattern not in known:
-            known[pattern] = bool(search(pattern)(line))
-        return known[pattern]
-
-    def has_row(line: bytes, trigger: int, known: dict[str, bool]) -> bool:
-        return any(all(has(line, pattern, known) for pattern in row) for row in _OTHERS[trigger])
-
-    return _Library(is_fast=True, hits=build(_TRIGGERS, 0), has_needle=has_row)
+    every = cache(lambda: build(PATTERNS, hyperscan.HS_FLAG_SINGLEMATCH))  # this takes longer than a small log
+    return _Library(hits=build(TRIGGERS, 0), present=lambda line: [place for _, place in every()(line)])
 
 
 def _append_hit(pattern: int, _begin: int, end: int, _flags: int, found: list[_Hit]) -> None:
@@ -131,23 +106,20 @@ def _re2() -> _Library:
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.max_mem = 64 * 1024 * 1024
-    any_trigger = re2.compile(b"|".join(b"(?:" + pattern.encode() + b")" for pattern in _TRIGGERS), options)
+    any_trigger = re2.compile(b"|".join(b"(?:" + pattern.encode() + b")" for pattern in TRIGGERS), options)
     every = re2.Set.SearchSet(options)
-    for pattern in _PATTERNS:
+    for pattern in PATTERNS:
         every.Add(pattern.encode())
     every.Compile()
 
     def hits(block: bytes) -> Iterator[_Hit]:
         offset = 0
         while (found := any_trigger.search(block, offset)) is not None:
-            yield found.end(), len(_PATTERNS)  # the pattern is not known
+            yield found.end(), len(PATTERNS)  # the pattern is not known
             _, offset = line_at(block, found.end() - 1)
 
-    def has_needle(line: bytes, _trigger: int, _known: dict[str, bool]) -> bool:
-        present = frozenset(every.Match(line))
-        return any(pattern < len(NEEDLES) for pattern in present) or any(map(present.issuperset, _ROWS))
-
-    return _Library(is_fast=False, hits=hits, has_needle=has_needle)
+    present: Callable[[bytes], list[int]] = every.Match
+    return _Library(hits=hits, present=present)
 
 
 _LIBRARIES: dict[str, Callable[[], _Library]] = {"hyperscan": _hyperscan, "google-re2": _re2}
