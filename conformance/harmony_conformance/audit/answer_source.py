@@ -20,7 +20,7 @@ from harmony_conformance.json_value import integer, text, value_at
 
 _ROUTE = re.compile(r"(?:/[a-z][a-z0-9_.-]{0,30}){1,6}", re.ASCII)
 _TIME = re.compile(r"[\d:.TZ +-]{1,40}", re.ASCII)
-_FIRST_CREATED = 1_500_000_000
+FIRST_CREATED = 1_500_000_000
 """Servers that have no clock send a small number as `created`."""
 _USER_PLACES = (("user",), ("safety_identifier",), ("metadata", "user_id"))
 
@@ -74,7 +74,7 @@ def _created(x: Exchange) -> str:
 
 def created_time(seconds: int) -> str:
     """Return the time of an answer in ISO 8601, empty for a small number."""
-    return read_time(seconds) or "" if seconds >= _FIRST_CREATED else ""
+    return read_time(seconds) or "" if seconds >= FIRST_CREATED else ""
 
 
 def day_of(started: str) -> str:

@@ -32,7 +32,7 @@ from harmony_conformance.judge.judge import Result, judge_split
 from harmony_conformance.report.model import finding_json
 from harmony_conformance.runtime.time_limit import JUDGING_SECONDS, TimeLimitError, time_limits
 
-MAX_BATCH_LINES, MAX_BATCH_BYTES = 200, 1024 * 1024
+MAX_BATCH_LINES, MAX_BATCH_BYTES = 500, 2 * 1024 * 1024
 """Maximum lines and bytes of a batch. A longer line forms one batch alone."""
 
 NO_CONTENT = "the log of the proxy names the check, and has no sample that can be read"

@@ -63,8 +63,8 @@ class CheckTally:
         return CheckTally(
             counts=add_each(self.counts, other.counts),
             reasons=add_each(self.reasons, other.reasons),
-            evidence=self.evidence | other.evidence,
-            examples=_first_examples((*self.examples, *other.examples)),
+            evidence=self.evidence if other.evidence <= self.evidence else self.evidence | other.evidence,
+            examples=_first_examples((*self.examples, *other.examples)) if other.examples else self.examples,
         )
 
 

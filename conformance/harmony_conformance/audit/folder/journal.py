@@ -65,6 +65,8 @@ def without_late_examples(result: BatchResult, total: Tally) -> Tally:
         result.tally,
         checks={
             name: replace(check, examples=_same_objects(check.examples, total.checks[name].examples))
+            if check.examples
+            else check
             for name, check in result.tally.checks.items()
         },
     )

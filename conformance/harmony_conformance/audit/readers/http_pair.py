@@ -26,7 +26,7 @@ _CODED = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 _EVENT_FIELDS = ("data:", "event:", ":", "id:", "retry:")
 _STREAM_MEMBERS = frozenset({"stream", "stream_options"})
 _OK = 200
-_LATEST_SECOND = 1e11
+LATEST_SECOND = 1e11
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ def read_time(value: Json) -> str | None:
         return text(value) or None
     try:
         for _ in range(3):
-            value = value / 1000 if abs(value) > _LATEST_SECOND else value
+            value = value / 1000 if abs(value) > LATEST_SECOND else value
         return datetime.fromtimestamp(value, UTC).isoformat()
     except (ValueError, OverflowError, OSError):
         return None

@@ -8,6 +8,7 @@ and is judged as any other. Where possible the detectors themselves decide. If a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from harmony_conformance.audit.repeats.outline import Outline
 from harmony_conformance.evidence.leaks.broken_characters import REPLACEMENT, is_on_characters, may_be_on_characters
@@ -21,6 +22,7 @@ from harmony_conformance.evidence.leaks.channel_words import (
 from harmony_conformance.evidence.leaks.markers import (
     can_mention_harmony,
     fold_case,
+    has_any_folded_word,
     has_harmony_mention,
     unescape_markers,
 )
@@ -30,31 +32,52 @@ from harmony_conformance.evidence.leaks.role_play import asks_for_talk, find_use
 from harmony_conformance.evidence.leaks.unmarked_thought import begins_as_thought
 
 _BETWEEN = "\0"
-_SIGNS = ("<|", REPLACEMENT, "<think", "<reasoning", "<thought", "</think", "</reasoning")
-"""Any leak of a marker, a tag or a broken character has one of these signs."""
+_LONGEST_KEPT = 32_768
+"""The longest instruction whose features are kept, in characters."""
+_SIGNS = ("<|", "<think", "<reasoning", "<thought", "</think", "</reasoning")
+"""Any leak of a marker or a tag has one of these signs."""
 
 
 def find_features(outline: Outline, leaves: Sequence[str]) -> str | None:
     """Return a letter for each feature that the outcomes depend on. None if the leaves can have a finding, or a feature without a letter."""
-    content, thought = (_join(pieces, leaves) for pieces in (outline.content, outline.thought))
+    content, thought = _join(outline.content, leaves), _join(outline.thought, leaves)
     asked = [leaves[place] for place in outline.questions]
-    request = [*asked, *[leaves[place] for place in outline.instructions]]
+    instructions = [leaves[place] for place in outline.instructions]
     earlier = [leaves[place] for place in outline.earlier]
-    requested = _BETWEEN.join(request)
-    if not _are_usual(outline, leaves) or not _is_clean(_BETWEEN.join((requested, *earlier, content, thought))):
+    if not _are_usual(outline, leaves) or not _is_clean(_BETWEEN.join((*instructions, *asked, *earlier, content, thought))):
         return None
-    folded = fold_case(requested)
-    if can_mention_harmony(folded) and any(map(has_harmony_mention, request)):
+    found = _request_features(asked, are_questions=True)
+    for text in instructions:
+        found |= _instruction_features(text) if len(text) <= _LONGEST_KEPT else _request_features([text])
+    if "h" in found:
         return None
     if outline.has_tools and has_sign_of_call(content):
         return None
     if _is_suspected(content, thought) or any(has_words(text, JOINED_WORDS) for text in earlier):
         return None
-    is_talk = (may_ask_for_talk(folded) and any(map(asks_for_talk, asked))) or (
-        ":" in requested and any(map(has_speaker, request))
-    )
-    is_on_encoding = may_be_on_characters(folded) and any(map(is_on_characters, request))
-    return ("t" if is_talk else "") + ("c" if is_on_encoding else "")
+    return "".join(sorted(found))
+
+
+def _request_features(texts: Sequence[str], *, are_questions: bool = False) -> frozenset[str]:
+    """Return the letters of the texts of a request: `h` for the format, `t` for a dialogue, `c` for the encoding of texts."""
+    together = _BETWEEN.join(texts)
+    folded = fold_case(together)
+    found = ""
+    if can_mention_harmony(folded) and any(map(has_harmony_mention, texts)):
+        found += "h"
+    if (are_questions and may_ask_for_talk(folded) and any(map(asks_for_talk, texts))) or (
+        ":" in together and any(map(has_speaker, texts))
+    ):
+        found += "t"
+    if may_be_on_characters(folded) and any(map(is_on_characters, texts)):
+        found += "c"
+    return frozenset(found)
+
+
+@lru_cache(maxsize=256)
+def _instruction_features(text: str) -> frozenset[str]:
+    """Return the letters of an instruction: many requests have the same one."""
+    return _request_features([text])
 
 
 def _join(pieces: Sequence[int | str], leaves: Sequence[str]) -> str:
@@ -62,15 +85,16 @@ def _join(pieces: Sequence[int | str], leaves: Sequence[str]) -> str:
 
 
 def _is_clean(texts: str) -> bool:
-    for sign in _SIGNS:
-        if sign in texts:
-            return False
+    if REPLACEMENT in texts or ("<" in texts and has_any_folded_word(texts, _SIGNS)):
+        return False
     return unescape_markers(texts) is texts
 
 
 def _are_usual(outline: Outline, leaves: Sequence[str]) -> bool:
     """Return True if the counts add up and are below the limit of the request."""
     usage = {name: int(leaves[place]) for name, place in outline.usage.items()}
+    if not usage:
+        return True
     prompt, written = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
     return (
         usage.get("total_tokens", prompt + written) == prompt + written

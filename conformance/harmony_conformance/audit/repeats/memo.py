@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
-from harmony_conformance.audit.answer_source import created_time, day_of
+from harmony_conformance.audit.answer_source import FIRST_CREATED, day_of
 from harmony_conformance.audit.rates.groups import DIMENSIONS
-from harmony_conformance.audit.readers.http_pair import read_time
+from harmony_conformance.audit.readers.http_pair import LATEST_SECOND, read_time
 from harmony_conformance.audit.repeats.features import find_features
 from harmony_conformance.audit.repeats.outline import Outline, find_outline
 from harmony_conformance.audit.repeats.shells import Shell, read_shell
@@ -24,6 +25,7 @@ LONGEST_SHELL = 32_768
 """The longest shell that is kept, in characters."""
 MOST_SEEN = 65_536
 """The most shells that are remembered, by their hashes, after they were seen once."""
+_DAY = 24 * 60 * 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +36,7 @@ class _Entry:
     known: dict[str, KnownExchange] = field(default_factory=dict[str, KnownExchange])
 
 
-@dataclass(frozen=True)
-class Sighting:
+class Sighting(NamedTuple):
     """A plain exchange: the entry of its shell, its features, its day, and its outcomes if they are known."""
 
     entry: _Entry
@@ -106,5 +107,18 @@ def _day(outline: Outline, shell: Shell) -> str:
     """Return the day of an exchange, as `source_of` does."""
     if outline.started is not None:
         started = shell.leaves[outline.started]
-        return day_of(read_time(int(started) if started.isdecimal() else started) or "")
-    return "" if outline.created is None else day_of(created_time(int(shell.leaves[outline.created])))
+        return _day_of_number(int(started)) if started.isdecimal() else day_of(started)
+    if outline.created is None:
+        return ""
+    created = int(shell.leaves[outline.created])
+    return _day_of_number(created) if created >= FIRST_CREATED else ""
+
+
+def _day_of_number(number: int) -> str:
+    return _day_of_seconds(number // _DAY) if number <= LATEST_SECOND else day_of(read_time(number) or "")
+
+
+@lru_cache(maxsize=256)
+def _day_of_seconds(days: int) -> str:
+    """Return the day that is so many days after the first one of 1970."""
+    return day_of(read_time(days * _DAY) or "")

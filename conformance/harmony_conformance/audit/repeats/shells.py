@@ -10,7 +10,6 @@ a piece of text alone. The shell then has two events: one for all but the last, 
 from __future__ import annotations
 
 import re
-from itertools import repeat
 from typing import NamedTuple
 
 from harmony_conformance.json_value import scan_string
@@ -117,19 +116,23 @@ def _joined_text(line: str, found: re.Match[str]) -> tuple[str, str, int]:
     following = line.find(marker, end, end + _FARTHEST) if text else -1
     if following < 0:
         return text, line[begin:end], end
-    between = line[end:following]
-    parts = line[begin:].split(marker)  # to split by all that is between two pieces costs several times as much
-    number = [*map(str.endswith, parts, repeat(between)), False].index(False)
-    if number == len(parts):
-        raise _NoShellError
-    before, stop = parts[:number], -len(between)
-    pieces = [part[:stop] for part in before]
+    between = line[end:following] + marker
+    quote, length = between[: 1 + len(escape)], len(between)
+    find, starts, place = line.find, line.startswith, begin
+    pieces: list[str] = []
+    while True:
+        stop = find(quote, place)
+        if not starts(between, stop):
+            stop = _string(line, place, escape)[1]  # the quotation mark was escaped, or this is the last event
+            if not starts(between, stop):
+                break
+        pieces.append(line[place:stop])
+        place = stop + length
     joined = _unescape(_BETWEEN.join(pieces), escape)
     whole = joined.replace(_BETWEEN, "")
-    if len(joined) - len(whole) != number - 1:
+    if len(joined) - len(whole) != len(pieces) - 1:
         raise _NoShellError
-    begin_of_last = begin + sum(map(len, before)) + number * len(marker)
-    return whole, "".join(pieces), begin_of_last - len(marker) - len(between)
+    return whole, "".join(pieces), place - length
 
 
 def _take_leaves(line: str, indexes: dict[str, int], leaves: list[str]) -> str:

@@ -67,7 +67,10 @@ def find_shared_thought(reasoning: str, content: str) -> str | None:
     if len(content) < _LONG_SENTENCE:
         return None
     answer: str | None = None  # most reasoning has no such sentence
-    for sentence in (" ".join(one.split()) for one in _SENTENCE_END.split(reasoning)):
+    for part in _SENTENCE_END.split(reasoning):
+        if len(part) < _LONG_SENTENCE:
+            continue
+        sentence = " ".join(part.split())
         is_thought = _ABOUT_THE_USER.match(sentence) is not None or _ABOUT_THE_ANSWER.match(sentence) is not None
         if is_thought and len(sentence) >= _LONG_SENTENCE:
             answer = " ".join(remove_code(content).split()) if answer is None else answer

@@ -24,6 +24,8 @@ _AGAIN = re.compile(
 def find_doubled_text(content: str) -> str | None:
     """Return the half of a text that is the same text twice, white space between them ignored. None otherwise."""
     text = content.strip()
+    if text.find(text[:_LEAST_LENGTH], max(1, len(text) // 2 - 1)) < 0:
+        return None  # the second half does not begin as the first one
     for middle in range(len(text) // 2 - 1, len(text) // 2 + 3):
         first, second = text[: max(0, middle)].strip(), text[max(0, middle) :].strip()
         if first == second and _is_significant(first, _LEAST_LENGTH):

@@ -27,10 +27,10 @@ _NEEDED_FOR_TALK = tuple(
     part
     for words in (
         "dialog conversation chat script interview role play scene skit example sample scenario few-shot prompt log stories",
-        "story template speaker turn user human q continue simulate format",
+        "story template speaker turn user human q& continue simulate format",
     )
     for part in words.split()
-)
+) + ("q &",)
 
 
 def find_user_turn(content: str) -> str | None:
