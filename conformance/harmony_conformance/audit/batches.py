@@ -181,7 +181,7 @@ def scan_batch(batch: Batch, reading: ReadOptions) -> BatchResult:
                 with limit:
                     seen = _find(line, None if by_needle else memo)
                     if seen is not None and seen.known is not None:
-                        counting.add_known(seen.known, seen.day)
+                        counting.add_known(seen.known, seen.day, seen.provider)
                         continue
                     records = (
                         [line]

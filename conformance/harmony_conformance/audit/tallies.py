@@ -169,7 +169,9 @@ class JudgedExchange:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KnownExchange:
-    """The common part of exchanges without a finding: the checks that they pass with their evidence, and their source without the day.
+    """The common part of exchanges without a finding: the checks that they pass with their evidence, and their source.
+
+    Day and provider of the source are those of one of them.
 
     Exchanges with the same passes share one tuple.
     """
@@ -186,7 +188,7 @@ class TallyBuilder:
         self._exchanges = 0
         self._left_out = self._passed_over = 0
         self._asides: dict[int, tuple[tuple[Result, ...], int]] = {}
-        self._known: dict[tuple[int, str], tuple[KnownExchange, int]] = {}
+        self._known: dict[tuple[int, str, str], tuple[KnownExchange, int]] = {}
         self._passes: Counter[tuple[str, tuple[str, ...]]] = Counter()  # apart, since the hash of an outcome costs more
         self._counts: Counter[tuple[str, Outcome]] = Counter()
         self._reasons: Counter[tuple[str, str]] = Counter()
@@ -219,18 +221,19 @@ class TallyBuilder:
             if result.outcome in _WITH_EXAMPLES:
                 self._add_example(judged, result)
 
-    def add_known(self, known: KnownExchange, day: str) -> None:
+    def add_known(self, known: KnownExchange, day: str, provider: str) -> None:
         """Count an exchange whose outcomes are those of one that was judged."""
         self._exchanges += 1
-        _, times = self._known.get((id(known), day), (known, 0))
-        self._known[id(known), day] = known, times + 1
+        key = id(known), day, provider
+        _, times = self._known.get(key, (known, 0))
+        self._known[key] = known, times + 1
         if len(self._known) > _MOST_ASIDES:
             self._count_known()
 
     def _count_known(self) -> None:
         passes: dict[int, tuple[KnownExchange, int]] = {}
-        for (_, day), (known, times) in self._known.items():
-            self._groups.add({**known.source, "day": day}, (), times)
+        for (_, day, provider), (known, times) in self._known.items():
+            self._groups.add({**known.source, "day": day, "provider": provider}, (), times)
             _, sum_of_times = passes.get(id(known.passes), (known, 0))
             passes[id(known.passes)] = known, sum_of_times + times
             for shared in known.shared_results:

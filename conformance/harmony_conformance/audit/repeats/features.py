@@ -44,7 +44,9 @@ def find_features(outline: Outline, leaves: Sequence[str]) -> str | None:
     asked = [leaves[place] for place in outline.questions]
     instructions = [leaves[place] for place in outline.instructions]
     earlier = [leaves[place] for place in outline.earlier]
-    if not _are_usual(outline, leaves) or not _is_clean(_BETWEEN.join((*instructions, *asked, *earlier, content, thought))):
+    if not _are_usual(outline, leaves) or not _is_clean(
+        _BETWEEN.join((*instructions, *asked, *earlier, content, thought))
+    ):
         return None
     found = _request_features(asked, are_questions=True)
     for text in instructions:

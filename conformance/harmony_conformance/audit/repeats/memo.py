@@ -1,15 +1,17 @@
-"""Outcomes of plain exchanges by shell and features, in bounded memory.
+"""Outcomes of plain exchanges by shell, models and features, in bounded memory.
 
 Only outcomes without a finding are kept, so that each finding comes from a judged exchange. What is kept changes the speed alone: two exchanges
-with one shell and the same features have the same outcomes.
+with one shell, the same models and the same features have the same outcomes. Their day and their provider may differ.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
+from harmony_conformance.audit.answer_names import NAME, plain
 from harmony_conformance.audit.answer_source import FIRST_CREATED, day_of
 from harmony_conformance.audit.rates.groups import DIMENSIONS
 from harmony_conformance.audit.readers.http_pair import LATEST_SECOND, read_time
@@ -25,23 +27,26 @@ LONGEST_SHELL = 32_768
 """The longest shell that is kept, in characters."""
 MOST_SEEN = 65_536
 """The most shells that are remembered, by their hashes, after they were seen once."""
+MOST_KNOWN = 64
+"""The most outcomes that are kept for a shell."""
 _DAY = 24 * 60 * 60
 
 
 @dataclass(frozen=True, eq=False)
 class _Entry:
-    """A shell that was seen twice: its outline, None if it is not plain, and the outcomes by features."""
+    """A shell that was seen twice: its outline, None if it is not plain, and the outcomes by features and models."""
 
     outline: Outline | None
-    known: dict[str, KnownExchange] = field(default_factory=dict[str, KnownExchange])
+    known: dict[tuple[str, ...], KnownExchange] = field(default_factory=dict[tuple[str, ...], KnownExchange])
 
 
 class Sighting(NamedTuple):
-    """A plain exchange: the entry of its shell, its features, its day, and its outcomes if they are known."""
+    """A plain exchange: the entry of its shell, its key there, its day, its provider, and its outcomes if they are known."""
 
     entry: _Entry
-    features: str
+    key: tuple[str, ...]
     day: str
+    provider: str
     known: KnownExchange | None
 
 
@@ -63,10 +68,13 @@ class RepeatMemo:
             entry = self._enter(shell)
         if entry is None or entry.outline is None:
             return None
-        features = find_features(entry.outline, shell.leaves)
+        outline, leaves = entry.outline, shell.leaves
+        features = find_features(outline, leaves)
         if features is None:
             return None
-        return Sighting(entry, features, _day(entry.outline, shell), entry.known.get(features))
+        key = (features, *[leaves[place] for place in outline.models])
+        provider = outline.provider if isinstance(outline.provider, str) else leaves[outline.provider]
+        return Sighting(entry, key, _day(outline, leaves), plain(NAME, provider), entry.known.get(key))
 
     def _enter(self, shell: Shell) -> _Entry | None:
         """Return a new entry for a shell that was seen before, else remember the shell: most logs have many shells that never come back."""
@@ -87,11 +95,13 @@ def learn(sighting: Sighting | None, judged: JudgedExchange) -> None:
     if sighting is None:
         return
     is_passed = all(result.outcome is Outcome.PASS and not result.findings for result in judged.results)
-    if is_passed and judged.source["day"] == sighting.day:
+    if is_passed and (judged.source["day"], judged.source["provider"]) == (sighting.day, sighting.provider):
         source = {name: value for name, value in judged.source.items() if name in DIMENSIONS}
         passes = tuple((result.check, result.evidence) for result in judged.results)
         known = KnownExchange(passes=_shared(passes), shared_results=judged.shared_results, source=source)
-        sighting.entry.known[sighting.features] = known
+        if len(sighting.entry.known) >= MOST_KNOWN:
+            sighting.entry.known.clear()
+        sighting.entry.known[sighting.key] = known
 
 
 _Passes = tuple[tuple[str, tuple[str, ...]], ...]
@@ -103,14 +113,14 @@ def _shared(passes: _Passes) -> _Passes:
     return passes
 
 
-def _day(outline: Outline, shell: Shell) -> str:
+def _day(outline: Outline, leaves: Sequence[str]) -> str:
     """Return the day of an exchange, as `source_of` does."""
     if outline.started is not None:
-        started = shell.leaves[outline.started]
+        started = leaves[outline.started]
         return _day_of_number(int(started)) if started.isdecimal() else day_of(started)
     if outline.created is None:
         return ""
-    created = int(shell.leaves[outline.created])
+    created = int(leaves[outline.created])
     return _day_of_number(created) if created >= FIRST_CREATED else ""
 
 

@@ -23,6 +23,7 @@ from harmony_conformance.json_value import (
     items,
     loads,
     members,
+    text,
     value_at,
 )
 from harmony_conformance.transport.sse import EventDecoder
@@ -65,6 +66,8 @@ class Outline:
         usage: The counts by name.
         started: The time of the record, None without one.
         created: The time in the answer, None without one.
+        models: The names of the model.
+        provider: The name of the provider, a text if it belongs to the shell.
         limit: The most output tokens that the request allows, None for any number.
         has_tools: True if the request offers tools.
     """
@@ -77,6 +80,8 @@ class Outline:
     usage: dict[str, int]
     started: int | None
     created: int | None
+    models: tuple[int, ...]
+    provider: int | str
     limit: int | None
     has_tools: bool
 
@@ -109,7 +114,7 @@ def _write_token(placeholder: re.Match[str]) -> str:
 
 
 class _Reader:
-    """Reads a record, and collects the leaves that it came to. Each leaf must have its place; only ids and times may have several."""
+    """Reads a record, and collects the leaves that it came to. Each leaf must have its place; only names and times may have several."""
 
     def __init__(self) -> None:
         self.leaves: set[int] = set()
@@ -117,6 +122,7 @@ class _Reader:
         self._pieces: dict[str, list[int | str]] = {name: [] for name in ("content", *_THOUGHTS)}
         self._usage: dict[str, int] = {}
         self._created: dict[int | str, int | None] = {}
+        self._models: set[int] = set()
 
     def read(self, record: JsonObject) -> Outline:
         """Return the outline of a record, whose leaves are tokens."""
@@ -129,6 +135,8 @@ class _Reader:
             raise _NotPlainError
         for name in ("id", "user"):
             self._leaf(record.get(name))
+        self._read_model(record)
+        provider = self._leaf(record.get("provider"))
         limit = self._read_request(request)
         answers = list(_answers(response))
         for answer in answers:
@@ -147,6 +155,8 @@ class _Reader:
             usage=self._usage,
             started=started[0] if started else None,
             created=next(iter(self._created.values()), None),
+            models=tuple(sorted(self._models)),
+            provider=text(record.get("provider")) if provider is None else provider,
             limit=limit,
             has_tools=bool(request.get("tools")),
         )
@@ -171,8 +181,13 @@ class _Reader:
         self.leaves.add(leaf)
         return leaf
 
+    def _read_model(self, value: JsonObject) -> None:
+        if (model := self._leaf(value.get("model"))) is not None:
+            self._models.add(model)
+
     def _read_request(self, request: JsonObject) -> int | None:
         _expect_members(request, _REQUEST)
+        self._read_model(request)
         for name in ("temperature", "top_p", "seed"):
             self._own_leaf(request.get(name))
         if (user := self._leaf(request.get("user"))) is not None:
@@ -194,6 +209,7 @@ class _Reader:
     def _read_answer(self, answer: Json) -> None:
         _expect_members(answer, _ANSWER)
         self._leaf(value_at(answer, "id"))
+        self._read_model(members(answer))
         choices = items(value_at(answer, "choices"))
         created = self._leaf(value_at(answer, "created"))
         self._created.setdefault(str(value_at(answer, "created")) if created is None else created, created)

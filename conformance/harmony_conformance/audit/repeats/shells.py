@@ -1,4 +1,4 @@
-r"""The shell of a record: its text without the leaves. Leaves are the texts, ids, times and counts that differ from record to record.
+r"""The shell of a record: its text without the leaves. Leaves are the texts, names, times and counts that differ from record to record.
 
 A shell has all of the record but its leaves, character by character. Two records with one shell differ in the leaves alone. In place of a leaf it has
 a placeholder, which begins with a character that no valid JSON text has. Texts of white space remain in the shell.
@@ -21,7 +21,7 @@ _MARK = "\x01"
 PLACEHOLDER = re.compile(_MARK + r"(t|n|q\\?)([0-9]+);")
 r"""A placeholder: `t` for the inside of a string, `q` for the same with the quotation mark before it (`q\` for `\"`), `n` for a number.
 
-The number is the index of the leaf. Equal ids, and equal times, are one leaf.
+The number is the index of the leaf. Equal names, such as ids, are one leaf, and so are equal times.
 """
 _BETWEEN = "\x7f"
 """A character between joined pieces, so that no escape consists of two of them."""
@@ -34,17 +34,19 @@ _PIECE = re.compile(
 """The beginning of an event, up to its text. Python searches fast for the letters with which a pattern begins."""
 _LEAF = re.compile(
     r"""
-    "(?=[cdiprstu])(?:
+    "(?=[cdimprstu])(?:
         (?:content|reasoning|reasoning_content)(?P<text>\\?)":[ ]?(?P=text)"
-        |(?:id|user|time|timestamp|created_at|started)(?P<name>\\?)":[ ]?(?P=name)"
+        |(?:id|user|model|provider|time|timestamp|created_at|started)(?P<escape>\\?)":[ ]?(?P=escape)"
+            (?P<name>[\w:.+@/\ -]{1,100})(?=(?P=escape)")
         |(?:created|time|timestamp|created_at|started)\\?":[ ]?(?P<time>[1-9]\d{8,18})(?=[,}])
         |(?:prompt_tokens|completion_tokens|total_tokens|reasoning_tokens|cached_tokens)\\?":[ ]?(?P<count>[1-9]\d{0,8})(?=[,}])
         |(?:temperature|top_p|seed)\\?":[ ]?(?P<setting>(?:0|[1-9]\d{0,14})(?:\.\d{1,18})?)(?=[,}])
     )""",
     re.VERBOSE | re.ASCII,
 )
-"""The member whose value is a leaf, up to a text, and with a number."""
-_NAME = re.compile(r"[\w:.+@/ -]{1,100}", re.ASCII)
+"""The member whose value is a leaf, up to a text, and with a name or a number."""
+_SHARED = frozenset({"name", "time"})
+"""Kinds of leaves whose equal values share one index."""
 _ID = re.compile(r'"id(?P<escape>\\?)":[ ]?(?P<quote>(?P=escape)")(?P<id>[\w:.+-]{1,100})(?P=escape)"', re.ASCII)
 _ESCAPED_STRING = re.compile(r'(?:[^"\\]++|\\\\(?:\\["\\]|[^"\\])|\\u[0-9a-fA-F]{4})*+')
 """The inside of a JSON string within a JSON string."""
@@ -101,7 +103,10 @@ def _join_events(line: str, indexes: dict[str, int], leaves: list[str]) -> str:
     last = _ID.match(joined, max(joined.rfind('"id'), 0))
     if last is None:
         return joined
-    placeholder = f"{_MARK}q{last['escape']}{_index(last['id'], indexes, leaves)};"
+    index = indexes.setdefault(last["id"], len(leaves))
+    if index == len(leaves):
+        leaves.append(last["id"])
+    placeholder = f"{_MARK}q{last['escape']}{index};"
     begin = last.start("quote") - last.start()
     return joined.replace(last[0], f'{last[0][:begin]}{placeholder}{last["escape"]}"')
 
@@ -136,11 +141,12 @@ def _joined_text(line: str, found: re.Match[str]) -> tuple[str, str, int]:
 
 
 def _take_leaves(line: str, indexes: dict[str, int], leaves: list[str]) -> str:
-    """Return the record without its leaves, which are added to those of its stream. `indexes` has those of ids and times."""
+    """Return the record without its leaves, which are added to those of its stream. `indexes` has those of names and times."""
     parts: list[str] = []
     place, search = 0, _LEAF.search
     while (found := search(line, place)) is not None:
         kind, begin = found.lastgroup, found.end()
+        assert kind is not None  # each alternative has a name
         if kind == "text":
             text, end = _string(line, begin, found["text"])
             if text.strip():
@@ -148,32 +154,19 @@ def _take_leaves(line: str, indexes: dict[str, int], leaves: list[str]) -> str:
                 leaves.append(text)
             else:
                 parts.append(line[place:end])
-        elif kind == "name":
-            text, end = _string(line, begin, found["name"])
-            if _NAME.fullmatch(text) is not None:
-                parts += line[place:begin], f"{_MARK}t{_index(text, indexes, leaves)};"
-            else:
-                parts.append(line[place:end])
         else:
-            assert kind is not None  # each alternative has a name
-            number, end = found[kind], begin
-            parts += (
-                line[place : begin - len(number)],
-                f"{_MARK}n{_index(number, indexes if kind == 'time' else {}, leaves)};",
-            )
+            leaf, end = found[kind], begin
+            index = len(leaves)
+            if kind in _SHARED:
+                index = indexes.setdefault(leaf, index)
+            if index == len(leaves):
+                leaves.append(leaf)
+            parts += line[place : begin - len(leaf)], f"{_MARK}{'t' if kind == 'name' else 'n'}{index};"
         place = end
         if len(leaves) > MOST_LEAVES:
             raise _NoShellError
     parts.append(line[place:])
     return "".join(parts)
-
-
-def _index(leaf: str, indexes: dict[str, int], leaves: list[str]) -> int:
-    """Return the index of a leaf, which is added unless an equal one is known."""
-    index = indexes.setdefault(leaf, len(leaves))
-    if index == len(leaves):
-        leaves.append(leaf)
-    return index
 
 
 def _string(line: str, begin: int, escape: str) -> tuple[str, int]:

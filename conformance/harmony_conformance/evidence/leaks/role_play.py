@@ -23,14 +23,11 @@ _ASKS_FOR_TALK = re.compile(
     r"|scenarios?|few-shot|prompts?|logs?|stories|story|templates?|speakers?|turns?|users?|humans?|q ?& ?a|continue|simulate|format)\b",
     re.IGNORECASE,
 )
-_NEEDED_FOR_TALK = tuple(
-    part
-    for words in (
-        "dialog conversation chat script interview role play scene skit example sample scenario few-shot prompt log stories",
-        "story template speaker turn user human q& continue simulate format",
-    )
-    for part in words.split()
-) + ("q &",)
+_NEEDED_FOR_TALK = (
+    *("dialog", "conversation", "chat", "script", "interview", "role", "play", "scene", "skit", "example", "sample"),
+    *("scenario", "few-shot", "prompt", "log", "stories", "story", "template", "speaker", "turn", "user", "human"),
+    *("q&", "q &", "continue", "simulate", "format"),
+)
 
 
 def find_user_turn(content: str) -> str | None:

@@ -71,7 +71,7 @@ def outcomes(data):
         one, _ = judged
         applied = [(result.check, result.outcome, result.evidence) for result in one.results]
         aside = sorted((result.check, result.reason) for shared in one.shared_results for result in shared)
-        source = {name: value for name, value in one.source.items() if name not in {"started", "day"}}
+        source = {name: value for name, value in one.source.items() if name not in {"started", "day", "provider"}}
         found.append((applied, aside, source))
     return found
 
@@ -84,10 +84,16 @@ def sighting(data):
     return None if features is None else (shell, outline, features)
 
 
+def key_of(shell, outline, features):
+    """Return all that the outcomes depend on."""
+    return (shell.text, features, *[shell.leaves[place] for place in outline.models])
+
+
 def model_record(shell, outline, features):
-    """Return the simplest record with this shell and these features."""
+    """Return the simplest record with this shell, these models and these features."""
     total = len({"prompt_tokens", "completion_tokens"} & outline.usage.keys())
     leaves = {place: str(total if name == "total_tokens" else 1) for name, place in outline.usage.items()}
+    leaves |= {place: shell.leaves[place] for place in outline.models}
     leaves |= dict.fromkeys(outline.content, "Good morning.") | dict.fromkeys(outline.thought, "Morning it is.")
     leaves |= dict.fromkeys((*outline.questions, *outline.instructions, *outline.earlier), "Hello.")
     if features:

@@ -16,7 +16,7 @@ from harmony_conformance.audit.batches import Batch, ReadOptions, scan_batch
 from harmony_conformance.audit.folder.journal import JournalEntry, entry_json
 from harmony_conformance.audit.redaction import Excerpts
 from harmony_conformance.audit.repeats import features as features_module
-from harmony_conformance.audit.repeats.memo import MOST_SHELLS, RepeatMemo
+from harmony_conformance.audit.repeats.memo import MOST_KNOWN, MOST_SHELLS, RepeatMemo
 from harmony_conformance.audit.repeats.outline import find_outline
 from harmony_conformance.audit.repeats.shells import read_shell
 from harmony_conformance.evidence.file_lines import Line
@@ -45,10 +45,10 @@ def assert_like_the_simplest(data, known):
     seen = corpora.sighting(data)
     if seen is None:
         return False
-    shell, _, features = seen
-    if (shell.text, features) not in known:
-        known[shell.text, features] = corpora.outcomes(corpora.model_record(*seen))
-    assert corpora.outcomes(data) == known[shell.text, features], data
+    key = corpora.key_of(*seen)
+    if key not in known:
+        known[key] = corpora.outcomes(corpora.model_record(*seen))
+    assert corpora.outcomes(data) == known[key], data
     return True
 
 
@@ -110,10 +110,20 @@ def test_an_audit_has_the_same_results_with_a_memo_that_is_full_empty_small_or_m
 def test_the_memo_is_bounded():
     memo = RepeatMemo(most_shells=3)
     for number in range(10):
-        data = json.dumps({"request": asked(temperature=1, model=f"m{number}"), "response": whole("Far.")}).encode()
+        data = json.dumps({"request": asked(max_tokens=100 + number), "response": whole("Far.")}).encode()
         assert memo.find(data) is None
         assert memo.find(data) is not None
     assert len(memo._entries) == 3 < MOST_SHELLS
+
+
+def test_the_outcomes_of_a_shell_are_bounded(monkeypatch):
+    models = [f"m{number}" for number in range(MOST_KNOWN + 9)]
+    lines = [json.dumps({"request": asked(model=model), "response": whole("Far.")}).encode() for model in models]
+    memo = RepeatMemo()
+    scan(lines, monkeypatch, memo)
+    known = [memo.find(data).known is not None for data in lines]
+    assert known[-1]
+    assert 0 < sum(known) <= MOST_KNOWN
 
 
 @st.composite
@@ -147,6 +157,27 @@ KNOWN = {}
 def test_whatever_a_text_has_it_is_judged_or_makes_no_difference(data):
     """A check that reads a text in a new way fails here: `find_features` has to know what it looks for."""
     assert_like_the_simplest(data, KNOWN)
+
+
+def test_exchanges_that_differ_in_model_and_provider_alone_are_counted_by_both(monkeypatch):
+    lines = [
+        json.dumps(
+            {
+                "model": model,
+                "provider": provider,
+                "request": {**asked(), "model": model},
+                "response": {**whole("Far."), "model": model},
+            }
+        ).encode()
+        for model in ("m", "n")
+        for provider in ("p", "q", "s t", "", None)
+    ]
+    memo = RepeatMemo()
+    expected = scan(lines, monkeypatch, None)
+    assert scan(lines, monkeypatch, memo) == expected
+    assert scan(lines, monkeypatch, memo) == expected
+    assert all(memo.find(data).known is not None for data in lines)
+    assert scan(lines, monkeypatch, memo) == expected
 
 
 BASES = [
@@ -249,7 +280,7 @@ def test_a_change_with_another_outcome_has_another_shell_or_other_features(pair)
     one, other = corpora.sighting(line), corpora.sighting(changed)
     assert one is not None
     if other is not None and corpora.outcomes(line) != corpora.outcomes(changed):
-        assert (one[0].text, one[2]) != (other[0].text, other[2])
+        assert corpora.key_of(*one) != corpora.key_of(*other)
 
 
 DETECTORS = {
