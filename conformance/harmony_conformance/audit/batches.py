@@ -19,6 +19,7 @@ from harmony_conformance.audit.readers.pairs import PAIR
 from harmony_conformance.audit.readers.record import CountedExchange, DiscoveryLine, LoggedExchange
 from harmony_conformance.audit.readers.shapes import AUTO, SHAPES, Record, read_line
 from harmony_conformance.audit.redaction import Excerpts, apply_excerpts, apply_to_reason, function_names
+from harmony_conformance.audit.renamed_files import identities
 from harmony_conformance.audit.repeats.memo import RepeatMemo, Sighting, learn
 from harmony_conformance.audit.scopes import checks_of, left_out
 from harmony_conformance.audit.tallies import JudgedExchange, Tally, TallyBuilder
@@ -132,17 +133,19 @@ def batches(  # noqa: PLR0913 - two sizes, for tests
     With the plan `needles`, the judging processes read plain files themselves, in blocks. `select` chooses the records of each file.
     Files are read until the byte offset in `ends`, see `open_logs`.
     """
-    for log in open_logs(map(str, paths), form, ends):
+    names = list(map(str, paths))
+    known = identities(names)
+    for log in open_logs(names, form, ends, known):
         if select is not None:
             yield from _batches_of(select(log), lines, size)
         elif plan is not None and plan.name is PlanName.NEEDLES and log.is_plain and Path(log.name).is_file():
-            yield from _blocks_of(log.name, plan, ends.get(log.name))
+            yield from _blocks_of(log.name, split_file(log.name, plan, ends.get(log.name), known.get(log.name)))
         else:
             yield from _batches_of(log, lines, size)
 
 
-def _blocks_of(path: str, plan: AuditPlan, end: int | None) -> Iterator[Batch]:
-    for part in split_file(path, plan, end):
+def _blocks_of(path: str, parts: Iterable[Block | UnreadableLine]) -> Iterator[Batch]:
+    for part in parts:
         if isinstance(part, Block):
             yield Batch(file=path, lines=(), block=part)
         else:

@@ -146,10 +146,11 @@ def _read_check(value: Json) -> CheckTally:
 
 
 def _finding_json(finding: Finding) -> JsonObject:
-    """Return the finding with the template of its message, by which causes are found."""
+    """Return the finding with the template of its message, and with its ruling and clause, by which causes are found and shown."""
     message = finding.message
     parts: Json = [message.template, *map(str, message.values)] if isinstance(message, RedactableText) else message
-    return {**finding_json(finding), "message": parts}
+    own = {name: value for name, value in (("ruling", finding.ruling), ("clause", finding.clause)) if value}
+    return {**finding_json(finding), "message": parts, **own}
 
 
 def _read_counts(value: Json) -> Mapping[str, int]:
@@ -171,6 +172,8 @@ def _read_finding(value: Json) -> Finding:
         exchange=text(value_at(value, "exchange")),
         location=text(value_at(value, "at")),
         excerpt=excerpt if isinstance(excerpt, str) else None,
+        ruling=text(value_at(value, "ruling")),
+        clause=text(value_at(value, "clause")),
         **shown,
     )
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import BinaryIO
 
 from harmony_conformance.audit.plans.plan import AuditPlan, PlanName
 from harmony_conformance.audit.plans.prefilter import find_lines, line_at
+from harmony_conformance.audit.renamed_files import REPLACED, FileIdentity, ReplacedFileError, open_same
 from harmony_conformance.evidence.file_lines import LINE_LIMIT, Line, UnreadableLine
 
 BLOCK_BYTES = 16 * 1024 * 1024
@@ -19,16 +19,22 @@ _READ_BYTES = 64 * 1024
 _PROBE, _LONG_LINE = 64 * 1024, 512
 _LINE_FEED = re.compile(rb"\n")
 _UTF8_MARK = b"\xef\xbb\xbf"
+_SHORTENED = "the file became shorter while it was read"
+_REWRITTEN = "the file was rewritten while it was read, as by a rotation that truncates"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """Whole lines of a file, from one byte offset to another, and the plan that selects among them."""
+    """Whole lines of a file, from one byte offset to another, and the plan that selects among them.
+
+    The file is the one with this identity, if it has one: its name may change before the block is read.
+    """
 
     file: str
     start: int
     end: int
     plan: AuditPlan
+    identity: FileIdentity | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,28 +52,30 @@ class Selection:
     passed_over: int = 0
 
 
-def split_file(path: str, plan: AuditPlan, limit: int | None = None) -> Iterator[Block | UnreadableLine]:
+def split_file(
+    path: str, plan: AuditPlan, limit: int | None = None, identity: FileIdentity | None = None
+) -> Iterator[Block | UnreadableLine]:
     """Yield the blocks of the first `limit` bytes of a file, and its lines that are too long.
 
     What is added meanwhile is left out; a file may also be truncated.
     """
-    with Path(path).open("rb") as file:
+    with open_same(path, identity) as file:
         size = file.seek(0, 2) if limit is None else min(limit, file.seek(0, 2))
         start = 0
         while start < size:
             size = min(size, file.seek(0, 2))
             if start >= size:
-                yield UnreadableLine(offset=start, number=0, kind="the file became shorter while it was read")
+                yield UnreadableLine(offset=start, number=0, kind=_SHORTENED)
                 return
             middle = min(start + BLOCK_BYTES, size)
             end = _end_of_line(file, middle, size)
             if end - middle <= LINE_LIMIT:
-                yield Block(file=path, start=start, end=end, plan=plan)
+                yield Block(file=path, start=start, end=end, plan=plan, identity=identity)
             else:
                 file.seek(start)
                 begin = start + file.read(middle - start).rfind(b"\n") + 1
                 if begin > start:
-                    yield Block(file=path, start=start, end=begin, plan=plan)
+                    yield Block(file=path, start=start, end=begin, plan=plan, identity=identity)
                 detail = f"{end - begin} bytes, at most {LINE_LIMIT} are read"
                 yield UnreadableLine(offset=begin, number=1, kind="the line is too long", detail=detail)
             start = end
@@ -88,18 +96,41 @@ def _end_of_line(file: BinaryIO, place: int, size: int) -> int:
 
 
 def read_block(block: Block) -> Selection:
-    """Read a block, and select its lines."""
+    """Read a block, and select its lines. What cannot be read of it is an unreadable line."""
+    try:
+        with open_same(block.file, block.identity, buffering=0) as file:
+            return _read_lines(file, block)
+    except ReplacedFileError:
+        return Selection(lines=(_lost(block, block.start, REPLACED),))
+    except OSError as error:
+        return Selection(lines=(_lost(block, block.start, "the file cannot be read", error.strerror or str(error)),))
+
+
+def _read_lines(file: BinaryIO, block: Block) -> Selection:
     lines: list[Line | UnreadableLine] = []
     by_needle: set[int] = set()
-    count = 0
-    with Path(block.file).open("rb", buffering=0) as file:
-        for start, data in _parts(file, block):
-            needles = dict(find_lines(data, block.plan.library))
-            sampled = _sampled_lines(data, start, block.plan)
-            lines += _chosen_lines(data, start, needles | sampled)
-            by_needle.update(start + begin for begin in needles.keys() - sampled.keys())
-            count += _count_line_feeds(data) + (not data.endswith(b"\n"))
-    return Selection(lines=tuple(lines), by_needle=frozenset(by_needle), passed_over=count - len(lines))
+    count, end = 0, block.start
+    if block.start:
+        file.seek(block.start - 1)
+        if file.read(1) not in (b"\n", b""):
+            return Selection(lines=(_lost(block, block.start, _REWRITTEN),))
+    for start, data in _parts(file, block):
+        needles = dict(find_lines(data, block.plan.library))
+        sampled = _sampled_lines(data, start, block.plan)
+        lines += _chosen_lines(data, start, needles | sampled)
+        by_needle.update(start + begin for begin in needles.keys() - sampled.keys())
+        count += _count_line_feeds(data) + (not data.endswith(b"\n"))
+        end = start + len(data)
+    passed_over = count - len(lines)
+    if end < block.end:
+        lines.append(_lost(block, end, _SHORTENED))
+    return Selection(lines=tuple(lines), by_needle=frozenset(by_needle), passed_over=passed_over)
+
+
+def _lost(block: Block, start: int, kind: str, reason: str = "") -> UnreadableLine:
+    """Return the place and number of bytes of a block that cannot be read."""
+    detail = f"bytes {start} to {block.end}"
+    return UnreadableLine(offset=start, number=0, kind=kind, detail=f"{reason}, {detail}" if reason else detail)
 
 
 def _parts(file: BinaryIO, block: Block) -> Iterator[tuple[int, bytes]]:

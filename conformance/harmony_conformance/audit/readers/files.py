@@ -28,6 +28,7 @@ from harmony_conformance.audit.readers.sources import (
 from harmony_conformance.audit.readers.tables import ARROW, DUCKDB, PARQUET, SQLITE
 from harmony_conformance.audit.readers.texts import CAPTURE, CSV, DOCUMENTS, LINES
 from harmony_conformance.audit.readers.vllm_log import VLLM_LOG
+from harmony_conformance.audit.renamed_files import REPLACED, FileIdentity, ReplacedFileError
 from harmony_conformance.evidence.file_lines import Line, UnreadableLine
 from harmony_conformance.json_value import Json, JsonObject, integer, members, text
 
@@ -39,9 +40,15 @@ _LONGEST_INPUT = 4 * 1024 * 1024
 _LINKED_FOLDER = "a link to a folder, which is not followed: name the folder as a PATH"
 _SHORTENED = "the file became shorter while it was read, as by a rotation that truncates: the rest is lost"
 _NO_ENDS: Mapping[str, int] = MappingProxyType({})
+_NO_IDENTITIES: Mapping[str, FileIdentity] = MappingProxyType({})
 
 
-def open_logs(names: Iterable[str], form: str, ends: Mapping[str, int] = _NO_ENDS) -> Iterator[InputFile]:
+def open_logs(
+    names: Iterable[str],
+    form: str,
+    ends: Mapping[str, int] = _NO_ENDS,
+    known: Mapping[str, FileIdentity] = _NO_IDENTITIES,
+) -> Iterator[InputFile]:
     """Yield the files of a log, and the tables of databases, each with its records. Lines of OpenAI's batches are joined by `custom_id`.
 
     A file that cannot be opened is one with an unreadable record.
@@ -50,19 +57,20 @@ def open_logs(names: Iterable[str], form: str, ends: Mapping[str, int] = _NO_END
         names: Files, URLs, or `-`.
         form: The name of a file format, or any other text to detect it.
         ends: The byte offsets up to which files are read. Others are read to their end, databases and Parquet too.
+        known: What the files are, so that one that is renamed meanwhile is read all the same.
     """
     files = list(names)
     with ExitStack() as stack:
         inputs = [name for name in files if _is_batch_input(name)]
         index = stack.enter_context(DiskIndex()) if inputs else None
         for name in inputs:
-            for log in _open_log(name, form, ends.get(name)):
+            for log in _open_log(name, form, ends.get(name), known.get(name)):
                 if index is not None:
                     yield from _collect(log, index)
         for name in files:
             if name in inputs:
                 continue
-            for log in _open_log(name, form, ends.get(name)):
+            for log in _open_log(name, form, ends.get(name), known.get(name)):
                 yield log if index is None else _joined(log, index)
         if index is not None:
             yield from _unanswered(index)
@@ -73,10 +81,10 @@ def find_container(head: bytes, name: str, form: str) -> Container:
     return CONTAINERS.get(form) or next(container for container in ALL_CONTAINERS if container.matches(head, name))
 
 
-def _open_log(name: str, form: str, end: int | None) -> Iterator[InputFile]:
+def _open_log(name: str, form: str, end: int | None, identity: FileIdentity | None) -> Iterator[InputFile]:
     shown = mask_urls(name) if is_url(name) else name
     try:
-        with open_source(name, end) as stream:
+        with open_source(name, end, identity) as stream:
             yield from find_container(stream.peek(HEAD_BYTES), shown, form).read(stream, shown)
             if (size := _size_of(stream)) is not None and end is not None and size < end:
                 detail = f"{size} bytes are left of {end}"
@@ -88,6 +96,8 @@ def _open_log(name: str, form: str, end: int | None) -> Iterator[InputFile]:
     except IsADirectoryError:
         is_link = is_linked_folder(Path(name))
         yield _unopened(shown, _LINKED_FOLDER if is_link else "it is a folder, not a file")
+    except ReplacedFileError:
+        yield _unopened(shown, REPLACED)
     except OSError as error:
         yield _unopened(shown, "the file cannot be read", mask_urls(error.strerror or str(error)))
 

@@ -20,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from harmony_conformance.audit.renamed_files import FileIdentity, open_same
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.compressed_files import FIRST_BYTES, BlockStream, DamagedFileError, decompress
 from harmony_conformance.evidence.file_lines import LINE_LIMIT
@@ -255,8 +256,13 @@ class PeekableStream:
 
 
 @contextmanager
-def open_source(name: str, end: int | None = None) -> Generator[PeekableStream]:
+def open_source(name: str, end: int | None = None, identity: FileIdentity | None = None) -> Generator[PeekableStream]:
     """Open a file, a URL or standard input, and decompress it. A file is read until the byte offset `end`.
+
+    Args:
+        name: The name. If the file got another name since, the file is read under that name.
+        end: The byte offset of the end.
+        identity: What the file is, see `open_same`.
 
     Raises:
         OSError: It cannot be opened.
@@ -268,7 +274,7 @@ def open_source(name: str, end: int | None = None) -> Generator[PeekableStream]:
         with _open_url(name) as remote:
             yield _decompress(PeekableStream(_reader_of(remote), remote))
     else:
-        with Path(name).open("rb") as file:
+        with cast("io.BufferedReader", open_same(name, identity)) as file:
             yield _decompress(PeekableStream(file.read1 if end is None else _bounded(file.read1, end), file))
 
 

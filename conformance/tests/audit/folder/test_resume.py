@@ -6,16 +6,22 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from harmony_conformance.audit.folder import out_folder
+from harmony_conformance.audit.folder.journal import JournalEntry, entry_json, read_entry
 from harmony_conformance.audit.folder.out_folder import ROW_FILES
+from harmony_conformance.audit.tallies import CheckTally, FindingExample, Tally
 from harmony_conformance.cli import audit as command
 from harmony_conformance.cli import main as cli
 from harmony_conformance.errors import Exit
+from harmony_conformance.evidence.file_lines import LinePosition
 from harmony_conformance.evidence.folder_lock import lock_folder
+from harmony_conformance.judge.check import Finding, Outcome, Verdict
+from harmony_conformance.redactable_text import RedactableText
 
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 WRITTEN = ("report.html", "audit.jsonl", *ROW_FILES)
@@ -159,6 +165,17 @@ def test_no_text_of_the_traffic_is_in_the_journal(tmp_path, monkeypatch):
     cli.main(arguments(path, out))
     assert b"xxx xxxxxx" in files(out)[out_folder.JOURNAL]
     assert b"Miller" not in files(out)[out_folder.JOURNAL]
+
+
+def test_a_finding_has_each_of_its_members_after_a_resume():
+    """A cause has the clause of its example."""
+    texts = {one.name: RedactableText("a {} of " + one.name, 1) for one in fields(Finding) if one.name != "verdict"}
+    texts |= {name: str(texts[name]) for name in texts.keys() - {"message"}}
+    finding = Finding(verdict=Verdict.VARIANT, **texts)
+    example = FindingExample(place=LinePosition(file="log", offset=7), outcome=Outcome.FAIL, findings=(finding,))
+    tally = Tally(exchanges=1, checks={"a.check": CheckTally(counts={Outcome.FAIL: 1}, examples=(example,))})
+    entry = JournalEntry(digest="log@7", tally=tally, sizes=(1, 2))
+    assert read_entry(json.dumps(entry_json(entry)).encode()) == entry
 
 
 def children(pid):
