@@ -91,8 +91,9 @@ class PipeProcess:
         try:
             line = self._lines.get(timeout=timeout)
         except Empty:
+            seconds = round(timeout, 1) or timeout  # without digits that each start changes
             raise SilentProcessError(
-                f"no answer within {timeout:g} s; each answer must be one line, and flushed"
+                f"no answer within {seconds:g} s; each answer must be one line, and flushed"
             ) from None
         if not line:
             raise NoAnswerError(f"the process {self._end()}{self._last_words()}")

@@ -203,6 +203,12 @@ def test_every_line_of_a_silent_process_is_not_waited_for(run, adapter, monkeypa
     assert sum(int(value.split()[0]) for value in counts(said).values()) == 835
 
 
+def test_time_in_a_message_does_not_depend_on_how_long_the_start_took():
+    with pipe_process.PipeProcess(["sleep", "100"]) as process:
+        with pytest.raises(pipe_process.SilentProcessError, match=r"^no answer within 1 s; "):
+            process.ask({"id": "a"}, 1.0442)
+
+
 def test_timeouts_end_the_run(run, adapter):
     fault = "def misbehave(number, name):\n    if number: time.sleep(100)"
     code, said, _ = run("run", "--command", adapter(fault), "--timeout", "3", *FEW)
@@ -212,12 +218,13 @@ def test_timeouts_end_the_run(run, adapter):
 
 
 def test_unreadable_lines_end_the_run(run, adapter):
+    patient = ("--timeout", "60", *FEW)  # on a busy machine, one of the eleven starts can take more than ten seconds
     fault = "def misbehave(number, name):\n    if number: print('x', flush=True)"
-    code, said, _ = run("run", "--command", adapter(fault), *FEW)
+    code, said, _ = run("run", "--command", adapter(fault), *patient)
     assert code == 2
     assert counts(said) == {"parse": "11 passed, 11 unreadable"}
     fault = "def misbehave(number, name):\n    if not name.endswith('/answer'): print('x', flush=True)"
-    code, said, _ = run("run", "--command", adapter(fault), *FEW)
+    code, said, _ = run("run", "--command", adapter(fault), *patient)
     assert code == 2
     assert "stopped: 5 unreadable lines in a row: invalid answer: expected one line of JSON, got 'x'" in said
     assert counts(said) == {"parse": "1 passed, 5 unreadable, 16 not run"}
