@@ -48,7 +48,12 @@ from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.errors import UsageError
 from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text
 from harmony_conformance.judge.check import Outcome
-from harmony_conformance.report.comparison.baseline import LOG_MEMBERS, InvalidBaselineError, read_baseline
+from harmony_conformance.report.comparison.baseline import (
+    LOG_MEMBERS,
+    NO_ENTRIES,
+    InvalidBaselineError,
+    read_baseline,
+)
 from harmony_conformance.report.comparison.baseline_file import BaselineFile, BaselineUpdate, read_baseline_file
 from harmony_conformance.report.formats.terminal import report_console
 from harmony_conformance.runner.options import FAIL_ON
@@ -150,10 +155,15 @@ def execute(arguments: Namespace) -> int:
 
 
 def _read_baseline(path: Path | None) -> BaselineCounter | None:
+    if path is None:
+        return None
     try:
-        return BaselineCounter(read_baseline(path, LOG_MEMBERS)) if path is not None else None
+        expected = read_baseline(path, LOG_MEMBERS)
     except InvalidBaselineError as problem:
         raise UsageError(f"--baseline {problem}") from None
+    if not expected:
+        print(f"baseline {path}: {NO_ENTRIES}", file=sys.stderr)
+    return BaselineCounter(expected)
 
 
 def _read_baseline_file(path: Path | None) -> BaselineFile | None:

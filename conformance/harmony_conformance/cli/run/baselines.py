@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from dataclasses import dataclass
 
 from harmony_conformance.errors import UsageError
-from harmony_conformance.report.comparison.baseline import Expected, InvalidBaselineError, read_baseline
+from harmony_conformance.report.comparison.baseline import NO_ENTRIES, Expected, InvalidBaselineError, read_baseline
 from harmony_conformance.report.comparison.baseline_file import BaselineFile, read_baseline_file
 
 
@@ -19,7 +20,7 @@ class Baselines:
 
 
 def read_baselines(arguments: Namespace) -> Baselines:
-    """Read the files of both options.
+    """Read the files of both options. A baseline without entries is named on standard error.
 
     Raises:
         UsageError: One is no baseline.
@@ -31,4 +32,6 @@ def read_baselines(arguments: Namespace) -> Baselines:
         file = read_baseline_file(arguments.baseline_write) if arguments.baseline_write is not None else None
     except InvalidBaselineError as problem:
         raise UsageError(f"{option} {problem}") from None
+    if expected == ():
+        print(f"baseline {arguments.baseline}: {NO_ENTRIES}", file=sys.stderr)
     return Baselines(expected=expected, file=file)

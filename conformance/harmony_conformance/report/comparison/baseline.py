@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 from harmony_conformance.json_value import JsonObject, dumps, items, text, value_at
 from harmony_conformance.judge.check import Outcome
@@ -39,6 +39,10 @@ LOG_MEMBERS = names_of(LOG_KEYS, ENTRY)
 """Members of an entry for an audit. Each that names what is expected is a shell pattern."""
 _PLACEHOLDER = "TODO"
 _NO_REASON = re.compile(rf"\s*{_PLACEHOLDER}\b", re.IGNORECASE)
+
+
+NO_ENTRIES: Final = "no entries, so no failure is expected"
+"""Note on a baseline that was read: an empty file is valid, and may be one that lost its content."""
 
 
 class InvalidBaselineError(ValueError):

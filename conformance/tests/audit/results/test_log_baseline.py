@@ -181,3 +181,10 @@ def test_an_incremental_audit_counts_all_failures(log, capsys):
     capsys.readouterr()
     assert audit(log, MARKER + WORD, *out) == Exit.CONFORMS
     assert "4 failures expected, 0 not expected, 0 stale entries" in capsys.readouterr().err
+
+
+def test_a_baseline_without_entries_is_valid_and_named(log, capsys):
+    assert audit(log, "") == Exit.DIVERGES
+    assert f"baseline {log.parent / 'known.toml'}: no entries, so no failure is expected\n" in capsys.readouterr().err
+    audit(log, MARKER)
+    assert "no entries" not in capsys.readouterr().err

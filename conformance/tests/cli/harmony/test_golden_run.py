@@ -204,9 +204,11 @@ def test_every_line_of_a_silent_process_is_not_waited_for(run, adapter, monkeypa
 
 
 def test_time_in_a_message_does_not_depend_on_how_long_the_start_took():
-    with pipe_process.PipeProcess(["sleep", "100"]) as process:
-        with pytest.raises(pipe_process.SilentProcessError, match=r"^no answer within 1 s; "):
-            process.ask({"id": "a"}, 1.0442)
+    with (
+        pipe_process.PipeProcess(["sleep", "100"]) as process,
+        pytest.raises(pipe_process.SilentProcessError, match=r"^no answer within 1 s; "),
+    ):
+        process.ask({"id": "a"}, 1.0442)
 
 
 def test_timeouts_end_the_run(run, adapter):

@@ -261,6 +261,15 @@ def test_a_baseline_of_an_editor_on_windows_is_read_and_written_again(tmp_path):
     assert kept.text.splitlines() == entry(cause="a", reason="because").splitlines()
 
 
+@pytest.mark.parametrize("text", ["", "# only a comment\n"])
+def test_a_baseline_without_entries_is_valid_and_named(text, tmp_path, capsys):
+    words = write(tmp_path, text)
+    assert run(tmp_path / "run", "reference", *words) == Exit.CONFORMS
+    assert f"baseline {words[1]}: no entries, so no failure is expected\n" in capsys.readouterr().err
+    run(tmp_path / "run2", "reference", *write(tmp_path, STREAM))
+    assert "no entries" not in capsys.readouterr().err
+
+
 def test_a_baseline_that_is_not_there_is_one_line(tmp_path, capsys):
     assert run(tmp_path / "run", ONE, "--baseline", str(tmp_path / "absent.toml")) == Exit.USAGE
     assert "absent.toml: No such file or directory" in capsys.readouterr().err
