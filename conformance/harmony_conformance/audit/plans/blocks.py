@@ -15,7 +15,7 @@ from harmony_conformance.evidence.file_lines import LINE_LIMIT, Line, Unreadable
 BLOCK_BYTES = 16 * 1024 * 1024
 _PART_BYTES = 512 * 1024
 """A block is read in parts. Each part stays in the cache until it was searched."""
-_READ_BYTES = 64 * 1024
+_READ_BYTES = 16 * 1024
 _PROBE, _LONG_LINE = 64 * 1024, 512
 _LINE_FEED = re.compile(rb"\n")
 _UTF8_MARK = b"\xef\xbb\xbf"
