@@ -286,7 +286,7 @@ def _describe_connect_error(error: BaseException) -> str:
     if "WRONG_VERSION_NUMBER" in tls:
         return "this port speaks plain http: use http://"
     if _CERTIFICATE in tls:
-        reason = tls[tls.index(_CERTIFICATE) :].partition(" (_ssl")[0]
+        reason = tls[tls.index(_CERTIFICATE) :].partition(" (_ssl")[0].rstrip(".")
         return f"{reason}: {next((right for part, right in _RIGHT_CERTIFICATE.items() if part in reason), _PRIVATE)}"
     return _cause_of(error)
 

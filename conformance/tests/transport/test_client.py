@@ -226,7 +226,7 @@ def test_a_certificate_that_nobody_vouches_for(raw_server, tmp_path):
 def test_a_certificate_of_another_name(raw_server, tmp_path, monkeypatch):
     server = raw_server(saying(whole(b"{}")), certificate(tmp_path, x509.DNSName("elsewhere.example")))
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
-    assert send(server.url).failure.detail.endswith(": use the name that the certificate was issued for")
+    assert send(server.url).failure.detail.endswith("'127.0.0.1': use the name that the certificate was issued for")
 
 
 def test_a_certificate_that_a_variable_vouches_for(raw_server, tmp_path, monkeypatch, caplog):

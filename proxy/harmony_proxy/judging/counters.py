@@ -144,14 +144,14 @@ def summary_line(counts: Tally) -> str:
         if name[0] == "answers":
             verdicts[name[-1]] += times
     parts.extend(f"{verdicts[verdict]} {verdict}" for verdict in ("repaired", "blocked") if verdicts[verdict])
-    for name, description in (
-        (("outcomes", Outcome.ERROR.value), "internal errors of checks"),
-        (("dropped",), "not judged: the queue was full"),
-        (("lost",), "lost when the judge process ended"),
-        (("problems",), "internal errors of the guard"),
+    for name, one, description in (
+        (("outcomes", Outcome.ERROR.value), "internal error", "of checks"),
+        (("dropped",), "", "not judged: the queue was full"),
+        (("lost",), "", "lost when the judge process ended"),
+        (("problems",), "internal error", "of the guard"),
     ):
-        if counts[name]:
-            parts.append(f"{counts[name]} {description}")
+        if times := counts[name]:
+            parts.append(f"{number_of(times, one) if one else times} {description}")
     failed = Counter({name[1]: times for name, times in counts.items() if name[0] == "verdicts" and name[2] == "fail"})
     worst = ", ".join(f"{check} {times}" for check, times in failed.most_common(5))
     return ", ".join(parts) + (f"; most frequent failures: {worst}" if worst else "")

@@ -241,7 +241,7 @@ class _Forwarding:
             async with session.request(method, url, headers=headers, data=body, allow_redirects=False) as response:
                 await self._send_back(response)
         except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as problem:
-            await self._break_off(End.NO_CONNECTION, 502, "the upstream cannot be reached", problem)
+            await self._break_off(End.NO_CONNECTION, 502, _connection_fault(problem), problem)
         except TimeoutError as problem:
             await self._break_off(End.TIMEOUT, 504, "the upstream did not answer in time", problem)
         except (aiohttp.ClientError, OSError) as problem:
@@ -282,6 +282,19 @@ class _Forwarding:
         if not self._is_started:
             self._is_over = True
             await _answer(self._send, status, _error_body(message))
+
+
+def _connection_fault(problem: aiohttp.ClientError) -> str:
+    """Return why there is no connection, without the host name of the upstream, which is not for clients."""
+    match problem:
+        case aiohttp.ClientConnectorCertificateError():
+            return "the upstream's TLS certificate is not trusted, or has another name"
+        case aiohttp.ClientConnectorSSLError():
+            return "the upstream does not speak TLS"
+        case aiohttp.ClientConnectorDNSError():
+            return "the upstream's host name cannot be resolved"
+        case _:
+            return "the upstream cannot be reached"
 
 
 def _fault_of(problem: aiohttp.ClientError | OSError) -> str:

@@ -181,7 +181,7 @@ def test_a_check_that_breaks_is_an_error_of_ours():
 
     (line,), counts = judged(checks=(breaks,))
     assert line["errors"] == ["test_judge_queue.breaks"]
-    assert "1 internal errors of checks" in summary_line(counts)
+    assert "1 internal error of checks" in summary_line(counts)
 
 
 def test_not_even_a_panic_ends_the_judging():
