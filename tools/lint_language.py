@@ -57,7 +57,9 @@ NO_NONE = re.compile(r"\b(?:is|are) none\b")
 MOST_WORDS = 25
 WORD = re.compile(r"[A-Za-z][\w'-]*")
 SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+(?=[A-Z`*\"'(\[])|\n\s*\n|\n\s*[-*|#>]|\n\s*\d+\.\s|\n\s+(?=[\w`*]+: )")
-NOT_PROSE = re.compile(r"```.*?```|``.*?``|`[^`\n]*`|<!--.*?-->|\(https?://\S+\)|\]\([^)]*\)|https?://\S+", re.DOTALL)
+NOT_PROSE = re.compile(
+    r"```.*?```|<[a-z]+ [^>]*>|``.*?``|`[^`\n]*`|<!--.*?-->|\(https?://\S+\)|\]\([^)]*\)|https?://\S+", re.DOTALL
+)
 TABLE_LINE = re.compile(r"^.*\S {2,}\S.*$", re.MULTILINE)
 
 

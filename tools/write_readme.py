@@ -1,4 +1,4 @@
-"""Write the table of engines in `README.md`, and `docs/first-screen.svg`, from the stored reports.
+"""Write the matrix of engines in `README.md` and the pictures of its pages, from the stored reports and results.
 
     python tools/write_readme.py [--check]
 
@@ -7,88 +7,19 @@ With `--check`, nothing is written: exit code 1 names a file that is not current
 
 from __future__ import annotations
 
-import re
 import sys
 from argparse import ArgumentParser
-from collections.abc import Iterator, Sequence
-from io import StringIO
 from pathlib import Path
 
-from rich._export_format import CONSOLE_SVG_FORMAT
-from rich.console import Console
+from readme_sources.engine_matrix import engine_matrix
+from readme_sources.first_screen import first_screens
+from readme_sources.speed_bars import speed_bars
 
-from harmony_conformance.json_value import text, value_at
-from harmony_conformance.report.evidence_grade import evidence_grade
 from harmony_conformance.report.files import read_report_file
-from harmony_conformance.report.formats.terminal import print_summary
-from harmony_conformance.report.model import Report
-from harmony_conformance.report.summary import by_check, failed_checks
 
 ROOT = Path(__file__).parents[1]
-FIRST_SCREEN = ROOT / "docs" / "first-screen.svg"
 SHOWN_RUN = "vllm-0.32.0"
-_COLUMNS = 110
 _BEGIN, _END = "<!-- engines: made by tools/write_readme.py -->\n", "<!-- /engines -->"
-_ENGINES = {
-    "dynamo": ("NVIDIA Dynamo", "parsers"),
-    "lmdeploy": ("LMDeploy", "parsers"),
-    "sglang": ("SGLang", "parsers"),
-    "smg": ("SGLang's router (smg)", "sglang-router"),
-    "vllm-rs": ("vLLM's Rust front end", "parsers"),
-    "gpt-oss": ("gpt-oss's Responses server", "gpt-oss"),
-    "litellm": ("LiteLLM, a gateway", "litellm"),
-    "llamacpp": ("llama.cpp", "llama-cpp"),
-    "ollama": ("Ollama", "ollama"),
-    "tgi": ("TGI's router", "tgi"),
-    "transformers": ("transformers serve", "transformers"),
-    "vllm": ("vLLM", "vllm"),
-}
-"""Name and folder of the setup, by engine of a report."""
-
-
-def engine_table() -> str:
-    """Return a row for each engine: its newest tested version, the date of the last run, and for each report its APIs and failing checks."""
-    found: dict[str, list[tuple[tuple[int, ...], str, str, str]]] = {}
-    for file in sorted((ROOT / "reports").glob("*/report.jsonl.xz")):
-        report = read_report_file(file)
-        engine, version = (text(value_at(report.header, "target", name)) for name in ("engine", "engine_version"))
-        name, folder = _ENGINES.get(engine, (engine, engine))
-        if "-render" in file.parent.name:
-            name, folder = f"{name}'s renderer", f"{folder}-render"
-        behind = file.parent.name.partition("-before-")[2]
-        apis = f"before {behind}" if behind else "+".join(_apis(report))
-        link = f"[{apis}](reports/{file.parent.name}/report.md) {_extent(report)}"
-        numbers = tuple(map(int, re.findall(r"\d+", version)))
-        row = (numbers, version, text(value_at(report.header, "started"))[:10], link)
-        found.setdefault(f"[{name}](engines/{folder}/README.md)", []).append(row)
-    head = "| engine | version, date | checks that failed, of those that could judge |\n| --- | --- | --- |\n"
-    return head + "".join(_row(server, found[server]) for server in sorted(found, key=str.casefold))
-
-
-def _row(server: str, found: Sequence[tuple[tuple[int, ...], str, str, str]]) -> str:
-    newest = max(numbers for numbers, *_ in found)
-    version, date = max((version, date) for numbers, version, date, _ in found if numbers == newest)
-    links = ", ".join(link for numbers, _, _, link in found if numbers == newest)
-    return f"| {server} | {version}, {date} | {links} |\n"
-
-
-def _extent(report: Report) -> str:
-    return f"{len(failed_checks(by_check(report)))}/{evidence_grade(report).judged}"
-
-
-def _apis(report: Report) -> Iterator[str]:
-    """Yield the names of the APIs that a run judged."""
-    names = {result.api for result in report.results if result.applied} - {"all"}
-    yield from (name for name in sorted(names) if not any(name.startswith(f"{other}-") for other in names))
-
-
-def first_screen(report: Report) -> str:
-    """Return the first screen of a run as SVG, without fonts from the network."""
-    console = Console(record=True, width=_COLUMNS, file=StringIO(), highlight=False)
-    console.print("$ harmony-conformance run vllm:http://127.0.0.1:8000/v1", soft_wrap=True)
-    print_summary(report, console, folder=Path("runs") / SHOWN_RUN)
-    form = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
-    return console.export_svg(title="harmony-conformance", code_format=form, unique_id="first-screen")
 
 
 def written() -> dict[Path, str]:
@@ -98,9 +29,11 @@ def written() -> dict[Path, str]:
     _, _, after = rest.partition(_END)
     if not after:
         raise SystemExit(f"invalid {readme.name}: expected the lines {_BEGIN.strip()} and {_END}")
+    screens = first_screens(read_report_file(ROOT / "reports" / SHOWN_RUN), Path("runs") / SHOWN_RUN)
     return {
-        readme: f"{before}{_BEGIN}{engine_table()}{_END}{after}",
-        FIRST_SCREEN: first_screen(read_report_file(ROOT / "reports" / SHOWN_RUN)),
+        readme: f"{before}{_BEGIN}{engine_matrix(ROOT / 'reports')}{_END}{after}",
+        **{ROOT / "docs" / name: picture for name, picture in screens.items()},
+        ROOT / "docs" / "speed.svg": speed_bars(ROOT / "benchmarks" / "results" / "side_by_side.json"),
     }
 
 

@@ -14,14 +14,16 @@ from pathlib import Path
 
 from site_sources.api_pages import write_api
 from site_sources.command_pages import write_commands
-from site_sources.copied_pages import copy_pages
+from site_sources.copied_pages import ROOT, copy_pages
 from site_sources.explained_pages import families, write_explanations
 from site_sources.file_pages import write_files
 from site_sources.home_page import write_home
-from site_sources.matrix_pages import published_reports, write_matrix
+from site_sources.matrix_pages import write_matrix
 from site_sources.navigation import navigation
-from site_sources.run_pages import write_runs
+from site_sources.run_pages import published_runs, runs_written
 from site_sources.settings import settings
+
+from harmony_conformance.cli.report import read_run
 
 
 def main() -> None:
@@ -35,16 +37,16 @@ def main() -> None:
     pages = out / "pages"
     shutil.rmtree(pages, ignore_errors=True)
     pages.mkdir(parents=True)
-    copy_pages(pages, str(arguments.repository).rstrip("/"))
-    explained = families()
-    write_explanations(pages / "reference", explained)
-    write_commands(pages / "reference" / "commands")
-    write_files(pages / "reference" / "configuration")
-    write_api(pages / "reference" / "api")
-    reports = published_reports()
-    write_runs(pages / "reports", reports, is_draft=arguments.draft)
-    write_matrix(pages / "reports" / "matrix", reports)
-    write_home(pages, reports)
+    with runs_written(pages / "reports", published_runs(), is_draft=arguments.draft):
+        copy_pages(pages, str(arguments.repository).rstrip("/"))
+        explained = families()
+        write_explanations(pages / "reference", explained)
+        write_commands(pages / "reference" / "commands")
+        write_files(pages / "reference" / "configuration")
+        write_api(pages / "reference" / "api")
+        reports = {name: read_run(ROOT / "reports" / name) for name in published_runs()}
+        write_matrix(pages / "reports" / "matrix", reports)
+        write_home(pages, reports)
     (out / "zensical.toml").write_text(settings(navigation(pages, explained)), encoding="utf-8")
 
 

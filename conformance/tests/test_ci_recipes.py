@@ -50,5 +50,20 @@ def test_a_recipe_installs_the_wheel_and_waits_for_the_server(recipe):
     assert (run.wait, run.max_time, str(run.baseline), str(run.out)) == (600, 2700, "known.toml", "harmony-report")
 
 
+def test_the_nightly_workflow_runs_the_script_of_its_page():
+    page = (Path(__file__).parents[2] / "docs" / "vllm-nightly.md").read_text("utf-8")
+    workflow = yaml.safe_load(page.partition("```yaml\n")[2].partition("\n```")[0])
+    (job,) = workflow["jobs"].values()
+    steps = [step.get("run", "") for step in job["steps"]]
+    assert any(f"pip install {WHEEL}" in step for step in steps)
+    assert any(step.endswith("./nightly.sh") for step in steps)
+    script = page.partition("cat > nightly.sh <<'EOF'\n")[2].partition("\nEOF\n")[0].replace("\\\n", " ")
+    calls = [shlex.split(line.partition(" > ")[0]) for line in script.splitlines() if line.startswith("harmony-")]
+    run, rates = (build_parser(words[1]).parse_args([one for one in words[1:] if one != "$OPTIONS"]) for words in calls)
+    waits = run.max_time + rates.max_time
+    assert (run.wait, run.tries, rates.tries, str(run.baseline)) == (1800, 3, 5, "known.toml")
+    assert waits + run.wait <= 60 * job["timeout-minutes"]
+
+
 def test_the_page_has_no_name_to_fill_in():
     assert not re.findall(r"OWNER|COMMIT|<[a-z]+>", PAGE)

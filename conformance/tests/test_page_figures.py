@@ -98,6 +98,28 @@ def test_first_screen():
     assert f"{causes - hidden} of its {causes} causes" in page("README.md")
 
 
+def test_the_first_screen_of_a_phone_has_whole_sentences_and_larger_letters():
+    wide, narrow = ((ROOT / "docs" / f"first-screen{form}.svg").read_text("utf-8") for form in ("", "-narrow"))
+    widths = [float(re.search(r'viewBox="0 0 (\d+) ', picture)[1]) for picture in (wide, narrow)]
+    assert widths[1] < widths[0] / 2
+    assert "prefers-color-scheme: light" in wide
+    assert "prefers-color-scheme: light" in narrow
+    rows = [html.unescape(row).replace("\N{NO-BREAK SPACE}", " ") for row in re.findall(r">([^<>\n]+)</text>", narrow)]
+    shown = " ".join(" ".join(rows).split())
+    assert "A call that the request does not allow is returned: in streams by 0.32.0" in shown
+    assert re.search(r"causes: \d+, for \d+ failed results", shown)[0] in " ".join(
+        html.unescape(wide).replace("\N{NO-BREAK SPACE}", " ").split()
+    )
+
+
+def test_speed_picture():
+    seconds = results("side_by_side")["seconds"]
+    works = ("parse, 20-token messages, 100000", "render, short messages, 100000", "render, five tools")
+    factors = [round(seconds[work]["openai-harmony"]["median"] / seconds[work]["ours"]["median"]) for work in works]
+    assert re.findall(r"(\d+) times faster", page("docs/speed.svg")) == [str(factor) for factor in factors]
+    assert f"harmony_ref is {min(factors)} to {max(factors)} times faster" in page("README.md")
+
+
 def test_graded_tasks():
     count = sum(len(tasks) for name, tasks in read_tasks().items() if name != "compatibility")
     assert f"{count} graded tasks" in page("README.md")

@@ -5,6 +5,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ PAGES = sorted(
 def commands(page):
     """The arguments of each command line of harmony-conformance in the page's shell blocks."""
     for block in re.findall(r"^```sh\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE):
-        for line in block.replace("\\\n", " ").splitlines():
+        for line in block.replace("\\\n", " ").replace(" $OPTIONS ", " ").splitlines():
             called, _, rest = line.removeprefix("$ ").partition(" ")
             if called == "harmony-conformance":
                 yield shlex.split(re.split(r"[|>&;]", rest)[0].replace("[", " ").replace("]", " "), comments=True)
@@ -34,6 +35,17 @@ def anchors(page):
 
 def test_readme_is_short():
     assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 120
+
+
+def test_readme_names_the_version_of_the_package():
+    assert f"Version {version('harmony-conformance')}, Apache-2.0." in (ROOT / "README.md").read_text("utf-8")
+
+
+def test_pictures_in_html_exist():
+    text = (ROOT / "README.md").read_text("utf-8")
+    places = re.findall(r'\b(?:href|src|srcset)="([^"]+)"', text)
+    assert len(places) >= 4
+    assert [place for place in places if not (ROOT / place).is_file()] == []
 
 
 @pytest.mark.slow
@@ -95,6 +107,7 @@ GUIDES = (
     "run",
     "compare",
     "ci",
+    "vllm-nightly",
     "clients",
     "rates",
     "load",

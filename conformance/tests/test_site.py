@@ -3,9 +3,11 @@
 import argparse
 import html
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -13,9 +15,12 @@ import pytest
 import harmony_ref
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.cli.main import build_parser
+from harmony_conformance.cli.report import read_run
 from harmony_conformance.cli.run import run_all_file
 from harmony_conformance.report.comparison import baseline_keys
 from harmony_conformance.report.comparison.baseline import read_baseline
+from harmony_conformance.report.pages.html import html as main_page
+from harmony_conformance.runner.options import FAIL_ON
 from harmony_conformance.runtime.file_keys import names_of
 from harmony_proxy.configuration import PREFIX, from_environment, load_rules
 from harmony_proxy.policy import policy, setting_keys
@@ -61,8 +66,36 @@ def test_a_search_leaves_out_examples_and_lists_of_what_has_pages(texts):
     for heading in ("Right", "Wrong", "Defects that make it fail"):
         assert f"\n## {heading} {{ data-search-exclude }}\n" in page
     assert "\n## Clause\n" in page
-    for name in ("reports/FINDINGS.md", "conformance/CHECKS.md", "reports/vllm-0.32.0/report.md"):
+    for name in ("reports/FINDINGS.md", "conformance/CHECKS.md"):
         assert "search:\n  exclude: true\n" in texts[name].partition("\n---\n")[0] + "\n"
+
+
+@pytest.mark.slow
+def test_the_report_of_a_run_is_the_page_with_filters(site, texts):
+    assert "reports/vllm-0.32.0/report.md" not in texts
+    assert (site / "pages" / "reports" / "vllm-0.32.0" / "report.html").is_file()
+    assert "](vllm-0.32.0/report.html)" in texts["reports/index.md"]
+    (source,) = re.findall(r'<a href="([^"]+)"><picture>', texts["overview.md"])
+    assert source == "../reports/vllm-0.32.0/report.html"  # a page is a folder
+
+
+def test_the_page_of_a_run_leads_back_to_the_site(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    with_way_back = runpy.run_path(str(ROOT / "tools" / "site_sources" / "run_pages.py"))["with_way_back"]
+    page = main_page(read_run(ROOT / "reports" / "tgi-3.3.7-chat"), FAIL_ON["must"], {})
+    assert '<a href="../">published runs</a>' in with_way_back(page)
+    with pytest.raises(ValueError, match="invalid page of a run"):
+        with_way_back("<html></html>")
+
+
+@pytest.mark.slow
+def test_the_site_names_its_version_and_begins_with_the_readme(site):
+    configuration = tomllib.loads((site / "zensical.toml").read_text("utf-8"))["project"]
+    assert version("harmony-conformance") in configuration["copyright"]
+    start = configuration["nav"][1]["Start"]
+    assert start[0] == {"Overview": "overview.md"}
+    commands = next(entry["Commands"] for entry in configuration["nav"][3]["Reference"] if "Commands" in entry)
+    assert commands[:2] == ["reference/commands/index.md", {"All options": "reference/commands/options.md"}]
 
 
 @pytest.mark.slow

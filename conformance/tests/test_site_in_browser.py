@@ -234,7 +234,7 @@ def test_the_site_has_its_own_mark(page, address):
     page.goto(f"{address}docs/proxy/")
     mark, icon = page.locator(".md-header .md-logo img"), page.locator("link[rel=icon]")
     assert mark.evaluate("image => image.naturalWidth > 0")
-    assert icon.get_attribute("href").endswith("assets/mark.svg")
+    assert icon.get_attribute("href").endswith("docs/mark.svg")
 
 
 def test_the_name_fits_the_header_of_a_phone(page, address):

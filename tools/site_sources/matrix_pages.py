@@ -8,11 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harmony_conformance.cli.report import read_run
 from harmony_conformance.report.comparison.matrix import Matrix, MatrixRow, make_matrix
 from harmony_conformance.report.model import Report
 from harmony_conformance.report.summary import title
-from site_sources.copied_pages import ROOT
 from site_sources.explained_pages import kinds
 from site_sources.markdown import write_page
 
@@ -62,11 +60,6 @@ def write_matrix(folder: Path, reports: Mapping[str, Report]) -> None:
     for engine, names in engines.items():
         matrix = make_matrix([reports[name] for name in names], names)
         write_page(folder / f"{engine}.md", (f"# {engine}\n", _ABOUT, *_parts(matrix)))
-
-
-def published_reports() -> Mapping[str, Report]:
-    """Return the published reports, by the names of their folders."""
-    return {file.parent.name: read_run(file.parent) for file in sorted((ROOT / "reports").glob("*/report.jsonl.xz"))}
 
 
 def _overview(matrix: Matrix, engines: Mapping[str, Sequence[str]]) -> Iterator[str]:
@@ -120,7 +113,7 @@ def _short(row: MatrixRow, place: int) -> tuple[str, str]:
 
 
 def _parts(matrix: Matrix) -> Iterator[str]:
-    heads = [f'<a id="{_place(run)}" href="../../{run}/report/">{html.escape(run)}</a>' for run in matrix.runs]
+    heads = [f'<a id="{_place(run)}" href="../../{run}/report.html">{html.escape(run)}</a>' for run in matrix.runs]
     for name, rows in matrix.parts():
         yield f"## {name or 'Summary'}\n"
         is_causes = rows == matrix.causes

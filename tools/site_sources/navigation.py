@@ -16,6 +16,7 @@ Listed = tuple[str, str | tuple[tuple[str, str], ...]]
 
 SECTIONS: Mapping[str, Sequence[Listed]] = {
     "Start": (
+        ("Overview", "README.md"),
         ("Installation", "docs/install.md"),
         ("Tutorial", "docs/tutorial.md"),
         ("Concepts and glossary", "docs/concepts.md"),
@@ -23,6 +24,7 @@ SECTIONS: Mapping[str, Sequence[Listed]] = {
         ("A wrong prompt", "docs/wrong-prompt.md"),
         ("Questions", "docs/faq.md"),
         ("Troubleshooting", "docs/troubleshooting.md"),
+        ("All pages", "docs/README.md"),
     ),
     "Guides": (
         (
@@ -30,6 +32,7 @@ SECTIONS: Mapping[str, Sequence[Listed]] = {
             (
                 ("Test an endpoint", "docs/run.md"),
                 ("In CI", "docs/ci.md"),
+                ("vLLM, each night", "docs/vllm-nightly.md"),
                 ("Ready for a client?", "docs/clients.md"),
             ),
         ),
@@ -73,46 +76,77 @@ SECTIONS: Mapping[str, Sequence[Listed]] = {
         ("Commands", "reference/commands"),
         ("Configuration", "reference/configuration"),
         ("Python API", "reference/api"),
-        ("Options of a run", "docs/run-reference.md"),
-        ("Formats of logs", "docs/audit-formats.md"),
-        ("Results of an audit", "docs/audit-reference.md"),
-        ("Policies of the proxy", "docs/proxy-policies.md"),
-        ("Log, metrics, traces", "docs/proxy-monitoring.md"),
-        ("Behaviour of the proxy", "docs/proxy-reference.md"),
-        ("Evidence", "conformance/EVIDENCE.md"),
-        ("Token accounting", "conformance/ACCOUNTING.md"),
-        ("Coverage of the APIs", "docs/coverage.md"),
-        ("Depth of Messages", "conformance/MESSAGES.md"),
-        ("All checks on one page", "conformance/CHECKS.md"),
+        (
+            "Runs",
+            (
+                ("Options of a run", "docs/run-reference.md"),
+                ("Evidence", "conformance/EVIDENCE.md"),
+                ("Token accounting", "conformance/ACCOUNTING.md"),
+                ("Coverage of the APIs", "docs/coverage.md"),
+                ("Depth of Messages", "conformance/MESSAGES.md"),
+                ("All checks on one page", "conformance/CHECKS.md"),
+            ),
+        ),
+        (
+            "Audits",
+            (
+                ("Formats of logs", "docs/audit-formats.md"),
+                ("Results of an audit", "docs/audit-reference.md"),
+            ),
+        ),
+        (
+            "The proxy",
+            (
+                ("Policies", "docs/proxy-policies.md"),
+                ("Log, metrics, traces", "docs/proxy-monitoring.md"),
+                ("Behaviour", "docs/proxy-reference.md"),
+            ),
+        ),
     ),
     "Checks and causes": (),
     "Reports": (
         ("Published runs", "reports/README.md"),
-        ("Runs as pages", "reports/pages.md"),
         ("Engines side by side", "reports/matrix"),
         ("Findings", "reports/FINDINGS.md"),
-        ("Reports of runs", "reports/*/report.md"),
         ("Runs through the proxy", "reports/proxied/*.md"),
     ),
     "Project": (
-        ("Overview", "README.md"),
-        ("All pages", "docs/README.md"),
-        ("Versions", "docs/versions.md"),
-        ("Changes", "CHANGELOG.md"),
-        ("Security policy", "SECURITY.md"),
-        ("Security model", "docs/security.md"),
-        ("Contributing", "CONTRIBUTING.md"),
-        ("Code of conduct", "CODE_OF_CONDUCT.md"),
-        ("Architecture", "docs/architecture.md"),
-        ("Style", "docs/style.md"),
-        ("Parts of the suite", "conformance/harmony_conformance/*/README.md"),
-        ("The proxy's package", "proxy/README.md"),
-        ("Benchmarks", "benchmarks/README.md"),
-        ("Speed of the reference", "docs/performance.md"),
-        ("Cost of the proxy", "docs/proxy-performance.md"),
-        ("Speed of audits", "docs/audit-performance.md"),
-        ("Leak detection", "docs/leak-detection.md"),
-        ("Hostile cases", "docs/hostile.md"),
+        (
+            "Releases",
+            (
+                ("Versions", "docs/versions.md"),
+                ("Changes", "CHANGELOG.md"),
+            ),
+        ),
+        (
+            "Security",
+            (
+                ("Policy", "SECURITY.md"),
+                ("Model", "docs/security.md"),
+                ("Hostile cases", "docs/hostile.md"),
+            ),
+        ),
+        (
+            "Measurements",
+            (
+                ("Benchmarks", "benchmarks/README.md"),
+                ("Speed of the reference", "docs/performance.md"),
+                ("Cost of the proxy", "docs/proxy-performance.md"),
+                ("Speed of audits", "docs/audit-performance.md"),
+                ("Leak detection", "docs/leak-detection.md"),
+            ),
+        ),
+        (
+            "Change it",
+            (
+                ("Contributing", "CONTRIBUTING.md"),
+                ("Code of conduct", "CODE_OF_CONDUCT.md"),
+                ("Architecture", "docs/architecture.md"),
+                ("Style", "docs/style.md"),
+                ("Parts of the suite", "conformance/harmony_conformance/*/README.md"),
+                ("The proxy's package", "proxy/README.md"),
+            ),
+        ),
     ),
 }
 """Titles and pages. A folder means its index and its pages, a pattern for its pages. Pages that do not exist are left out."""
@@ -142,16 +176,20 @@ def _entry(pages: Path, path: str) -> object:
         return [{_name(place): place} for place in places]
     folder = pages / path
     if folder.is_dir():
-        others = sorted(page.name for page in folder.glob("*.md") if page.name != "index.md")
+        others = sorted((page.name for page in folder.glob("*.md") if page.name != "index.md"), key=_order)
         return [f"{path}/index.md", *({_title(folder / name): f"{path}/{name}"} for name in others)]
     place = site_path(path)
     return place if (pages / place).is_file() else None
 
 
+def _order(page: str) -> tuple[bool, str]:
+    """Return the place of a page in its folder: a list of all comes first."""
+    return page != "options.md", page
+
+
 def _name(place: str) -> str:
-    """Return the title of a page that a pattern lists: its folder for the report of a run, else its own name."""
-    path = PurePosixPath(place)
-    return path.parent.name if path.name == "report.md" else path.stem
+    """Return the title of a page that a pattern lists."""
+    return PurePosixPath(place).stem
 
 
 def _title(page: Path) -> str:

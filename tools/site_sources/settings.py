@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from importlib.metadata import version
 
 from harmony_conformance.json_value import dumps
 from site_sources.copied_pages import ROOT
@@ -21,6 +22,21 @@ _FEATURES = (
     "toc.follow",
 )
 """`prune`: a page has the side bar of its family, not the entries of all others."""
+_EXTENSIONS = """
+[project.markdown_extensions]
+attr_list = {}
+def_list = {}
+md_in_html = {}
+toc = {permalink = true}
+
+[project.markdown_extensions.pymdownx]
+betterem = {}
+emoji = {emoji_generator = "zensical.extensions.emoji.to_svg", emoji_index = "zensical.extensions.emoji.twemoji"}
+highlight = {pygments_lang_class = true}
+magiclink = {}
+superfences = {}
+"""
+"""Only those that the pages use: each more takes seconds for all pages."""
 _SOURCES = ("harmony_ref", "conformance", "proxy")
 
 
@@ -32,6 +48,7 @@ def settings(navigation: Sequence[object]) -> str:
         'site_description = "Does a gpt-oss endpoint follow the Harmony format, in prompts and in outputs?"\n'
         'docs_dir = "pages"\n'
         'site_dir = "site"\n'
+        f'copyright = "harmony-conformance {version("harmony-conformance")} · Apache-2.0"\n'
         'extra_css = ["assets/site.css"]\n'
         'extra_javascript = ["assets/site.js"]\n'
         f"nav = {_toml(navigation)}\n\n"
@@ -49,10 +66,11 @@ def settings(navigation: Sequence[object]) -> str:
         "show_attribute_values = false\n\n"
         "[project.theme]\n"
         "font = false\n"
-        'logo = "assets/mark.svg"\n'
-        'favicon = "assets/mark.svg"\n'
+        'logo = "docs/mark.svg"\n'
+        'favicon = "docs/mark.svg"\n'
         f"features = {_toml(_FEATURES)}\n"
-        f"{lines(_palette())}"
+        f"{lines(_palette())}\n"
+        f"{_EXTENSIONS}"
     )
 
 

@@ -1,0 +1,1 @@
+"""The parts of README.md that are made from stored reports and results."""
