@@ -1,6 +1,6 @@
 """The runners of golden/README.md run: they name every vector that is answered otherwise, and none that is answered as expected.
 
-Go, Rust and JavaScript are skipped where they are not installed. Rust's serde_json is downloaded once. Its build is kept in pytest's cache.
+Languages are skipped where they are not installed. What Rust, TypeScript and Java need is downloaded once, and kept in pytest's cache.
 """
 
 import json
@@ -45,6 +45,18 @@ fn yours(input: &Value) -> Value {
     "javascript": """
 function yours(input) {
   return input;
+}
+""",
+    "typescript": """
+function yours(input: unknown): unknown {
+  return input;
+}
+""",
+    "java": """
+class Yours {
+    static JsonElement answer(JsonElement input) {
+        return input;
+    }
 }
 """,
     "python": """\
@@ -107,6 +119,41 @@ def rust(folder, cache):
     return pytest.fail(built.stderr)
 
 
+def download(package, *command, cwd):
+    """Run a command. Skip the test if it cannot reach its registry."""
+    ran = subprocess.run(list(map(str, command)), cwd=cwd, capture_output=True, text=True, check=False)
+    if ran.returncode == 0:
+        return
+    said = f"{ran.stdout}{ran.stderr}".strip()
+    if UNREACHABLE.search(said):
+        pytest.skip(f"{package} cannot be downloaded: {said.splitlines()[-1].strip()}")
+    pytest.fail(said)
+
+
+def typescript(folder, cache):
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        pytest.skip("Node is not installed")
+    if not (cache / "node_modules" / ".bin" / "tsc").exists():
+        download("typescript", "npm", "install", "--prefix", cache, "typescript", "@types/node", cwd=cache)
+    put(folder, {"run.ts": block("javascript") + ECHO["typescript"]})
+    types = ("--types", "node", "--typeRoots", cache / "node_modules" / "@types")
+    compiler = cache / "node_modules" / ".bin" / "tsc"
+    told(compiler, "--strict", "--module", "commonjs", "--target", "es2022", *types, "run.ts", cwd=folder)
+    return ["node", folder / "run.js"]
+
+
+def java(folder, cache):
+    if shutil.which("java") is None or shutil.which("mvn") is None:
+        pytest.skip("Java or Maven is not installed")
+    artifact = re.search(r"^Java, with `(\S+)`", README, re.MULTILINE)[1]
+    library = cache / "{1}-{2}.jar".format(*artifact.split(":"))
+    if not library.exists():
+        options = (f"-Dartifact={artifact}", f"-DoutputDirectory={cache}")
+        download(artifact, "mvn", "-q", "-B", "dependency:copy", *options, cwd=cache)
+    put(folder, {"Runner.java": block("java") + ECHO["java"]})
+    return ["java", "-cp", library, folder / "Runner.java"]
+
+
 def javascript(folder, _):
     if shutil.which("node") is None:
         pytest.skip("Node is not installed")
@@ -116,7 +163,12 @@ def javascript(folder, _):
 
 @pytest.fixture(
     scope="module",
-    params=[python, go, pytest.param(rust, marks=pytest.mark.slow), javascript],
+    params=[
+        python,
+        go,
+        javascript,
+        *(pytest.param(build, marks=pytest.mark.slow) for build in (rust, typescript, java)),
+    ],
     ids=lambda build: build.__name__,
 )
 def runner(request, tmp_path_factory):
@@ -142,7 +194,7 @@ def test_runner_is_silent_where_the_answer_is_the_expected_one(runner, kind, tmp
     assert told(*runner, tmp_path, cwd=tmp_path) == ""
 
 
-@pytest.mark.parametrize("language", ["go", "rust", "python", "javascript"])
+@pytest.mark.parametrize("language", ["go", "rust", "python", "javascript", "java"])
 def test_runner_has_some_fifteen_lines(language):
     assert len([line for line in block(language).splitlines() if line.strip()]) <= 16
 
