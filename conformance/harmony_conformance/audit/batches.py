@@ -30,6 +30,8 @@ from harmony_conformance.evidence.file_lines import Line, LinePosition, Unreadab
 from harmony_conformance.json_value import Json, JsonObject, dumps
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import Result, judge_split
+from harmony_conformance.plugins.loading import restore_plugins
+from harmony_conformance.plugins.registry import PluginSource
 from harmony_conformance.report.model import finding_json
 from harmony_conformance.runtime.time_limit import JUDGING_SECONDS, TimeLimitError, time_limits
 
@@ -47,7 +49,7 @@ _SEVERITIES = {rule.id: rule.severity for rule in CHECKS}
 class ReadOptions:
     """Format and columns of the records, the quotations that the report may contain, and the longest time to judge a record.
 
-    `user_key` is the key of the hash by which users are known, empty if they are left out.
+    `user_key` is the key of the hash by which users are known, empty if they are left out. `plugins`: the sources of further checks.
     """
 
     form: str = AUTO
@@ -55,6 +57,7 @@ class ReadOptions:
     excerpts: Excerpts = Excerpts.REDACTED
     user_key: bytes = field(default=b"", repr=False)
     plan: AuditPlan = field(default_factory=AuditPlan)
+    plugins: tuple[PluginSource, ...] = ()
     line_seconds: float = JUDGING_SECONDS
 
 
@@ -168,6 +171,7 @@ def _batches_of(log: InputFile, lines: int, size: int) -> Iterator[Batch]:
 
 def scan_batch(batch: Batch, reading: ReadOptions) -> BatchResult:
     """Judge each exchange of a batch alone, and tally the results. An internal error becomes the row of its line."""
+    restore_plugins(reading.plugins)
     counting = TallyBuilder()
     failures: list[str] = []
     unreadable: list[str] = []
@@ -227,8 +231,13 @@ def scan_batch(batch: Batch, reading: ReadOptions) -> BatchResult:
 
 
 def _memo_of(reading: ReadOptions) -> RepeatMemo | None:
-    """Return the memo of this process, None if the options read a record otherwise than as the pair that it is."""
-    reads_pairs = (reading.form == PAIR.name or reading.form not in SHAPES) and not reading.columns
+    """Return the memo of this process, None if the options read a record otherwise than as the pair that it is.
+
+    Exchanges with the same features have the same outcomes of the checks of this package. Other checks may read other features.
+    """
+    reads_pairs = (
+        not reading.plugins and (reading.form == PAIR.name or reading.form not in SHAPES) and not reading.columns
+    )
     return _memo(_has_routes(reading)) if reads_pairs else None
 
 

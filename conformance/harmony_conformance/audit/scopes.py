@@ -7,11 +7,11 @@ from enum import StrEnum
 from functools import cache
 
 from harmony_conformance.audit.plans.needles import NEEDLE_CHECKS
-from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.judge.applicability import ConditionIndex, build_index
-from harmony_conformance.judge.check import Check, Comparison, Outcome
+from harmony_conformance.judge.check import Check, Comparison, Outcome, Reads
 from harmony_conformance.judge.judge import Result, is_comparison
+from harmony_conformance.plugins.registry import Plugin, all_checks, loaded_plugins
 
 
 class Scope(StrEnum):
@@ -76,39 +76,49 @@ _CHECKS: Mapping[Scope, Mapping[str, frozenset[str]]] = {
     Scope.BEGINNING: {"channels": _TEXT["channels"] - {"characters_are_whole"}},
 }
 """The checks of each scope, by family. A new check belongs to none of them until it is added."""
+_SCOPES: Mapping[Reads, frozenset[Scope]] = {
+    Reads.EXCHANGE: frozenset(),
+    Reads.ANSWER: frozenset({Scope.ANSWER}),
+    Reads.TEXT: frozenset({Scope.ANSWER, Scope.CONVERSATION, Scope.TOKENS, Scope.TEXT}),
+}
+"""The scopes that are enough for a check of a plug-in, by what it reads."""
 
 
-def needs_no_more(scope: Scope, check: str) -> bool:
+def needs_no_more(scope: Scope, rule: Check | Comparison) -> bool:
     """Return True if the part of an exchange is enough for a check."""
-    family, _, name = check.partition(".")
-    return scope is Scope.WHOLE or name in _CHECKS[scope].get(family, ())
+    family, _, name = rule.id.partition(".")
+    return scope is Scope.WHOLE or scope in _SCOPES[rule.reads] or name in _CHECKS[scope].get(family, ())
 
 
-def _is_judged(scope: Scope, check: str, *, by_needle: bool) -> bool:
-    return needs_no_more(scope, check) and (not by_needle or check in NEEDLE_CHECKS)
+def _is_judged(scope: Scope, rule: Check | Comparison, *, by_needle: bool) -> bool:
+    return needs_no_more(scope, rule) and (not by_needle or rule.id in NEEDLE_CHECKS)
+
+
+def checks_of(scope: Scope, *, by_needle: bool = False) -> ConditionIndex:
+    """Return the checks that need no more than this part of an exchange. `by_needle`: only those that the plan `needles` has."""
+    return _checks_of(scope, by_needle, loaded_plugins())
 
 
 @cache
-def checks_of(scope: Scope, *, by_needle: bool = False) -> ConditionIndex:
-    """Return the checks that need no more than this part of an exchange. `by_needle`: only those that the plan `needles` has."""
-    return build_index(tuple(rule for rule in CHECKS if _is_judged(scope, rule.id, by_needle=by_needle)))
+def _checks_of(scope: Scope, by_needle: bool, _: tuple[Plugin, ...]) -> ConditionIndex:
+    return build_index(tuple(rule for rule in all_checks() if _is_judged(scope, rule, by_needle=by_needle)))
 
 
 def left_out(x: Exchange, scope: Scope, *, by_needle: bool = False) -> tuple[Result, ...]:
     """Return the results of the other checks: not applicable, because the log or the plan has no more."""
-    return _left_out(x.scenario, x.api, scope, by_needle)
+    return _left_out(x.scenario, x.api, scope, by_needle, loaded_plugins())
 
 
 @cache
-def _left_out(scenario: str, api: str, scope: Scope, by_needle: bool) -> tuple[Result, ...]:
+def _left_out(scenario: str, api: str, scope: Scope, by_needle: bool, _: tuple[Plugin, ...]) -> tuple[Result, ...]:
     return tuple(
         Result(rule.id, rule.severity, rule.clause, scenario, api, Outcome.NOT_APPLICABLE, reason=_reason(rule, scope))
-        for rule in CHECKS
-        if not _is_judged(scope, rule.id, by_needle=by_needle)
+        for rule in all_checks()
+        if not _is_judged(scope, rule, by_needle=by_needle)
     )
 
 
 def _reason(rule: Check | Comparison, scope: Scope) -> str:
     if is_comparison(rule):
         return "applies to series of several exchanges"
-    return "the plan judges it on a sample only" if needs_no_more(scope, rule.id) else f"the log has only {scope.value}"
+    return "the plan judges it on a sample only" if needs_no_more(scope, rule) else f"the log has only {scope.value}"

@@ -9,15 +9,16 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
+from operator import attrgetter
 
 from harmony_conformance.apis.registry import APIS
 from harmony_conformance.causes.known import TIMING, KnownCause, catalogue, engine_causes, known_causes, user_effects
 from harmony_conformance.causes.shown_example import show_example, simplest_example
 from harmony_conformance.causes.signatures import read_signatures
-from harmony_conformance.checks import CHECKS
 from harmony_conformance.golden.clients import ClientProfile, client_profiles
 from harmony_conformance.golden.scenario import Scenario
 from harmony_conformance.judge.check import Check, Comparison, Outcome
+from harmony_conformance.plugins.registry import all_checks, find_check, plugin_arguments, plugin_of
 from harmony_conformance.reference_server.defects import DEFECTS
 from harmony_conformance.reference_server.defects.stages import API_STAGES, ApiFamily
 
@@ -27,8 +28,6 @@ Section = tuple[str, tuple[str, ...]]
 _LISTED = 12
 _SIMILAR = 5
 _SHORTEST_PART = 3
-_CHECKS: Mapping[str, Check | Comparison] = {one.id: one for one in CHECKS}
-_FAMILIES = frozenset(id_.partition(".")[0] for id_ in _CHECKS)
 
 
 class UnknownIdError(ValueError):
@@ -42,20 +41,23 @@ def explain(name: str, scenarios: Mapping[str, Scenario]) -> tuple[Section, ...]
         UnknownIdError: Nothing has this id.
     """
     causes = _causes()
-    if name in _CHECKS:
-        return tuple(_check(_CHECKS[name]))
+    families = {one.family for one in all_checks()}
+    if (check := find_check(name)) is not None:
+        return tuple(_check(check))
     if name in DEFECTS:
         return tuple(_defect(name))
     if name in causes:
         return tuple(_cause(causes[name]))
     several = [
         *(_scenario(scenarios[name]) if name in scenarios else ()),
-        *(_family(name) if name in _FAMILIES else ()),
+        *(_family(name) if name in families else ()),
         *(_client(client_profiles()[name]) if name in client_profiles() else ()),
     ]
     if several:
         return tuple(several)
-    near = _similar(name, (*_CHECKS, *DEFECTS, *causes, *scenarios, *_FAMILIES, *client_profiles()))
+    near = _similar(
+        name, (*(one.id for one in all_checks()), *DEFECTS, *causes, *scenarios, *sorted(families), *client_profiles())
+    )
     hint = f" (similar: {', '.join(near)})" if near else ""
     raise UnknownIdError(f"invalid id: expected a check, defect, cause or scenario, got {name!r}{hint}")
 
@@ -67,9 +69,10 @@ def _similar(name: str, known: Collection[str]) -> tuple[str, ...]:
 
 
 def _family(name: str) -> Iterator[Section]:
-    own = [check for id_, check in sorted(_CHECKS.items()) if id_.partition(".")[0] == name]
+    own = sorted((one for one in all_checks() if one.family == name), key=attrgetter("id"))
     yield f"family {name}", tuple(f"{one.id} ({one.severity.value.upper()}): {one.requirement}" for one in own)
-    yield "try it", (f"harmony-conformance run reference --select '{name}.*'",)
+    plugin = " ".join(plugin_arguments(f"{name}."))
+    yield "try it", (f"harmony-conformance run reference {plugin and f'{plugin} '}--select '{name}.*'",)
 
 
 def _client(profile: ClientProfile) -> Iterator[Section]:
@@ -96,6 +99,10 @@ def _causes() -> Mapping[str, KnownCause]:
 def _check(check: Check | Comparison) -> Iterator[Section]:
     yield f"check {check.id} ({check.severity.value.upper()})", (check.requirement, check.reason)
     yield "clause", (check.clause.quotation, check.clause.source)
+    if (source := plugin_of(check.id)) is not None:
+        yield "applies to", tuple(needed.description for needed in check.when)
+        yield "plug-in", (source.name, f"sha256 {source.sha256}")
+        yield "try it", (f"harmony-conformance run reference --plugin {source.name} --select {check.id}",)
     yield from _examples(check.id, frozenset())
     detected = [defect for defect, checks in _failing_checks().items() if check.id in checks]
     yield "defects that make it fail", _first(f"{name}: {DEFECTS[name].summary}" for name in detected)
@@ -110,7 +117,7 @@ def _defect(name: str) -> Iterator[Section]:
     yield f"defect {name}", (DEFECTS[name].summary,)
     yield "effect on users", effects
     checks = sorted(_failing_checks()[name])
-    yield "checks that fail", _first(f"{check}: {_CHECKS[check].requirement}" for check in checks)
+    yield "checks that fail", _first(f"{check}: {_requirement(check)}" for check in checks)
     yield from _examples(_typical(checks, [name]), frozenset(DEFECTS[name].catalogue))
     yield "engines known to have it", tuple(map(_line, known_causes([name])))
     yield "try it", (_command(name),)
@@ -128,9 +135,14 @@ def _cause(cause: KnownCause) -> Iterator[Section]:
     yield "recognized by failures of", tuple(sorted(recognizing))
     yield "in the catalogue", tuple(_line(catalogue()[entry]) for entry in cause.catalogue)
     checks = sorted({check for defect in cause.defects for check in _failing_checks()[defect]})
-    yield "checks that fail", _first(f"{check}: {_CHECKS[check].requirement}" for check in checks)
+    yield "checks that fail", _first(f"{check}: {_requirement(check)}" for check in checks)
     yield from _examples(_typical(checks, cause.defects), frozenset((cause.id, *cause.catalogue))) if checks else ()
     yield "try it", tuple(map(_command, cause.defects))
+
+
+def _requirement(check: str) -> str:
+    rule = find_check(check)
+    return rule.requirement if rule is not None else ""
 
 
 def _command(defect: str) -> str:

@@ -8,19 +8,18 @@ from functools import cache
 from json import dumps as written
 
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS
-from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.golden.data import Example, examples
 from harmony_conformance.json_value import InvalidJsonError, loads
 from harmony_conformance.judge.check import Finding, Outcome
 from harmony_conformance.judge.judge import judge
+from harmony_conformance.plugins.registry import find_check
 from harmony_conformance.runtime.plural import number_of
 
 _ANSWERS_SHOWN = 2
 _MUCH = 4000
 _LINES, _LINE_LENGTH, _SHORT = 30, 200, 80
 _NUMBERS = re.compile(r"\[\s*\d+(?:,\s*\d+)*\s*\]")
-_RULES = {rule.id: rule for rule in CHECKS}
 
 
 def simplest_example(check: str, outcome: Outcome, instances: frozenset[str] = frozenset()) -> Example | None:
@@ -65,8 +64,8 @@ def show_example(example: Example) -> Iterator[str]:
 
 
 def _findings(example: Example) -> tuple[Finding, ...]:
-    (result,) = judge([example.series], [_RULES[example.check]])
-    return result.findings
+    rule = find_check(example.check)
+    return () if rule is None else judge([example.series], [rule])[0].findings
 
 
 def _show_findings(findings: tuple[Finding, ...]) -> Iterator[str]:

@@ -48,6 +48,7 @@ from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.errors import UsageError
 from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text
 from harmony_conformance.judge.check import Outcome
+from harmony_conformance.plugins.registry import plugin_header, plugin_sources
 from harmony_conformance.report.comparison.baseline import (
     LOG_MEMBERS,
     NO_ENTRIES,
@@ -116,6 +117,7 @@ def execute(arguments: Namespace) -> int:
         columns=dict(arguments.map),
         excerpts=Excerpts(arguments.excerpts),
         user_key=_read_key(arguments.user_key_env),
+        plugins=plugin_sources(),
     )
     counted, rewritten = _read_baseline(arguments.baseline), _read_baseline_file(arguments.baseline_write)
     updating = BaselineCounter(rewritten.expected) if rewritten is not None else None
@@ -123,7 +125,9 @@ def execute(arguments: Namespace) -> int:
     paths = _distinct([path for path in found if path in arguments.paths or not _is_output(path, arguments.out)])
     if arguments.incremental and arguments.plan == PlanName.NEEDLES:
         raise UsageError("invalid --plan: expected structure with --incremental, got needles")
-    plan = PlanName.STRUCTURE if arguments.incremental else PlanName(arguments.plan)
+    plan = PlanName(arguments.plan)
+    if arguments.incremental or (reading.plugins and plan is PlanName.AUTO):  # needles judge only a sample by a plug-in
+        plan = PlanName.STRUCTURE
     reading = replace(reading, plan=choose_plan(plan, arguments.sample, paths))
     if arguments.explain_format:
         lines, code = explain_format(paths, reading)
@@ -236,6 +240,7 @@ def _scan_into(out: Path, paths: list[str], reading: ReadOptions, arguments: Nam
         "plan": reading.plan.name.value,
         "sample": reading.plan.sample,
         **({"users": hash_user("", reading.user_key)} if reading.user_key else {}),
+        **plugin_header(),
     }
     empty = tuple(map(_shown, empty_files(paths)))
     if not arguments.incremental and is_progress(out):

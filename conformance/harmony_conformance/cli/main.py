@@ -9,7 +9,7 @@ import sys
 import traceback
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib.metadata import entry_points
 from itertools import takewhile
 from pathlib import Path
@@ -106,7 +106,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         chosen = _parse(words)
         command: Command = chosen.command
         program = f"{program} {command.name}"
-        code = command.run(chosen)
+        with _plugins_of(chosen):
+            code = command.run(chosen)
         sys.stdout.flush()  # raises BrokenPipeError here, not at exit
     except UsageError as problem:
         _print_error(program, escape_invisible(str(problem)))
@@ -130,6 +131,16 @@ def _run(arguments: Sequence[str] | None) -> int:
                 print("set HARMONY_CONFORMANCE_DEBUG=1 for a traceback; please report this error", file=sys.stderr)
         return Exit.INTERNAL_ERROR
     return code
+
+
+def _plugins_of(chosen: Namespace) -> AbstractContextManager[None]:
+    """Return the context in which a command has the checks of its `--plugin` options."""
+    names: list[str] = getattr(chosen, "plugin", [])
+    if not names:
+        return nullcontext()
+    from harmony_conformance.plugins.loading import use_plugins  # noqa: PLC0415 - the package takes time to import
+
+    return use_plugins(names)
 
 
 def _parse(words: Sequence[str]) -> Namespace:

@@ -33,6 +33,17 @@ class Severity(StrEnum):
 MUST, SHOULD = Severity.MUST, Severity.SHOULD
 
 
+class Reads(StrEnum):
+    """The part of an exchange that a check of a plug-in needs. A log may have no more than that.
+
+    EXCHANGE: request and response. ANSWER: the response. TEXT: its texts, in `turn.content` and `turn.reasoning`.
+    """
+
+    EXCHANGE = "exchange"
+    ANSWER = "answer"
+    TEXT = "text"
+
+
 class Verdict(StrEnum):
     """The result of a check on one exchange or series."""
 
@@ -126,6 +137,7 @@ class CheckBase(Generic[Subject]):
     requirement: str
     reason: str
     subject: type[Exchange | Series]
+    reads: Reads = Reads.EXCHANGE
 
     @property
     def family(self) -> str:
@@ -144,33 +156,39 @@ ConditionSpec = Condition[Subject] | tuple[Condition[Subject], ...]
 
 
 def check(
-    severity: Severity, *, spec: str, when: ConditionSpec[Exchange]
+    severity: Severity, *, spec: str | Clause, when: ConditionSpec[Exchange], reads: Reads = Reads.EXCHANGE
 ) -> Callable[[CheckFunction[Exchange]], Check]:
-    """Turn a function on one exchange into a check."""
-    return lambda body: _make_check(severity, spec, when, body, Exchange)
+    """Turn a function on one exchange into a check.
+
+    `spec`: the key of a clause in `CLAUSES`, or a clause of a document of your own. `reads` is for plug-ins: the part of an exchange that a log must have.
+    """
+    return lambda body: replace(_make_check(severity, spec, when, body, Exchange), reads=reads)
 
 
 def comparison(
-    severity: Severity, *, spec: str, when: ConditionSpec[Series]
+    severity: Severity, *, spec: str | Clause, when: ConditionSpec[Series]
 ) -> Callable[[CheckFunction[Series]], Comparison]:
-    """Turn a function on a series into a check."""
+    """Turn a function on a series into a check. `spec`: as in `check`."""
     return lambda body: _make_check(severity, spec, when, body, Series)
 
 
 def _make_check(
     severity: Severity,
-    spec: str,
+    spec: str | Clause,
     when: ConditionSpec[Subject],
     body: CheckFunction[Subject],
     subject: type[Exchange | Series],
 ) -> CheckBase[Subject]:
     requirement, _, reason = inspect.cleandoc(body.__doc__ or "").partition("\n")
+    clause = CLAUSES.get(spec) if isinstance(spec, str) else spec
+    if clause is None:
+        raise ValueError(f"invalid spec: expected a clause, or the key of one in CLAUSES, got {spec!r}")
     names = body.__module__.split(".")
     family = names[names.index("checks") + 1] if "checks" in names[:-1] else names[-1]
     return CheckBase(
         id=f"{family}.{body.__name__}",
         severity=severity,
-        clause=CLAUSES[spec],
+        clause=clause,
         when=when if isinstance(when, tuple) else (when,),
         run=body,
         requirement=requirement,

@@ -7,6 +7,7 @@ from argparse import ArgumentParser
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import NoReturn, Protocol
 
@@ -19,6 +20,8 @@ from harmony_conformance.evidence.exchange import ALL_APIS, Exchange, Series
 from harmony_conformance.golden.scenario import Scenario
 from harmony_conformance.judge.check import Check, Comparison, Outcome
 from harmony_conformance.judge.scenario_series import ScenarioSeries
+from harmony_conformance.plugins.loading import load_plugins
+from harmony_conformance.plugins.registry import set_plugins
 from harmony_conformance.pytest_plugin import outcomes
 from harmony_conformance.pytest_plugin.items import MODULE, ConformanceItem, ConformanceModule, ItemResult
 from harmony_conformance.pytest_plugin.latency_items import PLUGIN, LatencyItem, latency_items, measures
@@ -63,7 +66,7 @@ class _Parser(ArgumentParser):
 
 
 def read_pytest_options(endpoint: str, options: Sequence[str]) -> PytestOptions:
-    """Parse the values of `--endpoint` and `--harmony`.
+    """Parse the values of `--endpoint` and `--harmony`. The checks of `plugin=FILE` are loaded for the process.
 
     Raises:
         UsageError: A value is invalid; the message has one line.
@@ -76,6 +79,8 @@ def read_pytest_options(endpoint: str, options: Sequence[str]) -> PytestOptions:
         if "=" not in option and option not in FLAGS:
             raise UsageError(f"invalid --harmony: expected OPTION=VALUE, for example model=gpt-oss-20b, got {option!r}")
     arguments = parser.parse_args([*(f"--{option}" for option in options), "--", endpoint])
+    if arguments.plugin:
+        set_plugins(load_plugins(arguments.plugin))
     target, run_options = read_options(arguments)
     run_options = replace(run_options, latency_requests=arguments.latency)
     if arguments.latency and target.replay is not None:
@@ -100,6 +105,7 @@ def register(config: pytest.Config) -> None:
     """
     endpoint: str = config.option.harmony_endpoint
     values: list[str] = config.option.harmony_options
+    config.add_cleanup(partial(set_plugins, ()))
     try:
         options = read_pytest_options(endpoint, values)
     except UsageError as problem:

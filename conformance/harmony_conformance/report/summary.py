@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from operator import itemgetter
 from types import MappingProxyType
 
-from harmony_conformance.checks import CHECKS, FAMILIES
+from harmony_conformance.checks import FAMILIES
 from harmony_conformance.json_value import Json, JsonObject, canonical_json, integer, items, members, text, value_at
-from harmony_conformance.judge.check import Check, Comparison, Outcome, Severity
+from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.judge.clause import Clause
 from harmony_conformance.judge.harmony_clauses import CLAUSES
+from harmony_conformance.plugins.registry import find_check
 from harmony_conformance.report.model import Report, ResultLine, count_applied
+from harmony_conformance.report.plugins_used import describe_plugins, has_only_plugin_errors
 from harmony_conformance.report.text_excerpt import LIMIT, Pieces, contrast, cut
 from harmony_conformance.runtime.plural import number_of
 
@@ -29,7 +31,6 @@ WORST_FIRST = (
 )
 DEFAULT_FAILS_ON = frozenset({Severity.MUST})
 
-_RULES: Mapping[str, Check | Comparison] = MappingProxyType({rule.id: rule for rule in CHECKS})
 _FAMILIES = MappingProxyType({family.__name__.rpartition(".")[2]: family.__doc__ or "" for family in FAMILIES})
 _FORMS_SHOWN = 2
 _PROMPT_EVIDENCE = MappingProxyType(
@@ -62,6 +63,7 @@ class Standing(StrEnum):
     DIVERGES = "does not conform"
     UNCHECKED = "nothing could be checked"
     OUR_ERROR = "internal error of the suite"
+    PLUGIN_ERROR = "error of a plug-in"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,19 +112,19 @@ class CheckResults:
     @property
     def requirement(self) -> str:
         """The requirement, in a sentence. Empty for a check that this version does not have."""
-        rule = _RULES.get(self.check)
+        rule = find_check(self.check)
         return rule.requirement if rule is not None else ""
 
     @property
     def reason(self) -> str:
         """Explanation of the requirement. Empty for a check that this version does not have."""
-        rule = _RULES.get(self.check)
+        rule = find_check(self.check)
         return rule.reason if rule is not None else ""
 
     @property
     def clause(self) -> Clause:
         """The cited clause: that of the check if a result cites it, else that of the first result."""
-        rule = _RULES.get(self.check)
+        rule = find_check(self.check)
         is_cited = rule is not None and any(result.spec == rule.clause.id for result in self.results)
         return (
             rule.clause if rule is not None and is_cited else _clause(self.results[0].spec, self.results[0].quotation)
@@ -195,8 +197,10 @@ def run_verdict(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON
         )
         sentence = f"{', '.join(filter(None, parts))}; {number_of(len(applied), 'check')} applied."
     if errors := report.counts[Outcome.ERROR]:
-        sentence = f"{number_of(errors, 'result')} unknown because of an internal error of this suite. {sentence}"
-        return RunVerdict(standing=Standing.OUR_ERROR, sentence=sentence)
+        is_own = has_only_plugin_errors(report)
+        source = "an error of a plug-in" if is_own else "an internal error of this suite"
+        sentence = f"{number_of(errors, 'result')} unknown because of {source}. {sentence}"
+        return RunVerdict(standing=Standing.PLUGIN_ERROR if is_own else Standing.OUR_ERROR, sentence=sentence)
     if missing := items(value_at(report.header, "missing_features")):
         sentence = f"No answer had {' or '.join(map(text, missing))} (--require). {sentence}"
     if stale := items(value_at(report.header, "baseline", "stale")):
@@ -267,6 +271,7 @@ def facts(report: Report) -> tuple[tuple[str, str], ...]:
         ("In no answer", ", ".join(map(text, items(value_at(header, "features", "never"))))),
         ("Incomplete", text(value_at(header, "incomplete"))),
         ("Started", text(value_at(header, "started"))),
+        ("Plug-ins", describe_plugins(header)),
         ("Suite", f"harmony-conformance {text(value_at(header, 'version'))}".strip()),
     )
     return tuple((name, value) for name, value in values if value)

@@ -93,10 +93,22 @@ def add_connection_options(parser: ArgumentParser, *, has_pace: bool = True) -> 
     add("--http2", action="store_true", help="offer HTTP/2 to an https endpoint (extra `http2`)")
 
 
+def add_plugin_option(add: Callable[..., object]) -> None:
+    """Add the option that loads checks of the user."""
+    add(
+        "--plugin",
+        action="append",
+        default=[],
+        metavar="FILE_OR_MODULE",
+        help="execute this Python file (.py) or installed module, and judge with its checks too; may be repeated",
+    )
+
+
 def add_options(parser: ArgumentParser) -> None:
     """Add the target and the options of a run."""
     add_connection_options(parser)
     add = parser.add_argument_group("checks and scenarios").add_argument
+    add_plugin_option(add)
     add(
         "--api",
         action="append",

@@ -24,6 +24,8 @@ from harmony_conformance.golden.scenario import Scenario, expand
 from harmony_conformance.json_value import MAX_LINE_DEPTH, loads
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import Result
+from harmony_conformance.plugins.loading import restore_plugins
+from harmony_conformance.plugins.registry import PluginSource, plugin_sources
 from harmony_conformance.runner.judge_run import (
     Observations,
     Plan,
@@ -67,7 +69,9 @@ def open_judge(plan: Plan, options: Options) -> Generator[RunJudge]:
     if requests < _WORTH_A_PROCESS or options.max_requests is not None or cores() == 1:
         yield RunJudge(plan)
         return
-    pool = ProcessPoolExecutor(1, process_context(), _initialize, (options.select, options.skip, options.apis))
+    pool = ProcessPoolExecutor(
+        1, process_context(), _initialize, (options.select, options.skip, options.apis, plugin_sources())
+    )
     try:
         with block_interrupts():
             pool.submit(_start_process)
@@ -180,12 +184,15 @@ class _ProcessState:
 _STATE: list[_ProcessState] = []
 
 
-def _initialize(select: tuple[str, ...], skip: tuple[str, ...], apis: tuple[str, ...]) -> None:
+def _initialize(
+    select: tuple[str, ...], skip: tuple[str, ...], apis: tuple[str, ...], plugins: tuple[PluginSource, ...]
+) -> None:
     """Initialize the judging process. Checks cannot be pickled, so the process makes the plan again."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles the interrupt and stops this process
     follow_parent()
     lower_priority()
     reduce_garbage_collection()
+    restore_plugins(plugins)
     # the scenarios that the run leaves out are never submitted
     plan = make_plan(Options(select=select, skip=skip, apis=apis, websocket_use=WebSocketUse.SCENARIOS))
     _STATE.append(_ProcessState(plan=plan, scenarios={scenario.key: scenario for scenario in plan.scenarios}))

@@ -14,26 +14,25 @@ from itertools import pairwise
 from shlex import quote as quote_visible
 from types import MappingProxyType
 
-from harmony_conformance.checks import CHECKS
 from harmony_conformance.checks.helpers.counted_pairs import shorter_step
 from harmony_conformance.checks.helpers.counted_requests import REPEATED_BASE_STEP
 from harmony_conformance.engines.profiles import DERENDER_PATH
 from harmony_conformance.engines.render_derender import render_request, split_event_requests, whole_request
 from harmony_conformance.engines.target import Target
-from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.levels import AnsweredBy
 from harmony_conformance.evidence.series_pairs import STREAM_SUFFIX
 from harmony_conformance.json_value import InvalidJsonError, dumps, items, loads, value_at
 from harmony_conformance.judge.check import Outcome, Verdict
 from harmony_conformance.judge.conditions import wants_one_choice
-from harmony_conformance.judge.judge import Result
+from harmony_conformance.judge.judge import Result, is_comparison
+from harmony_conformance.plugins.registry import find_check, plugin_arguments
 from harmony_conformance.runtime.terminal_text import escape_invisible
 from harmony_conformance.transport.messages import Request
 from harmony_ref import decode
 
 _REPRODUCED = frozenset((Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE))
-_COMPARISONS = frozenset(one.id for one in CHECKS if one.subject is Series)
-_ACCOUNTING = frozenset(one.id for one in CHECKS if one.family == "accounting")
+_ACCOUNTING = "accounting."
 _RUN = "harmony-conformance run"
 _STORED_PATH = re.compile(r"/(responses|conversations)/[^/?]+")
 _STATE_MEMBERS = ("previous_response_id", "conversation")
@@ -63,6 +62,7 @@ def reproduce_result(
     """
     if result.outcome not in _REPRODUCED:
         return ""
+    options = (*options, *plugin_arguments(result.check))
     x = shown_exchange(result, exchanges)
     command = reproduce(target, x, result.scenario, key_env, options)
     others = _counterparts(x, result, exchanges) if x is not None and not command.startswith(_RUN) else ()
@@ -89,7 +89,8 @@ def _counterparts(x: Exchange, result: Result, exchanges: Mapping[str, Exchange]
     This is a whole answer, the same step over the first API, or a prompt with a shorter text.
     Otherwise it is the only other exchange, or all counted prompts.
     """
-    if result.check not in _COMPARISONS:
+    rule = find_check(result.check)
+    if rule is None or not is_comparison(rule):
         return []
     step, is_stream, suffixes = x.id.partition(STREAM_SUFFIX)
     shorter = x.id.replace(f"/{x.step}/", f"/{shorter_step(x.step)}/")
@@ -103,7 +104,7 @@ def _counterparts(x: Exchange, result: Result, exchanges: Mapping[str, Exchange]
         others = [f"{step}/{suffixes.rpartition('/')[2]}"]
     elif shorter in others:
         others = [shorter]
-    elif len(others) > 1 and result.check not in _ACCOUNTING:
+    elif len(others) > 1 and not result.check.startswith(_ACCOUNTING):
         return []
     return [exchanges[one] for one in others if one in exchanges and exchanges[one].step != REPEATED_BASE_STEP]
 

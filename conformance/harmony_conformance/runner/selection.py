@@ -11,11 +11,11 @@ from fnmatch import fnmatchcase
 from itertools import product
 
 from harmony_conformance.apis.registry import APIS
-from harmony_conformance.checks import CHECKS
 from harmony_conformance.golden import data as golden
 from harmony_conformance.golden.expected_rows import has_rows, read_row_scenarios
 from harmony_conformance.golden.scenario import Scenario, for_api, read_scenario
 from harmony_conformance.json_value import loads
+from harmony_conformance.plugins.registry import all_checks
 from harmony_conformance.runner.judge_run import Plan, can_judge_api, covers_any_api
 from harmony_conformance.runner.websocket_use import WebSocketUse
 from harmony_conformance.runtime.similar_names import suggestion
@@ -53,11 +53,12 @@ def select_plan(
     names = tuple(scenario.name for scenario in loaded)
     if select and len(loaded) < len(every):
         _refuse_unplanned(select, names, [one.name for one in every if not websocket_use.is_planned(one)])
-    ids = tuple(check.id for check in CHECKS)
+    every_check = all_checks()
+    ids = tuple(check.id for check in every_check)
     selected = frozenset(pair for pattern in select for pair in _pairs(pattern, ids, names))
     skipped = frozenset(pair for pattern in skip for pair in _pairs(pattern, ids, names))
     scenarios = tuple(written for one in loaded for api in apis if (written := for_api(one, APIS[api])) is not None)
-    checks = tuple(check for check in CHECKS if covers_any_api(check, apis))
+    checks = tuple(check for check in every_check if covers_any_api(check, apis))
     if not select and not skip:
         return Plan(scenarios=scenarios, checks=checks)
     kept = {

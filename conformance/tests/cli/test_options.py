@@ -32,7 +32,7 @@ from harmony_ref.styles import STYLES, History
 
 PACKAGES = (
     *("audit", "causes", "checks", "evidence", "golden", "judge", "load", "prompts", "reference_server", "report"),
-    *("runner.run", "sampling", "selftest", "transport"),
+    *("plugins", "runner.run", "sampling", "selftest", "transport"),
 )
 HEAVY = (
     *("asyncio", "concurrent.futures", "multiprocessing", "ssl"),

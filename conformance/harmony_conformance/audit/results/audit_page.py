@@ -14,6 +14,7 @@ from harmony_conformance.report import text_excerpt
 from harmony_conformance.report.intervals import wilson
 from harmony_conformance.report.pages import markup
 from harmony_conformance.report.pages.html import environment
+from harmony_conformance.report.plugins_used import describe_plugins
 from harmony_conformance.report.summary import grouped, sides
 from harmony_conformance.runtime.plural import number_of
 
@@ -92,6 +93,7 @@ def _facts(audit: StoredAudit) -> list[tuple[str, Json]]:
         ("Internal errors", header.get("errors")),
         ("Quotations", header.get("excerpts")),
         *_baseline(header.get("baseline")),
+        *((("Plug-ins", plugins),) if (plugins := describe_plugins(header)) else ()),
         ("Suite", f"harmony-conformance {text(header.get('version'))}"),
     ]
 

@@ -12,10 +12,10 @@ from harmony_conformance.causes.attribution import find_causes
 from harmony_conformance.causes.cause import Cause
 from harmony_conformance.causes.known import KnownCause, causes_of_version
 from harmony_conformance.causes.signatures import FailureKey, Signature, message_kind, read_signatures
-from harmony_conformance.checks import CHECKS
 from harmony_conformance.engines.answer_signature import FINGERPRINTS
 from harmony_conformance.judge.check import Check, Comparison, Finding, Outcome
 from harmony_conformance.judge.judge import Result
+from harmony_conformance.plugins.registry import all_checks, plugin_of
 
 SCENARIO = "traffic"
 _USUAL = 0.5
@@ -28,10 +28,16 @@ def log_causes(tally: Tally) -> tuple[Cause, ...]:
     A log does not know which scenario an exchange is like. So signatures are compared by check and message alone.
     """
     places: list[str] = []
-    results = [result for rule in CHECKS for result in _results(rule, tally.checks.get(rule.id, CheckTally()), places)]
+    results = [
+        result for rule in all_checks() for result in _results(rule, tally.checks.get(rule.id, CheckTally()), places)
+    ]
     if not places:  # reading the signatures takes a third of a second
         return ()
-    found = find_causes(results, signatures=_signatures(results), known=list(_known(tally.groups.get("engine", {}))))
+    found = find_causes(
+        results,
+        signatures=_signatures([one for one in results if plugin_of(one.check) is None]),
+        known=list(_known(tally.groups.get("engine", {}))),
+    )
     return tuple(
         replace(cause, example=replace(cause.example, exchange=places[int(cause.example.exchange)])) for cause in found
     )

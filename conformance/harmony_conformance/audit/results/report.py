@@ -14,11 +14,11 @@ from harmony_conformance.audit.redaction import Excerpts
 from harmony_conformance.audit.results.log_baseline import BaselineCounter, LogBaseline
 from harmony_conformance.audit.results.log_causes import SCENARIO, log_causes
 from harmony_conformance.audit.tallies import CheckTally, FindingExample, LineProblems, Tally
-from harmony_conformance.checks import CHECKS
 from harmony_conformance.errors import Exit
 from harmony_conformance.json_value import Json, JsonObject, dumps
 from harmony_conformance.judge.check import Check, Comparison, Outcome, Severity
 from harmony_conformance.judge.judge import is_comparison
+from harmony_conformance.plugins.registry import all_checks, plugin_header
 from harmony_conformance.report.model import ORDER, ResultLine, count_all, finding_json
 
 WORST_FIRST = (
@@ -98,6 +98,7 @@ class Audit:
                 "source": "audit",
                 "files": files,
                 "excerpts": self.excerpts.value,
+                **plugin_header(),
                 "exchanges": self.tally.exchanges,
                 **({"counted": counted} if (counted := self.tally.counted.exchanges) else {}),
                 **({} if self.has_share else {"note": NO_SHARE}),
@@ -145,7 +146,7 @@ def make_audit(  # noqa: PLR0913 - what the log had, and how it was read
     empty_files: tuple[str, ...] = (),
 ) -> Audit:
     """Return the report of a tally. Every check has a line, even if no exchange was read."""
-    lines = (_line(rule, tally) for rule in CHECKS)
+    lines = (_line(rule, tally) for rule in all_checks())
     return Audit(
         files=files,
         tally=tally,

@@ -6,6 +6,8 @@ import shlex
 from argparse import ArgumentParser
 from pathlib import Path
 
+from harmony_conformance.runner.arguments import add_plugin_option
+
 REPORT_FORMATS = ("html", "md", "junit", "junit-all", "sarif", "ctrf", "github", "badge-json", "badge-svg")
 """Values of `report --format`."""
 CHECKS_FORMATS = ("md", "json", "accounting", "evidence")
@@ -16,6 +18,7 @@ def configure_report(parser: ArgumentParser) -> None:
     """Add the options of `report`."""
     parser.add_argument("run_dir", metavar="RUN_DIR", type=Path, help="folder of a run, or its report.jsonl")
     parser.add_argument("--format", choices=REPORT_FORMATS, default="html", help="output format (default: html)")
+    add_plugin_option(parser.add_argument)
 
 
 def configure_reproduce(parser: ArgumentParser) -> None:
@@ -30,6 +33,7 @@ def configure_reproduce(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--against", metavar="TARGET", help="another target than that of the run")
     parser.add_argument("--all", action="store_true", help="every failed result, not the example alone")
+    add_plugin_option(parser.add_argument)
     parser.add_argument(
         "--run-options",
         metavar="TEXT",
@@ -47,6 +51,7 @@ def configure_explain(parser: ArgumentParser) -> None:
         help="a check, family of checks, defect, cause, scenario, rate, client, or an entry of golden/defects.json",
     )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="output format (default: text)")
+    add_plugin_option(parser.add_argument)
 
 
 def configure_checks(parser: ArgumentParser) -> None:
@@ -57,6 +62,7 @@ def configure_checks(parser: ArgumentParser) -> None:
         default="md",
         help="md, json: the checks; accounting: token cost of each mistake; evidence: evidence for each prompt defect",
     )
+    add_plugin_option(parser.add_argument)
 
 
 def configure_help(parser: ArgumentParser) -> None:

@@ -6,7 +6,7 @@ import os
 from argparse import ArgumentParser, ArgumentTypeError
 from pathlib import Path
 
-from harmony_conformance.runner.arguments import FAIL_ON_WORDS, folder_path, whole_number
+from harmony_conformance.runner.arguments import FAIL_ON_WORDS, add_plugin_option, folder_path, whole_number
 
 LOG_FORMATS = (
     "auto",
@@ -93,6 +93,7 @@ def configure_audit(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="write a baseline that expects the checks that failed; entries of FILE that still match are kept",
     )
+    add_plugin_option(parser.add_argument_group("checks").add_argument)
     add = parser.add_argument_group("extent and speed").add_argument
     add(
         "--plan",

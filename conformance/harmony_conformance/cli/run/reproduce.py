@@ -19,6 +19,7 @@ from harmony_conformance.evidence.file_lines import Line, parse_line, read_lines
 from harmony_conformance.evidence.recording_file import BrokenRecordingError, read_recording
 from harmony_conformance.json_value import JsonObject, dumps, items, members, text, value_at
 from harmony_conformance.judge.check import Outcome
+from harmony_conformance.plugins.registry import find_check, plugin_sources
 from harmony_conformance.report.files import REPORT
 from harmony_conformance.report.model import Report, ResultLine
 from harmony_conformance.report.summary import failures
@@ -40,11 +41,13 @@ def execute(arguments: Namespace) -> int:
     recorded = list(found.values())
     if not recorded:
         raise UsageError(f"{arguments.run_dir}: expected a run with failures, got one without")
+    _check_plugins(report, recorded)
     facts = _recorded_options(arguments.run_dir, report)
     target = text(facts.get("target")) if arguments.against is None else str(arguments.against)
     if arguments.against is None and not target:
         raise UsageError(f"{arguments.run_dir}: the recording does not name its target: expected --against TARGET")
     options = [*_run_options(facts, _engine(report, facts), target, arguments.run_options), *arguments.run_options]
+    options += [f"--plugin={name}" for name in arguments.plugin]
     codes = [
         code
         for api in dict.fromkeys(result.api for result in recorded)
@@ -78,6 +81,28 @@ def _find(report: Report, name: str, *, every: bool) -> list[ResultLine]:
         causes = ", ".join(known) or "none"
         raise UsageError(f"invalid ID: expected a cause ({causes}) or a failed check of the run, got {name!r}{meant}")
     return found if every else found[:1]
+
+
+def _check_plugins(report: Report, recorded: Sequence[ResultLine]) -> None:
+    """Refuse the failures of a check that nothing here has. A report is data: a plug-in that it names is never loaded for that.
+
+    Raises:
+        UsageError: The user did not name the plug-in of a check.
+    """
+    named = {text(value_at(one, "prefix")): one for one in items(value_at(report.header, "plugins"))}
+    for result in recorded:
+        source = named.get(result.check.partition(".")[0])
+        if find_check(result.check) is None:
+            option = (
+                f"--plugin {shlex.quote(text(value_at(source, 'name')))}" if source is not None else "--plugin FILE"
+            )
+            raise UsageError(
+                f"invalid ID: {result.check} is a check of a plug-in: expected {option}, which executes it, got none"
+            )
+    hashes = {one.prefix: one.sha256 for one in plugin_sources()}
+    for prefix, source in named.items():
+        if prefix in hashes and hashes[prefix] != text(value_at(source, "sha256")):
+            print(f"the plug-in {prefix} is not the one of the run, whose hash differs", file=sys.stderr)
 
 
 def _recorded_options(run: Path, report: Report) -> JsonObject:

@@ -16,6 +16,7 @@ from harmony_conformance.engines.target import InvalidTargetError, Target, parse
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import JsonObject, members, text, value_at
+from harmony_conformance.plugins.registry import plugin_header
 from harmony_conformance.report.client_verdict import with_client
 from harmony_conformance.report.comparison.baseline import with_baseline
 from harmony_conformance.report.comparison.baseline_file import update_for_run
@@ -81,6 +82,7 @@ def _report(target: Target, options: Options, finished: Run, observed: Observati
         **({"missing_features": missing} if missing else {}),
         "tries": options.tries,
         "seed": options.seed,
+        **plugin_header(),
         "started": finished.start_time or datetime.now(UTC).isoformat(timespec="seconds"),
         **{name: finished.recorded_header[name] for name in _RECORDED_MEMBERS if name in finished.recorded_header},
     }

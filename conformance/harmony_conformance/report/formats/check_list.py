@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Series
 from harmony_conformance.json_value import JsonObject, dumps
 from harmony_conformance.judge.check import Check, Comparison
 from harmony_conformance.judge.rulings import RULINGS
+from harmony_conformance.plugins.registry import all_checks
 from harmony_conformance.prompts.token_accounting import FORMS, RequestSet, cost_tables
 
 _HEAD = """# Checks
@@ -33,8 +33,8 @@ A request with a ruling may be refused with a 4xx status. An answer to it is jud
 
 def checks_markdown() -> str:
     """The document: a section for each family, an entry for each check."""
-    families = [(family, list(rules)) for family, rules in groupby(CHECKS, key=lambda rule: rule.family)]
-    head = _HEAD.format(count=len(CHECKS), families=len(families), rulings="\n".join(_rulings()))
+    families = [(family, list(rules)) for family, rules in groupby(all_checks(), key=lambda rule: rule.family)]
+    head = _HEAD.format(count=len(all_checks()), families=len(families), rulings="\n".join(_rulings()))
     return "\n".join((head, *(line for family, rules in families for line in _family(family, rules)))).rstrip()
 
 
@@ -48,7 +48,7 @@ def _rulings() -> Iterator[str]:
 
 def checks_json() -> str:
     """The same as a JSON array, one check a line."""
-    return "[\n" + ",\n".join(dumps(_record(rule)) for rule in CHECKS) + "\n]"
+    return "[\n" + ",\n".join(dumps(_record(rule)) for rule in all_checks()) + "\n]"
 
 
 _ACCOUNTING = """# Token accounting

@@ -14,6 +14,7 @@ from harmony_conformance.json_value import Json, JsonObject, dumps, text, value_
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.cause_summary import CauseSummary, cause_summaries
 from harmony_conformance.report.model import Report, ResultLine
+from harmony_conformance.report.plugins_used import plugin_options, used_plugins
 from harmony_conformance.report.summary import DEFAULT_FAILS_ON, Standing, failures, gate_failures, run_verdict, title
 from harmony_conformance.report.text_excerpt import line
 from harmony_conformance.runtime.plural import number_of
@@ -39,6 +40,7 @@ _COLORS: Mapping[Standing, tuple[str, str]] = MappingProxyType(
         Standing.DIVERGES: ("red", "#e05d44"),
         Standing.UNCHECKED: ("lightgrey", "#9f9f9f"),
         Standing.OUR_ERROR: ("lightgrey", "#9f9f9f"),
+        Standing.PLUGIN_ERROR: ("lightgrey", "#9f9f9f"),
     }
 )
 _LABEL = "harmony"
@@ -54,7 +56,9 @@ def sarif(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> s
             "id": cause.name,
             "shortDescription": {"text": line(cause.sentence)},
             "fullDescription": {"text": line(cause.users_see or cause.sentence)},
-            "help": {"text": f"harmony-conformance explain {line(cause.name)}"},
+            "help": {
+                "text": line(f"harmony-conformance explain {cause.name}{plugin_options(report.header, cause.name)}")
+            },
         }
         for cause in causes
     ]
@@ -82,9 +86,18 @@ def sarif(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> s
     log: JsonObject = {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "results": results}],
+        "runs": [{"tool": {"driver": driver, **_extensions(report)}, "results": results}],
     }
     return dumps(log)
+
+
+def _extensions(report: Report) -> JsonObject:
+    """Return the member of a tool that names its extensions: the plug-ins. Empty without a plug-in."""
+    extensions: list[Json] = [
+        {"name": line(text(one.get("name"))), "properties": {"sha256": text(one.get("sha256"))}}
+        for one in used_plugins(report.header)
+    ]
+    return {"extensions": extensions} if extensions else {}
 
 
 def _level(cause: CauseSummary, fails_on: frozenset[Severity]) -> str:
@@ -108,7 +121,11 @@ def ctrf(report: Report, fails_on: frozenset[Severity] = DEFAULT_FAILS_ON) -> st
         "start": started,
         "stop": started,
     }
-    environment: JsonObject = {"testEnvironment": title(report)}
+    plugins: list[Json] = [*used_plugins(report.header)]
+    environment: JsonObject = {
+        "testEnvironment": title(report),
+        **({"extra": {"plugins": plugins}} if plugins else {}),
+    }
     results: JsonObject = {
         "tool": {"name": "harmony-conformance", "version": text(value_at(report.header, "version"))},
         "summary": summary,

@@ -70,6 +70,7 @@ _STANDING = {
     Standing.ONLY_EXPECTED_FAILURES: "☑️",
     Standing.UNCHECKED: "❔",
     Standing.OUR_ERROR: "💥",
+    Standing.PLUGIN_ERROR: "💥",
 }
 
 

@@ -8,7 +8,7 @@ from harmony_conformance.report.evidence_grade import evidence_grade
 from harmony_conformance.report.model import ORDER, Report
 from harmony_conformance.report.summary import run_verdict
 
-_HEADER_MEMBERS = ("client", "target", "incomplete", "features", "missing_features")
+_HEADER_MEMBERS = ("client", "target", "plugins", "incomplete", "features", "missing_features")
 
 
 def run_json(report: Report, fails_on: frozenset[Severity]) -> JsonObject:

@@ -23,6 +23,7 @@ from harmony_conformance.report.client_rows import CLIENT, NeedState, client_row
 from harmony_conformance.report.evidence_grade import evidence_grade
 from harmony_conformance.report.latency_table import COLUMNS, rows
 from harmony_conformance.report.model import WORDS, Report, ResultLine
+from harmony_conformance.report.plugins_used import plugin_options
 from harmony_conformance.report.summary import (
     DEFAULT_FAILS_ON,
     by_check,
@@ -175,7 +176,8 @@ def _causes(report: Report, width: int, rows: int) -> Iterator[Text]:
     expected = f", {number} expected by the baseline" if number else ""
     words = f"causes: {len(causes)}, for {number_of(report.counts[Outcome.FAIL], 'failed result')}{expected}"
     heading = (Text(), Text(words, style="bold"))
-    hint = _fit("  more: harmony-conformance explain ID, harmony-conformance reproduce RUN ID", width)
+    options = f" (with{visible(found)})" if (found := plugin_options(report.header)) else ""
+    hint = _fit(f"  more: harmony-conformance explain ID, harmony-conformance reproduce RUN ID{escape(options)}", width)
     rows -= _rows([*heading, hint], width)
     yield from heading
     shown = 0

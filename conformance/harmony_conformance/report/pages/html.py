@@ -40,6 +40,7 @@ _STANDING = {
     Standing.ONLY_EXPECTED_FAILURES: "variant",
     Standing.UNCHECKED: "inconclusive",
     Standing.OUR_ERROR: "error",
+    Standing.PLUGIN_ERROR: "error",
 }
 _MEANING = {
     Outcome.PASS: "the requirement was met wherever it applied",
@@ -47,7 +48,7 @@ _MEANING = {
     Outcome.VARIANT: "a legitimate difference, never a failure",
     Outcome.INCONCLUSIVE: "the scenario never exercised the check: neither a pass nor a failure",
     Outcome.NOT_APPLICABLE: "the conditions of the check do not hold, or the endpoint lacks the evidence it needs",
-    Outcome.ERROR: "an internal error of this suite, not of the endpoint",
+    Outcome.ERROR: "an internal error of this suite or of a plug-in, not of the endpoint",
 }
 
 _BADGE = {
