@@ -109,6 +109,7 @@ GUIDES = (
     "ci",
     "vllm-nightly",
     "clients",
+    "own-checks",
     "rates",
     "load",
     "audit",

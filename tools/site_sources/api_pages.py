@@ -40,6 +40,18 @@ PAGES: Mapping[str, tuple[str, str, Sequence[str]]] = {
             "harmony_conformance.audit.redaction.Excerpts",
         ),
     ),
+    "checks": (
+        "Checks of your own",
+        "The names that a [plug-in](../../docs/own-checks.md) uses. `conditions` of the module has those of [every check](../../conformance/CHECKS.md).",
+        (
+            *(f"harmony_conformance.judge.check.{name}" for name in ("check", "comparison", "mismatch", "variant")),
+            *(f"harmony_conformance.judge.check.{name}" for name in ("Finding", "Reads", "Severity", "Verdict")),
+            *(f"harmony_conformance.judge.condition.{name}" for name in ("condition", "evidence")),
+            "harmony_conformance.judge.clause.Clause",
+            *(f"harmony_conformance.evidence.exchange.{name}" for name in ("Exchange", "Series")),
+            *(f"harmony_conformance.redactable_text.{name}" for name in ("RedactableText", "quote")),
+        ),
+    ),
     "proxy": (
         "The guard",
         "The [proxy](../../docs/proxy.md) as ASGI middleware, and the guard below it for other frameworks.",
@@ -54,6 +66,14 @@ PAGES: Mapping[str, tuple[str, str, Sequence[str]]] = {
 """Title, purpose and names of each page except that of harmony_ref."""
 _IMPORTS = {
     "harmony_conformance.golden.assertion": "harmony_conformance",
+    **dict.fromkeys(
+        (
+            *(f"harmony_conformance.judge.{name}" for name in ("check", "condition", "clause")),
+            "harmony_conformance.evidence.exchange",
+            "harmony_conformance.redactable_text",
+        ),
+        "harmony_conformance.plugin_api",
+    ),
     "harmony_proxy.asgi.guard": "harmony_proxy.asgi",
 }
 """Modules from which users import, by the modules that define the names."""

@@ -34,6 +34,7 @@ SECTIONS: Mapping[str, Sequence[Listed]] = {
                 ("In CI", "docs/ci.md"),
                 ("vLLM, each night", "docs/vllm-nightly.md"),
                 ("Ready for a client?", "docs/clients.md"),
+                ("Checks of your own", "docs/own-checks.md"),
             ),
         ),
         (

@@ -1,6 +1,7 @@
 """Checks of a plug-in judge like those of the package: in every command, process and format. Played with `examples/acme.py`."""
 
 import json
+import re
 import xml.etree.ElementTree as ET
 from hashlib import sha256
 from pathlib import Path
@@ -205,3 +206,22 @@ def test_endpoints_of_a_file(tmp_path, capsys):
 def test_nothing_is_left_after_a_command(tmp_path):
     assert run("reference", tmp_path) == 0
     assert loaded_plugins() == ()
+
+
+def test_the_plug_in_of_the_page(tmp_path):
+    page = (Path(__file__).parents[3] / "docs" / "own-checks.md").read_text("utf-8")
+    plugin = tmp_path / "acme.py"
+    plugin.write_text(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], "utf-8")
+    assert run("reference", tmp_path / "out", plugin=str(plugin)) == 0
+    assert results(tmp_path / "out")["acme.no_internal_names"]["outcome"] == "pass"
+    answer = {
+        "messages": [{"role": "user", "content": "Where?"}, {"role": "assistant", "content": "At db7.acme.internal"}]
+    }
+    (tmp_path / "log.jsonl").write_text(json.dumps(answer) + "\n", "utf-8")
+    audit = ["audit", str(tmp_path / "log.jsonl"), "--plugin", str(plugin), "--out", str(tmp_path / "audit")]
+    assert main(audit) == 1
+    (row,) = lines(tmp_path / "audit" / "failures.jsonl")
+    assert (row["check"], row["findings"][0]["message"]) == (
+        "acme.no_internal_names",
+        "the answer names xx0.xxxx.xxxxxxxx",
+    )
