@@ -14,6 +14,7 @@ from typing import Any
 from harmony_conformance.audit.batches import Batch, BatchResult, ReadOptions, scan_batch
 from harmony_conformance.audit.processes.line_process import judge_by_line
 from harmony_conformance.audit.readers.sources import require
+from harmony_conformance.audit.readers.tables import choose_arrow_allocator
 from harmony_conformance.errors import UsageError
 from harmony_conformance.runtime.processes import reduce_garbage_collection
 from harmony_conformance.runtime.time_limit import exit_after_limit
@@ -66,6 +67,7 @@ class RayPool:
             self._submit = None
 
     def _connect(self) -> Callable[[Batch], Any]:
+        choose_arrow_allocator()  # Ray imports Arrow, and this process reads Parquet
         ray = import_module("ray")
         started = {"num_cpus": self._workers, "object_store_memory": _OBJECT_STORE, "include_dashboard": False}
         has_address = bool(address := os.environ.get(ADDRESS, ""))

@@ -1,13 +1,15 @@
-"""Records of gateways and observability tools that store requests: LiteLLM, OpenRouter, Langfuse.
+"""Records of gateways and observability tools that store requests: LiteLLM, Helicone, OpenRouter, Langfuse.
 
 Sources: LiteLLM 1.106 (`StandardLoggingPayload`, table `LiteLLM_SpendLogs`), the API reference of OpenRouter (`/generation/content`),
-Langfuse's field reference of exports and its API (`/api/public/observations`). Helicone's export is a pair, see `pairs`.
+Langfuse's field reference of exports and its API (`/api/public/observations`). Helicone's export is a pair, see `pairs`;
+its manual logger (helicone-helpers 1.2) sends another form.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS, COMPLETIONS, RESPONSES
 from harmony_conformance.apis.text_fields import parse_text
@@ -15,7 +17,7 @@ from harmony_conformance.audit.readers.http_pair import HttpPair, build_exchange
 from harmony_conformance.audit.readers.partial import conversation_exchange, read_message
 from harmony_conformance.audit.readers.record import LoggedExchange, Shape
 from harmony_conformance.evidence.exchange_json import NotAnExchangeError
-from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
+from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
 
 _LITELLM_CALLS: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("completion", "acompletion"), (CHAT_COMPLETIONS.path, "messages")),
@@ -24,6 +26,10 @@ _LITELLM_CALLS: Mapping[str, tuple[str, str]] = {
 }
 """Path and member of the conversation by LiteLLM's `call_type`. The others are found by their members."""
 _NO_CONTENT = "no exchange: the log has no content (set `store_prompts_in_spend_logs: true`, or keep `turn_off_message_logging` off)"
+
+_FAILED = "no exchange: it has no response, its request failed"
+_HELICONE_MEMBERS = frozenset({"_type", "toolName"})
+"""The members that Helicone's manual logger adds to a response."""
 
 _REDACTED = "redacted-by-litellm"
 """The text of answers whose content LiteLLM does not log."""
@@ -45,7 +51,7 @@ def _read_litellm(value: Json, name: str) -> LoggedExchange:
     if not response and found.get("error_str") is None:
         raise NotAnExchangeError(_NO_CONTENT)
     if not response:
-        raise NotAnExchangeError("no exchange: it has no response, its request failed")
+        raise NotAnExchangeError(_FAILED)
     if not isinstance(sent, dict) or conversation not in sent:
         settings = {
             key: setting for key, setting in members(found.get("model_parameters")).items() if setting is not None
@@ -71,6 +77,46 @@ LITELLM = Shape(
 )
 
 
+def _is_helicone(value: JsonObject) -> bool:
+    return isinstance(value_at(value, "providerRequest", "json"), dict) and isinstance(
+        value.get("providerResponse"), dict
+    )
+
+
+def _read_helicone(value: Json, name: str) -> LoggedExchange:
+    """Return the exchange of a record of Helicone's manual logger.
+
+    The response is an object, or a text: a body, or the chunks of a stream, one a line.
+    """
+    request, received = value_at(value, "providerRequest", "json"), members(value_at(value, "providerResponse"))
+    body = {key: found for key, found in members(received.get("json")).items() if key not in _HELICONE_MEMBERS}
+    response: Json = _parse_chunks(text(received.get("textBody"))) or body
+    if not response:
+        raise NotAnExchangeError("no exchange: it has no response, or none in JSON")
+    path = text(value_at(value, "providerRequest", "url"))
+    pair = HttpPair(
+        request=request,
+        response=response,
+        path=urlsplit(path).path if "://" in path else "",
+        status=integer(received.get("status")) or 200,
+        started=read_time(value_at(value, "timing", "startTime", "seconds")),
+    )
+    return LoggedExchange(exchange=build_exchange(pair, name=name))
+
+
+def _parse_chunks(written: str) -> Json:
+    """Return the value of a text, or those of its lines. None if they are not JSON: the manual logger also sends tracebacks."""
+    values = [parse_text(line) for line in written.splitlines() if line.strip()]
+    if not all(isinstance(value, dict) for value in values):
+        return None
+    return values[0] if len(values) == 1 else values
+
+
+HELICONE = Shape(
+    name="helicone", title="records of Helicone's manual logger", matches=_is_helicone, read=_read_helicone
+)
+
+
 def _is_openrouter(value: JsonObject) -> bool:
     return isinstance(value_at(value, "data", "output"), dict) and "completion" in members(
         value_at(value, "data", "output")
@@ -79,6 +125,8 @@ def _is_openrouter(value: JsonObject) -> bool:
 
 def _read_openrouter(value: Json, name: str) -> LoggedExchange:
     asked, output = value_at(value, "data", "input"), members(value_at(value, "data", "output"))
+    if output.get("completion") is None and value_at(value, "data", "error") is not None:
+        raise NotAnExchangeError(_FAILED)
     answer: JsonObject = {"content": output.get("completion"), "reasoning": output.get("reasoning")}
     prompt: list[Json] = [{"role": "user", "content": value_at(asked, "prompt")}] if value_at(asked, "prompt") else []
     data = members(value_at(value, "data"))

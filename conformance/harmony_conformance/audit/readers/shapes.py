@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from harmony_conformance.apis.text_fields import parse_text
-from harmony_conformance.audit.readers.gateways import LITELLM, OBSERVATION, OPENROUTER
+from harmony_conformance.audit.readers.gateways import HELICONE, LITELLM, OBSERVATION, OPENROUTER
 from harmony_conformance.audit.readers.pairs import BATCH, EXCHANGES, HAR_ENTRY, PAIR
 from harmony_conformance.audit.readers.partial import ANSWER, CONVERSATION, TEXT, VLLM_RECORD
 from harmony_conformance.audit.readers.proxy_log import PROXY_LOG
@@ -26,6 +26,7 @@ ALL_SHAPES = (
     LITELLM,
     PAIR,
     VLLM_RECORD,
+    HELICONE,
     OPENROUTER,
     SPAN,
     OBSERVATION,

@@ -86,9 +86,13 @@ def _next_batch(batches: Iterator[Any]) -> Any:  # noqa: ANN401 - of the library
         return batch
 
 
-def _import_arrow(name: str) -> Any:  # noqa: ANN401 - a module
-    """Return a module of Arrow, whose own allocator would reserve more than it needs."""
+def choose_arrow_allocator() -> None:
+    """Let Arrow use the allocator of the system, before it is imported. Its own one reserves more memory than `memory_limit` allows."""
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+
+
+def _import_arrow(name: str) -> Any:  # noqa: ANN401 - a module
+    choose_arrow_allocator()
     return import_module(name)
 
 

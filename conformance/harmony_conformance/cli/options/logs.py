@@ -11,7 +11,19 @@ from harmony_conformance.runner.arguments import FAIL_ON_WORDS, add_plugin_optio
 LOG_FORMATS = (
     "auto",
     *("parquet", "arrow", "sqlite", "duckdb", "otlp-binary", "mitmproxy", "sse", "vllm-log", "json", "csv", "jsonl"),
-    *("proxy", "exchanges", "har", "batch", "litellm", "openai", "vllm-record", "openrouter", "otel", "langfuse"),
+    *(
+        "proxy",
+        "exchanges",
+        "har",
+        "batch",
+        "litellm",
+        "openai",
+        "vllm-record",
+        "helicone",
+        "openrouter",
+        "otel",
+        "langfuse",
+    ),
     *("answers", "messages", "text"),
 )
 """Values of `--format`: files, then records."""

@@ -13,6 +13,8 @@ import pytest
 from harmony_conformance.audit.folder import out_folder
 
 pytest.importorskip("ray", reason="make test-ray has an environment with Ray")
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
 
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 WORKERS = "3"
@@ -29,8 +31,12 @@ LINES = [exchange("Hello."), exchange("Hello.<|end|>"), b"{\n", exchange("\ud800
 
 @pytest.fixture
 def log(tmp_path):
-    (path := tmp_path / "log.jsonl").write_bytes(b"".join(LINES * 400))
-    return path
+    """Return a folder with a table too: Ray imports Arrow before it is read."""
+    (folder := tmp_path / "log").mkdir()
+    (folder / "a.jsonl").write_bytes(b"".join(LINES * 400))
+    rows = [{"request": json.dumps(ASKED), "response": json.dumps(json.loads(exchange("Hi.<|end|>"))["response"])}]
+    pq.write_table(pa.Table.from_pylist(rows * 9), folder / "b.parquet")
+    return folder
 
 
 def command(log, out, *more):

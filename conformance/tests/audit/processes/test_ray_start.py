@@ -2,12 +2,14 @@
 
 import importlib.machinery
 import json
+import os
 import socket
 import sys
 import types
 
 import pytest
 
+from harmony_conformance.audit.batches import Batch, ReadOptions
 from harmony_conformance.audit.processes import ray_pool
 from harmony_conformance.cli.main import main
 from harmony_conformance.errors import Exit, UsageError
@@ -66,6 +68,23 @@ def test_a_ray_that_cannot_start_is_one_usage_line(log, request, monkeypatch, na
     assert line.startswith(f"harmony-conformance audit: --engine ray: {reason}: {part}")
     assert len(ended) == (3 if name == "times out" and not address else 1)
     assert not (out / "audit.jsonl").exists()
+
+
+def test_arrow_gets_the_allocator_of_the_system_before_ray_imports_it(monkeypatch):
+    """Its own one reserves a gigabyte, so that this process could read no Parquet afterwards."""
+    name, found = "ARROW_DEFAULT_MEMORY_POOL", []
+    monkeypatch.setenv(name, "mimalloc")
+    monkeypatch.delenv(name)
+
+    def import_ray(_):
+        found.append(os.environ.get(name))
+        raise UsageError("no Ray")
+
+    monkeypatch.setattr(ray_pool, "require", lambda *_: None)
+    monkeypatch.setattr(ray_pool, "import_module", import_ray)
+    with pytest.raises(UsageError, match="no Ray"):
+        ray_pool.RayPool(ReadOptions(), 1).submit(Batch(file="log", lines=()))
+    assert found == ["system"]
 
 
 def test_a_start_that_ray_gave_up_is_repeated():

@@ -29,7 +29,13 @@ EXPORTS = [
     ("phoenix_dataframe.parquet", 4, ["#1", "#3"], "tool_calls.demanded_call_is_made"),
     ("phoenix_otlp.json", 4, None, "tool_calls.demanded_call_is_made"),
     ("langfuse_openai.otlp.jsonl", 4, ["@0/0", "@0/2"], "channels.no_channel_words"),
+    ("langfuse_observations.jsonl", 2, ["@0"], "channels.no_channel_words"),
+    ("helicone_async.otlp.jsonl", 3, ["@0", "@4003"], "channels.no_channel_words"),
+    ("helicone_manual.jsonl", 5, ["@0", "@2338", "@4706"], "tool_calls.demanded_call_is_made"),
 ]
+DAYS = dict.fromkeys(
+    ("langfuse_observations.jsonl", "helicone_async.otlp.jsonl", "helicone_manual.jsonl"), "2026-11-28"
+)
 OTHERS = {"chromium.har": "no exchange: its request has no body, as for a page or an image"}
 """Records that are no call of a model, one in each file."""
 
@@ -53,10 +59,31 @@ def test_an_export_of_real_software_shows_its_leaks(name, exchanges, places, che
     if places is not None:
         assert [row["exchange"] for row in leaks] == [f"{LOGS / name}{place}" for place in places]
     assert {row["model"] for row in leaks} == {"gpt-oss-reference"}
-    assert {row["day"] for row in leaks} == {"2026-11-27"}
+    assert {row["day"] for row in leaks} == {DAYS.get(name, "2026-11-27")}
     assert sum(total.checks[check].counts.get(outcome, 0) for outcome in ("pass", "fail")) > 0
     if "spend" in name:
         assert {row["provider"] for row in leaks} == {"openai"}
+
+
+def test_what_openrouter_has_stored_shows_its_leak_and_a_failed_generation_is_counted():
+    total, rows = judged(LOGS / "openrouter.jsonl")
+    assert (total.exchanges, total.errors) == (2, 0)
+    assert [(row["check"], row["exchange"]) for row in rows] == [
+        ("channels.no_marker_leak", f"{LOGS / 'openrouter.jsonl'}@0")
+    ]
+    reason = "no exchange: it has no response, its request failed"
+    assert {kind: found.count for kind, found in total.unreadable_by_kind.items()} == {reason: 1}
+
+
+def test_a_traceback_in_the_place_of_an_answer_is_no_finding(tmp_path):
+    """Helicone's manual logger sends one for a request that failed, with status 200."""
+    record = json.loads((LOGS / "helicone_manual.jsonl").read_bytes().splitlines()[3])
+    record["providerResponse"]["textBody"] = (
+        'Traceback (most recent call last):\nValueError\n\n{"object": "chat.completion"}'
+    )
+    (path := tmp_path / "log.jsonl").write_text(json.dumps(record), encoding="utf-8")
+    total, rows = judged(path)
+    assert (total.exchanges, total.unreadable, rows) == (0, 1, [])
 
 
 def test_answers_that_litellm_redacted_are_counted_as_not_judged():

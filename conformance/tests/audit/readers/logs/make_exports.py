@@ -205,7 +205,7 @@ def phoenix(folder, url):
 
 
 class Ingestion(BaseHTTPRequestHandler):
-    """Accepts what is sent to Langfuse, and keeps it in `bodies` by its path."""
+    """Accepts what a client sends to its service, and keeps it in `bodies` by its path."""
 
     bodies: list[tuple[str, bytes]] = []  # noqa: RUF012 - of the whole process
 
@@ -220,26 +220,71 @@ class Ingestion(BaseHTTPRequestHandler):
         pass
 
 
-def langfuse_openai(folder, url):
-    """The messages that Langfuse's client sends to its server: langfuse 5.0.4 in the place of openai 3.57.0."""
+def started(handler):
+    """Return the URL of a server in a thread."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    return f"http://127.0.0.1:{server.server_port}"
+
+
+def write_sent(path):
+    """Write the spans that were sent in binary as OTLP JSON, one message a line."""
     from google.protobuf.json_format import MessageToJson
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Ingestion)
-    Thread(target=server.serve_forever, daemon=True).start()
+    sent = [ExportTraceServiceRequest.FromString(body) for place, body in Ingestion.bodies if "trace" in place]
+    path.write_text("".join(MessageToJson(one, indent=None) + "\n" for one in sent), encoding="utf-8")
+
+
+def langfuse_openai(folder, url):
+    """The messages that Langfuse's client sends to its server: langfuse 5.0.4 in the place of openai 3.57.0."""
     keys = {"LANGFUSE_PUBLIC_KEY": "none", "LANGFUSE_SECRET_KEY": "none"}
-    os.environ |= {**keys, "LANGFUSE_BASE_URL": f"http://127.0.0.1:{server.server_port}"}
+    os.environ |= {**keys, "LANGFUSE_BASE_URL": started(Ingestion)}
     from langfuse import get_client
     from langfuse.openai import openai
 
     sys.modules["openai"] = openai
     calls(folder, url)
     get_client().flush()
-    sent = [
-        ExportTraceServiceRequest.FromString(body) for path, body in Ingestion.bodies if path.endswith("/v1/traces")
-    ]
-    lines = "".join(MessageToJson(one, indent=None) + "\n" for one in sent)
-    (folder / "langfuse_openai.otlp.jsonl").write_text(lines, encoding="utf-8")
+    write_sent(folder / "langfuse_openai.otlp.jsonl")
+
+
+def helicone_async(folder, url):
+    """The spans that Helicone's client sends to its service: helicone-async 1.1.1, traceloop-sdk 0.33.12, openai 1.109.1."""
+    from helicone_async import HeliconeAsyncLogger
+
+    HeliconeAsyncLogger(api_key="none", base_url=f"{started(Ingestion)}/v1/trace/log-python").init()
+    calls(folder, url)
+    write_sent(folder / "helicone_async.otlp.jsonl")
+
+
+def helicone_manual(folder, url):
+    """The records that Helicone's manual logger sends to its service: helicone-helpers 1.2.1, openai 3.57.0.
+
+    A call that leaks and an answer as objects, the same as texts, and a stream that leaks.
+    """
+    import openai
+    from helicone_helpers import HeliconeManualLogger
+
+    logger = HeliconeManualLogger(api_key="none", logging_endpoint=started(Ingestion))
+    client = openai.OpenAI(base_url=url, api_key="none")
+    asked = {"model": MODEL, "messages": MESSAGES}
+
+    def send(recorder):
+        recorder.append_results(client.chat.completions.create(**recorder.request).to_dict())
+
+    for more in (CALL, {}):
+        logger.log_request({**asked, **more}, send, provider="openai")
+    for more in (CALL, {}):
+        builder = logger.log_builder({**asked, **more})
+        builder.add_response(client.chat.completions.create(**asked, **more).to_dict())
+        asyncio.run(builder.send_log())
+    builder = logger.log_builder({**asked, **CALL, "stream": True})
+    for chunk in client.chat.completions.create(**builder.request):
+        builder.add_chunk(chunk.to_dict())
+    asyncio.run(builder.send_log())
+    lines = "".join(body.decode() + "\n" for _, body in Ingestion.bodies)
+    (folder / "helicone_manual.jsonl").write_text(lines, encoding="utf-8")
 
 
 def scripts():
@@ -297,6 +342,7 @@ def vllm_logger(folder, _):
 
 if __name__ == "__main__":
     functions = (calls, traceloop, openai_v2, litellm_spend_logs, litellm_redacted)
-    functions = (*functions, chromium, phoenix, langfuse_openai, vllm_calls, vllm_logger)
+    functions = (*functions, chromium, phoenix, langfuse_openai, helicone_async, helicone_manual)
+    functions = (*functions, vllm_calls, vllm_logger)
     made = {one.__name__: one for one in functions}
     made[sys.argv[1]](Path(sys.argv[2]), sys.argv[3])
