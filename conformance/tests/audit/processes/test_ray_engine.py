@@ -103,3 +103,29 @@ def test_the_results_are_those_of_one_process_also_after_a_worker_and_the_driver
     assert resumed.stderr.startswith("resuming after ")
     assert (resumed.returncode, resumed.stdout) == (whole.returncode, whole.stdout)
     assert files(out) == files(tmp_path / "whole")
+
+
+def test_checks_of_a_plug_in_judge_in_the_cluster(log, tmp_path):
+    plugin = tmp_path / "acme.py"
+    loaded = tmp_path / "loaded"
+    plugin.write_text(
+        f"import sys; print(sys.argv[0], file=open({str(loaded)!r}, 'a'))\n"
+        "from harmony_conformance.plugin_api import MUST, Finding, Reads, check, conditions\n"
+        "@check(MUST, spec='harmony#final', when=conditions.is_complete_answer, reads=Reads.TEXT)\n"
+        "def no_greeting(x):\n"
+        "    'The answer is no greeting.'\n"
+        "    if (x.turn.content or '').startswith('Hello'):\n"
+        "        yield Finding(message='the answer is a greeting')\n",
+        "utf-8",
+    )
+    options = ("--plugin", str(plugin), "--workers", WORKERS)
+    local = run(log, tmp_path / "local", *options)
+    loaded.unlink()
+    with_ray = run(log, tmp_path / "ray", *options, "--engine", "ray")
+    processes = [Path(name).name for name in loaded.read_text("utf-8").splitlines()]
+    assert processes[0] == "__main__.py"
+    assert {*processes[1:]} == {"default_worker.py"}  # those of Ray, and no process of this machine in their place
+    assert (local.returncode, with_ray.returncode) == (1, 1), with_ray.stderr
+    assert files(tmp_path / "ray") == files(tmp_path / "local")
+    rows = (tmp_path / "ray" / "failures.jsonl").read_bytes()
+    assert rows.count(b'"check":"acme.no_greeting"') == 800
