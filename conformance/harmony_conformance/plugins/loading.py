@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from hashlib import sha256
 from importlib import import_module
@@ -16,6 +16,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from traceback import walk_tb
 from types import ModuleType
+from typing import cast
 
 from harmony_conformance.checks import FAMILIES
 from harmony_conformance.errors import UsageError
@@ -167,11 +168,10 @@ def _load(source: PluginSource) -> Plugin:
         module = _execute(source)
         literals = Literals.of_sources((source.code,))
         owner = module.__name__
-    found: dict[int, Check | Comparison] = {
-        id(value): value for value in vars(module).values() if isinstance(value, CheckBase)
-    }
+    members: Iterable[object] = vars(module).values()
+    found = [cast("Check | Comparison", value) for value in members if isinstance(value, CheckBase)]
     try:
-        checks = own_checks(found.values(), source.prefix, owner, literals)
+        checks = own_checks({id(rule): rule for rule in found}.values(), source.prefix, owner, literals)
     except InvalidCheckError as problem:
         raise _invalid(source.name, str(problem)) from None
     return Plugin(source=source, checks=checks)

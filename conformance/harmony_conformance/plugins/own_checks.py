@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import CodeType
+from typing import cast
 
 from harmony_conformance.judge.check import Check, CheckBase, CheckFunction, Comparison, Finding, Verdict
 from harmony_conformance.judge.condition import Condition, Subject
@@ -57,7 +58,7 @@ def _constants(value: object) -> Iterator[str]:
         case CodeType():
             yield from (text for part in value.co_consts for text in _constants(part))
         case tuple() | frozenset():
-            yield from (text for part in value for text in _constants(part))  # pyright: ignore[reportUnknownVariableType]
+            yield from (text for part in cast("Iterable[object]", value) for text in _constants(part))
         case _:
             return
 
@@ -91,7 +92,8 @@ def _own_check(rule: CheckBase[Subject], name: str, literals: Literals) -> Check
         raise InvalidCheckError(f"an ASCII name, got {name!r}")
     if not rule.requirement:
         raise InvalidCheckError(f"a docstring with the requirement of {name}, got none")
-    if others := [type(one).__name__ for one in rule.when if not isinstance(one, Condition)]:
+    others = [type(one).__name__ for one in cast("Iterable[object]", rule.when) if not isinstance(one, Condition)]
+    if others:
         raise InvalidCheckError(f"conditions in `when` of {name}, got a {others[0]}")
     clause = rule.clause
     if clause.id in CLAUSES and clause is not CLAUSES[clause.id]:
@@ -124,7 +126,8 @@ def _reportable(finding: object, literals: Literals) -> Finding:
     for name in ("location", "exchange", "clause"):
         if not isinstance(getattr(finding, name), str):
             raise TypeError(f"invalid {name} of a finding: expected a str, got {type(getattr(finding, name)).__name__}")
-    if not isinstance(finding.excerpt, str | None):
-        raise TypeError(f"invalid excerpt of a finding: expected a str, got {type(finding.excerpt).__name__}")
+    excerpt = cast("object", finding.excerpt)
+    if not isinstance(excerpt, str | None):
+        raise TypeError(f"invalid excerpt of a finding: expected a str, got {type(excerpt).__name__}")
     expected, actual = (None if side is None else literals.mark(side) for side in (finding.expected, finding.actual))
     return replace(finding, message=literals.mark(finding.message), expected=expected, actual=actual)
