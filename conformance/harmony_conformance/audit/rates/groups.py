@@ -70,8 +70,11 @@ class GroupCounter:
 
     def add(self, source: Mapping[str, str], failed: Sequence[str], times: int = 1) -> None:
         """Count an exchange, and the checks that failed for it. `times`: the number of exchanges, if they have passed."""
-        key = tuple(source.get(dimension, "") for dimension in DIMENSIONS)
-        total, checks = self._counts.setdefault(key, (Counter(), Counter()))
+        key = tuple([source.get(dimension, "") for dimension in DIMENSIONS])
+        counts = self._counts.get(key)
+        if counts is None:
+            counts = self._counts[key] = Counter(), Counter()
+        total, checks = counts
         total["exchanges"] += times
         if failed:
             total["failed"] += 1
