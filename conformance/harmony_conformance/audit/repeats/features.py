@@ -18,6 +18,7 @@ from harmony_conformance.evidence.leaks.channel_words import (
     JOINED_WORDS_IN_REASONING,
     SUSPECTED_WORDS,
     has_words,
+    may_hold_words,
 )
 from harmony_conformance.evidence.leaks.markers import (
     can_mention_harmony,
@@ -30,6 +31,7 @@ from harmony_conformance.evidence.leaks.reasoning_tags import find_shared_though
 from harmony_conformance.evidence.leaks.repetition import find_doubled_text
 from harmony_conformance.evidence.leaks.role_play import asks_for_talk, find_user_turn, has_speaker, may_ask_for_talk
 from harmony_conformance.evidence.leaks.unmarked_thought import begins_as_thought
+from harmony_conformance.json_value import loads
 
 _BETWEEN = "\0"
 _LONGEST_KEPT = 32_768
@@ -44,11 +46,16 @@ def find_features(outline: Outline, leaves: Sequence[str]) -> str | None:
     asked = [leaves[place] for place in outline.questions]
     instructions = [leaves[place] for place in outline.instructions]
     earlier = [leaves[place] for place in outline.earlier]
-    if not _are_usual(outline, leaves) or not _is_clean(
-        _BETWEEN.join((*instructions, *asked, *earlier, content, thought))
-    ):
+    results = [leaves[place] for place in (*outline.results, *outline.answered)]
+    given = [leaves[place] for place in outline.given]
+    texts = (*instructions, *asked, *earlier, *results, *given, content, thought)
+    if not _are_usual(outline, leaves) or not _is_clean(_BETWEEN.join(texts)):
+        return None
+    if (outline.calls or given) and not _are_usual_calls(outline, leaves, given):
         return None
     found = _request_features(asked, are_questions=True)
+    if results:
+        found |= _request_features(results)
     for text in instructions:
         found |= _instruction_features(text) if len(text) <= _LONGEST_KEPT else _request_features([text])
     if "h" in found:
@@ -80,6 +87,24 @@ def _request_features(texts: Sequence[str], *, are_questions: bool = False) -> f
 def _instruction_features(text: str) -> frozenset[str]:
     """Return the letters of an instruction: many requests have the same one."""
     return _request_features([text])
+
+
+def _are_usual_calls(outline: Outline, leaves: Sequence[str], given: Sequence[str]) -> bool:
+    """Return True if the arguments of all calls are objects, and those of the answer fit their schema and have no signs of a leak."""
+    if not all(arguments.startswith("{") for arguments in given):
+        return False
+    if any(may_hold_words(leaves[place]) for place in outline.call_ids):
+        return False
+    for call in outline.calls:
+        arguments = _join(call.arguments, leaves)
+        if not arguments.startswith("{") or "\\u" in arguments or may_hold_words(arguments) or not _is_clean(arguments):
+            return False
+        try:
+            if call.find_violation(loads(arguments)) is not None:
+                return False
+        except Exception:  # noqa: BLE001 - the check that raises it is judged
+            return False
+    return True
 
 
 def _join(pieces: Sequence[int | str], leaves: Sequence[str]) -> str:

@@ -1,18 +1,19 @@
 """The outline of a shell: what each leaf is, if the record is a plain exchange on Chat Completions.
 
-A plain exchange has no other members than those in the tables of this module. It has one choice with a text, and neither calls nor token ids.
+A plain exchange has no other members than those in the tables of this module. It has one choice with a text or calls, and no token ids.
 Any other exchange has no outline and is judged each time. Members whose value is null or empty may have any name.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 
 from harmony_conformance.audit.readers.pairs import PAIR
 from harmony_conformance.audit.readers.shapes import AUTO, find_shape
 from harmony_conformance.audit.repeats.shells import PLACEHOLDER, Shell
+from harmony_conformance.checks.helpers.json_schema import violation_finder
 from harmony_conformance.evidence.exchange_json import NotAnExchangeError
 from harmony_conformance.json_value import (
     MAX_LINE_DEPTH,
@@ -39,18 +40,35 @@ _REQUEST = frozenset(
     }
 )
 _MESSAGE = frozenset({"role", "content"})
-_ROLES = {"system": "instructions", "developer": "instructions", "user": "questions", "assistant": "earlier"}
+_ROLES = {
+    "system": ("instructions", _MESSAGE),
+    "developer": ("instructions", _MESSAGE),
+    "user": ("questions", _MESSAGE),
+    "assistant": ("earlier", frozenset({*_MESSAGE, "tool_calls", "reasoning", "reasoning_content"})),
+    "tool": ("results", frozenset({*_MESSAGE, "tool_call_id"})),
+}
+"""The kind of the texts of a message by its role, and its members."""
+_CALL = frozenset({"id", "type", "index", "function"})
+_FUNCTION = frozenset({"name", "arguments"})
 _ANSWER = frozenset({"id", "object", "created", "model", "choices", "usage", "system_fingerprint", "service_tier"})
 _CHOICE = frozenset({"index", "message", "delta", "finish_reason"})
-_TURN = frozenset({"role", "content", "reasoning", "reasoning_content"})
+_TURN = frozenset({"role", "content", "reasoning", "reasoning_content", "tool_calls"})
 _THOUGHTS = ("reasoning", "reasoning_content")
 _USAGE = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 _DETAILS = {"completion_tokens_details": "reasoning_tokens", "prompt_tokens_details": "cached_tokens"}
-_ENDS = (None, "stop")
+_ENDS = (None, "stop", "tool_calls")
 
 _AROUND_A_LEAF = "\ue000"
 _TOKEN = re.compile(f"{_AROUND_A_LEAF}([0-9]{{1,3}}){_AROUND_A_LEAF}")
 _FIRST_NUMBER = 10**30
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallOutline:
+    """A call of the answer: the pieces of its arguments, and what finds a violation of the schema of its function."""
+
+    arguments: tuple[int | str, ...]
+    find_violation: Callable[[Json], tuple[str, str] | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +78,12 @@ class Outline:
     Attributes:
         instructions: The texts of system and developer messages, and other texts of the request.
         questions: The texts of user messages.
-        earlier: The texts of earlier answers.
+        earlier: The texts of earlier answers, and their reasoning.
+        results: The texts of results of calls.
+        answered: The ids that name the calls of these results.
+        given: The arguments of earlier calls.
+        calls: The calls of the answer.
+        call_ids: Their ids.
         content: The pieces of the answer; a text is a piece that belongs to the shell.
         thought: The pieces of its reasoning.
         usage: The counts by name.
@@ -75,6 +98,11 @@ class Outline:
     instructions: tuple[int, ...]
     questions: tuple[int, ...]
     earlier: tuple[int, ...]
+    results: tuple[int, ...]
+    answered: tuple[int, ...]
+    given: tuple[int, ...]
+    calls: tuple[CallOutline, ...]
+    call_ids: tuple[int, ...]
     content: tuple[int | str, ...]
     thought: tuple[int | str, ...]
     usage: dict[str, int]
@@ -118,7 +146,9 @@ class _Reader:
 
     def __init__(self) -> None:
         self.leaves: set[int] = set()
-        self._texts: dict[str, list[int]] = {"instructions": [], "questions": [], "earlier": []}
+        kinds = ("instructions", "questions", "earlier", "results", "answered", "given", "call_ids")
+        self._texts: dict[str, list[int]] = {kind: [] for kind in kinds}
+        self._calls: dict[int, _Call] = {}
         self._pieces: dict[str, list[int | str]] = {name: [] for name in ("content", *_THOUGHTS)}
         self._usage: dict[str, int] = {}
         self._created: dict[int | str, int | None] = {}
@@ -145,11 +175,12 @@ class _Reader:
         if (
             len(self._created) > 1
             or len(thoughts) > 1
-            or not any(isinstance(piece, int) for piece in self._pieces["content"])
+            or not (self._calls or any(isinstance(piece, int) for piece in self._pieces["content"]))
         ):
             raise _NotPlainError
         return Outline(
             **{kind: tuple(leaves) for kind, leaves in self._texts.items()},
+            calls=tuple([_outline_of(call, items(request.get("tools"))) for call in self._calls.values()]),
             content=tuple(self._pieces["content"]),
             thought=tuple(thoughts[0] if thoughts else ()),
             usage=self._usage,
@@ -193,18 +224,58 @@ class _Reader:
         if (user := self._leaf(request.get("user"))) is not None:
             self._texts["instructions"].append(user)
         for message in items(request.get("messages")):
-            _expect_members(message, _MESSAGE)
-            kind = _ROLES.get(str(value_at(message, "role")))
-            content = value_at(message, "content")
-            if kind is None or not isinstance(content, str):
-                raise _NotPlainError
-            if (leaf := self._own_leaf(content)) is not None:
-                self._texts[kind].append(leaf)
+            self._read_message(message)
         limits = [request[name] for name in ("max_completion_tokens", "max_tokens") if request.get(name) is not None]
         limit = integer(limits[0]) if limits else None
         if request.get("n") not in (None, 1) or len(limits) > 1 or (limits and limit is None):
             raise _NotPlainError
         return limit
+
+    def _read_message(self, message: Json) -> None:
+        kind, known = _ROLES.get(str(value_at(message, "role")), ("", _MESSAGE))
+        _expect_members(message, known)
+        calls, content = items(value_at(message, "tool_calls")), value_at(message, "content")
+        if not kind or not (isinstance(content, str) or (calls and content is None)):
+            raise _NotPlainError
+        for name in ("content", *_THOUGHTS):
+            if (leaf := self._own_leaf(value_at(message, name))) is not None:
+                self._texts[kind].append(leaf)
+        if (answered := self._leaf(value_at(message, "tool_call_id"))) is not None:
+            self._texts["answered"].append(answered)
+        for call in calls:
+            arguments, _ = self._read_call(call)
+            if (leaf := self._own_leaf(arguments)) is not None:
+                self._texts["given"].append(leaf)
+
+    def _read_call(self, call: Json) -> tuple[Json, int | None]:
+        """Return the arguments of a call, and the leaf that is its id."""
+        _expect_members(call, _CALL)
+        function = value_at(call, "function")
+        _expect_members(function, _FUNCTION)
+        return value_at(function, "arguments"), self._leaf(value_at(call, "id"))
+
+    def _read_calls(self, calls: Json, *, is_delta: bool) -> None:
+        """Read the calls of an answer, or their pieces in an event."""
+        for place, call in enumerate(items(calls)):
+            arguments, name_of_call = self._read_call(call)
+            index, name = integer(value_at(call, "index")), value_at(call, "function", "name")
+            if is_delta and index is None:
+                raise _NotPlainError
+            known = self._calls.setdefault(index if is_delta and index is not None else place, _Call())
+            if (known.name and name is not None) or not isinstance(name, str | None):
+                raise _NotPlainError
+            known.name = name or known.name
+            if name_of_call is not None:
+                self._texts["call_ids"].append(name_of_call)
+            self._add_piece(arguments, known.pieces)
+
+    def _add_piece(self, piece: Json, pieces: list[int | str]) -> None:
+        if (leaf := self._own_leaf(piece)) is not None:
+            pieces.append(leaf)
+        elif isinstance(piece, str):
+            pieces.append(piece)
+        elif piece is not None:
+            raise _NotPlainError
 
     def _read_answer(self, answer: Json) -> None:
         _expect_members(answer, _ANSWER)
@@ -217,18 +288,15 @@ class _Reader:
             raise _NotPlainError
         for choice in choices:
             _expect_members(choice, _CHOICE)
-            turn = value_at(choice, "message" if "message" in members(choice) else "delta")
+            is_delta = "message" not in members(choice)
+            turn = value_at(choice, "delta" if is_delta else "message")
             _expect_members(turn, _TURN)
-            if value_at(choice, "finish_reason") not in _ENDS:
+            number = value_at(choice, "index")
+            if value_at(choice, "finish_reason") not in _ENDS or (number is not None and integer(number) != 0):
                 raise _NotPlainError
             for name, pieces in self._pieces.items():
-                piece = value_at(turn, name)
-                if (leaf := self._own_leaf(piece)) is not None:
-                    pieces.append(leaf)
-                elif isinstance(piece, str):
-                    pieces.append(piece)
-                elif piece is not None:
-                    raise _NotPlainError
+                self._add_piece(value_at(turn, name), pieces)
+            self._read_calls(value_at(turn, "tool_calls"), is_delta=is_delta)
         if (usage := value_at(answer, "usage")) is not None:
             self._read_usage(usage)
 
@@ -246,6 +314,20 @@ class _Reader:
                 raise _NotPlainError
             if leaf is not None:
                 self._usage[name] = leaf
+
+
+@dataclass
+class _Call:
+    """State: the name of a call, and the pieces of its arguments so far."""
+
+    name: str = ""
+    pieces: list[int | str] = field(default_factory=list[int | str])
+
+
+def _outline_of(call: _Call, tools: Iterable[Json]) -> CallOutline:
+    functions = (value_at(tool, "function") for tool in tools)
+    schema = next((value_at(one, "parameters") for one in functions if value_at(one, "name") == call.name), None)
+    return CallOutline(arguments=tuple(call.pieces), find_violation=violation_finder(schema))
 
 
 def _expect_members(value: Json, known: frozenset[str]) -> None:

@@ -29,14 +29,21 @@ _FARTHEST = 2000
 """The most characters between two pieces of a stream."""
 
 _PIECE = re.compile(
-    r'"delta(?P<escape>\\?)":[ ]?\{(?P=escape)"(?:content|reasoning|reasoning_content)(?P=escape)":[ ]?(?P=escape)"'
+    r"""
+    "delta(?P<escape>\\?)":[ ]?\{(?P=escape)"(?:
+        content|reasoning|reasoning_content
+        |tool_calls(?P=escape)":[ ]?\[\{(?P=escape)"index(?P=escape)":[ ]?\d{1,3},[ ]?
+            (?P=escape)"function(?P=escape)":[ ]?\{(?P=escape)"arguments
+    )(?P=escape)":[ ]?(?P=escape)"
+    """,
+    re.VERBOSE | re.ASCII,
 )
 """The beginning of an event, up to its text. Python searches fast for the letters with which a pattern begins."""
 _LEAF = re.compile(
     r"""
-    "(?=[cdimprstu])(?:
-        (?:content|reasoning|reasoning_content)(?P<text>\\?)":[ ]?(?P=text)"
-        |(?:id|user|model|provider|time|timestamp|created_at|started)(?P<escape>\\?)":[ ]?(?P=escape)"
+    "(?=[acdimprstu])(?:
+        (?:content|reasoning|reasoning_content|arguments)(?P<text>\\?)":[ ]?(?P=text)"
+        |(?:id|tool_call_id|user|model|provider|time|timestamp|created_at|started)(?P<escape>\\?)":[ ]?(?P=escape)"
             (?P<name>[\w:.+@/\ -]{1,100})(?=(?P=escape)")
         |(?:created|time|timestamp|created_at|started)\\?":[ ]?(?P<time>[1-9]\d{8,18})(?=[,}])
         |(?:prompt_tokens|completion_tokens|total_tokens|reasoning_tokens|cached_tokens)\\?":[ ]?(?P<count>[1-9]\d{0,8})(?=[,}])

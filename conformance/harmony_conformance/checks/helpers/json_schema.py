@@ -7,8 +7,9 @@ references to other documents, formats. The default is Draft 2020-12, named by O
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -51,10 +52,18 @@ def _is_schema(candidate: _HashableObject) -> bool:
 
 def first_violation(value: Json, schema: Json) -> tuple[str, str] | None:
     """Return the JSON pointer and the description of the first violation, None if the value is valid or it is uncertain."""
+    return violation_finder(schema)(value)
+
+
+def violation_finder(schema: Json) -> Callable[[Json], tuple[str, str] | None]:
+    """Return `first_violation` for many values of one schema, which is prepared once."""
     if not isinstance(schema, dict) or not is_schema(schema):
-        return None
+        return lambda _: None
     no_documents: Registry[Any] = Registry()  # other documents are not fetched
-    validator: Any = _validator_class(schema)(_without_uncertain(schema), registry=no_documents)
+    return partial(_first_violation, _validator_class(schema)(_without_uncertain(schema), registry=no_documents))
+
+
+def _first_violation(validator: Any, value: Json) -> tuple[str, str] | None:  # noqa: ANN401 - see `_validator_class`
     try:
         problem: ValidationError | None = next(iter(validator.iter_errors(value)), None)
     except (Unresolvable, RecursionError, re.error):

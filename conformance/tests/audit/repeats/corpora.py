@@ -17,6 +17,7 @@ from harmony_conformance.audit.tallies import JudgedExchange
 from harmony_conformance.evidence.exchange_json import read_exchange
 from harmony_conformance.evidence.file_lines import Line, LinePosition
 from harmony_conformance.golden.data import examples
+from harmony_conformance.json_value import parse_object
 
 ROOT = Path(__file__).parents[4]
 BENCHMARKS = ROOT / "benchmarks"
@@ -27,6 +28,17 @@ TOOL = {
     "type": "function",
     "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}},
 }
+CALL = {
+    "id": "call_1",
+    "type": "function",
+    "function": {"name": "get_weather", "arguments": '{"city": "Oslo"}'},
+}
+CALLED = (
+    {"role": "user", "content": "Is it raining?"},
+    {"role": "assistant", "content": None, "reasoning": "I look.", "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "call_1", "content": "sunny"},
+)
+"""A history with a call and its result."""
 USAGE = {
     "prompt_tokens": 60,
     "completion_tokens": 20,
@@ -48,6 +60,26 @@ def whole(content, thought="A number will do.", finish="stop", **more):
         "usage": dict(USAGE),
         **more,
     }
+
+
+def calling(*arguments, city="Oslo", name="get_weather"):
+    """Return an answer with calls."""
+    calls = [
+        {"id": f"call_{number}", "type": "function", "function": {"name": name, "arguments": one}}
+        for number, one in enumerate(arguments or (json.dumps({"city": city}),), 2)
+    ]
+    answer = whole(None, finish="tool_calls")
+    answer["choices"][0]["message"]["tool_calls"] = calls
+    return answer
+
+
+def call_deltas(*pieces, name="get_weather"):
+    """Return the deltas of a call, with the pieces of its arguments."""
+    begin = {"index": 0, "id": "call_2", "type": "function", "function": {"name": name, "arguments": ""}}
+    return [
+        {"tool_calls": [begin]},
+        *({"tool_calls": [{"index": 0, "function": {"arguments": one}}]} for one in pieces),
+    ]
 
 
 def streamed(*deltas, finish="stop"):
@@ -97,16 +129,41 @@ def model_record(shell, outline, features):
     leaves |= dict.fromkeys(outline.content, "Good morning.") | dict.fromkeys(outline.thought, "Morning it is.")
     leaves |= dict.fromkeys((*outline.questions, *outline.instructions, *outline.earlier), "Hello.")
     if features:
-        leaves[(*outline.questions, *outline.instructions)[0]] = ("Q: Hi." if "t" in features else "Hi.") + " UTF-8" * (
-            "c" in features
-        )
+        leaves[(*outline.questions, *outline.instructions, *outline.results)[0]] = (
+            "Q: Hi." if "t" in features else "Hi."
+        ) + " UTF-8" * ("c" in features)
+
+    leaves |= dict.fromkeys(outline.results, "Hello.") | dict.fromkeys(outline.given, "{}")
+    for call in outline.calls:
+        leaves |= simplest_arguments(call, shell.leaves)
+
+    arguments = {*outline.given, *(piece for call in outline.calls for piece in call.arguments)}
 
     def write(placeholder):
         kind, leaf = placeholder[1], int(placeholder[2])
+        if leaf in arguments:
+            is_within_text = len(kind) > 1 or placeholder.string.endswith('\\"', 0, placeholder.start())
+            written = json.dumps(leaves[leaf])[1:-1]
+            return f'{kind[1:]}"' * kind.startswith("q") + (json.dumps(written)[1:-1] if is_within_text else written)
         usual = "1750000000" if kind == "n" and len(shell.leaves[leaf]) > 8 else "1" if kind == "n" else f"name-{leaf}"
         return f'{kind[1:]}"' * kind.startswith("q") + leaves.get(leaf, usual)
 
     return PLACEHOLDER.sub(write, shell.text).encode()
+
+
+def simplest_arguments(call, leaves):
+    """Return simple arguments that fit the schema of a call, by the leaves that are their pieces."""
+    places = [piece for piece in call.arguments if isinstance(piece, int)]
+    whole = "".join(piece if isinstance(piece, str) else leaves[piece] for piece in call.arguments)
+    usual = [
+        {},
+        {name: "a" if isinstance(value, str) else value for name, value in (parse_object(whole) or {}).items()},
+    ]
+    found = next((value for value in usual if call.find_violation(value) is None), None)
+    text = json.dumps(found)
+    if found is None or len(places) != len([piece for piece in call.arguments if piece != ""]) or len(places) > 2:
+        return {place: leaves[place] for place in places}
+    return dict(zip(places, (text,) if len(places) == 1 else (text[:-1], text[-1]), strict=True))
 
 
 def as_records(asked, answer, events=None, write=json.dumps):

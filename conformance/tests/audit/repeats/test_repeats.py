@@ -1,9 +1,11 @@
 """Exchanges that are counted without judging them again have the outcomes that their judgement would have."""
 
+import copy
 import importlib.util
 import itertools
 import json
 import random
+import re
 from functools import cache
 from pathlib import Path
 
@@ -32,7 +34,8 @@ def load(name):
 corpora = load("corpora")
 texts = load("words").texts
 
-TOOL, asked, whole, streamed = corpora.TOOL, corpora.asked, corpora.whole, corpora.streamed
+TOOL, CALL, CALLED, short = corpora.TOOL, corpora.CALL, corpora.CALLED, corpora.short
+asked, whole, streamed = corpora.asked, corpora.whole, corpora.streamed
 
 
 def cut(name, text, places):
@@ -140,6 +143,8 @@ def records(draw):
     if draw(st.integers(0, 4)) == 0:
         content = f"{thought} {content}"
     finish = draw(st.sampled_from(["stop", "stop", "stop", "length", None]))
+    if draw(st.integers(0, 2)) == 0:
+        return draw(calls(request, text))
     if draw(st.booleans()):
         lines = corpora.as_records(request, whole(content, thought, finish))
     else:
@@ -147,6 +152,35 @@ def records(draw):
         pieces = (*cut("reasoning", thought, draw(places)), *cut("content", content, draw(places)))
         lines = corpora.as_records({**request, "stream": True}, None, streamed(*pieces, finish=finish))
     return draw(st.sampled_from([*lines]))
+
+
+@st.composite
+def calls(draw, request, text):
+    """Return a record of a request whose history has a call, or whose answer is one, or both. Words of the checks are anywhere in them."""
+    name = st.sampled_from(["call_7", "chatcmpl-tool-1", "assistantfinalYes", "Q:", "final", "a b"])
+    values = draw(st.dictionaries(st.just("city") | text, text | st.integers() | st.none(), max_size=2))
+    arguments = draw(st.sampled_from([json.dumps(values), short(values), json.dumps(json.dumps(values)), "{", "[]"]))
+    earlier = [*CALLED[:1], {**CALLED[1]}, {**CALLED[2], "content": draw(text)}]
+    made, change = {**CALL}, draw(st.sampled_from(["arguments", "id", "reasoning", "content", ""]))
+    match change:
+        case "arguments":
+            made["function"] = {**made["function"], "arguments": arguments}
+        case "id":
+            made["id"] = earlier[2]["tool_call_id"] = draw(name)
+        case "reasoning" | "content":
+            earlier[1][change] = draw(text)
+    earlier[1]["tool_calls"] = [made]
+    request = {**request, "tools": [TOOL], "messages": [*request["messages"][:-1], *earlier]}
+    answer = whole(draw(text), draw(st.just("") | text))
+    if draw(st.booleans()):
+        answer = corpora.calling(arguments, *draw(st.sampled_from([(), (arguments,)])))
+        answer["choices"][0]["message"]["tool_calls"][0]["id"] = draw(name)
+    events = None
+    if draw(st.booleans()):
+        pieces = re.findall(r"[\s\S]{1,7}", arguments)
+        events = streamed({"reasoning": "Look."}, *corpora.call_deltas(*pieces), finish="tool_calls")
+        request["stream"] = True
+    return draw(st.sampled_from([*corpora.as_records(request, answer, events)]))
 
 
 KNOWN = {}
@@ -189,10 +223,13 @@ BASES = [
             {"role": "user", "content": "Hi"},
             {"role": "assistant", "content": "Hi."},
         ),
+        CALLED,
     )
     for answer, events in (
         (whole("It is far away."), None),
         (None, streamed({"reasoning": "Short."}, {"content": "Far"}, {"content": " off."})),
+        (corpora.calling(), None),
+        (None, streamed(*corpora.call_deltas('{"ci', 'ty": "Os', 'lo"', "}"), finish="tool_calls")),
     )
     for line in corpora.as_records(
         asked(*system, temperature=0.5, tools=[TOOL], **({"stream": True} if events else {})), answer, events
@@ -246,7 +283,7 @@ def changed_records(draw):
             holder = holder[step]
         match draw(st.sampled_from(["change", "delete", "repeat", "move"])), holder:
             case "change", _:
-                holder[last] = draw(st.sampled_from(OTHERS))
+                holder[last] = copy.deepcopy(draw(st.sampled_from(OTHERS)))
             case "delete", _:
                 del holder[last]
             case "repeat", list():
@@ -297,6 +334,7 @@ DETECTORS = {
     "has_sign_of_call": False,
     "_is_clean": True,
     "_are_usual": True,
+    "_are_usual_calls": True,
 }
 
 

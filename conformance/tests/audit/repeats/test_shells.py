@@ -21,12 +21,14 @@ asked, whole = corpora.asked, corpora.whole
         lambda record: record["request"].update(stop=["x"]),
         lambda record: record["request"].update(response_format={"type": "json_object"}),
         lambda record: record["request"].update(logprobs=True),
-        lambda record: record["request"]["messages"].append({"role": "tool", "tool_call_id": "1", "content": "x"}),
+        lambda record: record["request"]["messages"].append({"role": "tool", "name": "f", "content": "x"}),
         lambda record: record["request"]["messages"][0].update(content=[{"type": "text", "text": "x"}]),
         lambda record: record["response"].update(prompt_token_ids=[1]),
         lambda record: record["response"]["choices"][0].update(token_ids=[1]),
         lambda record: record["response"]["choices"][0].update(finish_reason="length"),
-        lambda record: record["response"]["choices"][0]["message"].update(tool_calls=[{"id": "1"}]),
+        lambda record: record["response"]["choices"][0]["message"].update(
+            tool_calls=[{"id": "1", "custom": {"name": "f", "input": "x"}}]
+        ),
         lambda record: record["response"]["choices"][0]["message"].update(content="x <|end|>"),
         lambda record: record["response"]["choices"][0]["message"].update(content="x \ud83d"),
         lambda record: record["response"]["usage"].update(total_tokens=81),
@@ -40,6 +42,15 @@ def test_an_exchange_with_anything_unusual_is_judged(change):
     assert corpora.sighting(json.dumps(record).encode()) is not None
     change(record)
     assert corpora.sighting(json.dumps(record).encode()) is None
+
+
+def test_a_stream_of_two_choices_is_judged_although_no_event_has_both():
+    deltas = [{"role": "assistant"}, {"reasoning": "Short."}, {"content": "Far"}, {"content": " off."}]
+    for first in (0, 1):
+        events = corpora.streamed(*deltas)
+        events[0]["choices"][0]["index"] = first
+        seen = [corpora.sighting(line) for line in corpora.as_records(asked(stream=True), None, events)]
+        assert [one is not None for one in seen] == [first == 0] * 2
 
 
 def stream_text(*pieces):
