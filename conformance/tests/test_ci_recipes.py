@@ -37,7 +37,7 @@ def buildkite():
 
 
 def any_other_system():
-    return block("Any other system", "sh").splitlines()
+    return block("Any other system", "sh").replace("\\\n", " ").splitlines()
 
 
 @pytest.mark.parametrize("recipe", [github, gitlab, jenkins, buildkite, any_other_system], ids=lambda one: one.__name__)

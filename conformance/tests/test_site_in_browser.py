@@ -234,7 +234,20 @@ def test_the_site_has_its_own_mark(page, address):
     page.goto(f"{address}docs/proxy/")
     mark, icon = page.locator(".md-header .md-logo img"), page.locator("link[rel=icon]")
     assert mark.evaluate("image => image.naturalWidth > 0")
-    assert icon.get_attribute("href").endswith("docs/mark.svg")
+    assert icon.get_attribute("href").endswith("mark.svg")
+
+
+@pytest.mark.parametrize(("width", "shown"), [(400, "first-screen-narrow.svg"), (1400, "first-screen.svg")])
+@pytest.mark.parametrize("place", ["", "overview/"])
+def test_a_phone_has_a_narrow_picture_and_whole_commands(browser, address, place, width, shown):
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto(address + place)
+    picture = page.locator("picture img").first
+    assert picture.evaluate("image => image.complete && image.naturalWidth > 0")
+    assert picture.evaluate("image => image.currentSrc").endswith(f"docs/{shown}")
+    for code in page.locator(".hero pre code").all():
+        assert code.evaluate("code => code.scrollWidth <= code.clientWidth")
+    page.close()
 
 
 def test_the_name_fits_the_header_of_a_phone(page, address):
