@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import pytest
@@ -274,3 +275,25 @@ def test_an_upstream_that_does_not_answer_in_time_is_not_ready(monkeypatch):
 
     monkeypatch.setattr(readiness.asyncio, "open_connection", never)
     assert asyncio.run(Readiness("http://127.0.0.1:1").is_ready()) is False
+
+
+def peak_memory(pid):
+    """The largest resident set of a process and of each of its children, in MB."""
+    found = re.search(r"^VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text("utf-8"), re.MULTILINE)
+    children = [child for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()]
+    return [int(found[1]) * 1024 / 1e6, *(one for child in children for one in peak_memory(child))]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="memory is read from /proc")
+@pytest.mark.parametrize("options", [(), ("--repair", "*", "--block", "channels.*")], ids=["observing", "acting"])
+def test_each_process_takes_no_more_memory_than_the_page_says(options, tmp_path):
+    page = (Path(__file__).parents[3] / "docs" / "deployment.md").read_text("utf-8")
+    (most,) = re.findall(r"take at most (\d+) MB each with small answers", page)
+    log = tmp_path / "log"
+    with running(defects=["output-unparsed"]) as server, proxied(server, "--log", log, *options) as (process, base):
+        for _ in range(5):
+            ask(base)
+        lines(log, 5)
+        used = peak_memory(process.pid)
+    assert len(used) >= 2  # the program and the judge process
+    assert max(used) <= int(most), used
