@@ -72,7 +72,7 @@ def test_wide_values_count_as_deep_as_their_deepest_part(wide, deep):
         pytest.param("[" * 100_000, "nested too deeply", id="too deep"),
     ],
 )
-def test_what_is_no_json_is_told_and_where(document, said):
+def test_what_is_no_json_is_reported_and_where(document, said):
     with pytest.raises(InvalidJsonError) as error:
         loads(document)
     assert said in str(error.value)

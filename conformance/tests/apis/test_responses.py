@@ -281,7 +281,7 @@ def test_a_refusal_of_the_request_stays_as_it_is():
     assert RESPONSES.read_response(refused) == refused
 
 
-def test_an_item_that_moved_up_in_the_last_response_is_told_once():
+def test_an_item_that_moved_up_in_the_last_response_is_reported_once():
     message = {
         "type": "message",
         "id": "msg_1",
@@ -320,7 +320,7 @@ def text_events(number, place, words):
     ], item
 
 
-def test_items_with_other_places_and_ids_in_the_last_response_are_told_once():
+def test_items_with_other_places_and_ids_in_the_last_response_are_reported_once():
     thought, reasoning = text_events("rs", 0, ["Think", "."])
     answer, message = text_events("msg", 2, ["o", "k"])
     last = [{**reasoning, "id": "rs_7"}, {**message, "id": "msg_7"}]
@@ -329,7 +329,7 @@ def test_items_with_other_places_and_ids_in_the_last_response_are_told_once():
     assert (turn.reasoning, turn.content) == ("Think.", "ok")
 
 
-def test_texts_of_two_items_under_one_id_are_told_once():
+def test_texts_of_two_items_under_one_id_are_reported_once():
     thought, reasoning = text_events("rs", 0, ["Think", "."])
     place = {"output_index": 0, "item_id": "rs_1", "content_index": 0}
     message = {"type": "message", "id": "rs_1", "content": [{"type": "output_text", "text": "ok"}]}

@@ -101,7 +101,7 @@ def test_what_does_not_apply_is_counted_the_same_where_it_is_told_apart(judged, 
 
 
 @pytest.mark.parametrize("example", [pytest.param(one, id=one.id) for one in [*golden.examples()][7::200]])
-def test_a_line_is_told_in_two_parts_that_are_the_whole(example):
+def test_a_line_is_reported_in_two_parts_that_are_the_whole(example):
     for x in example.series.exchanges.values():
         aside, told = judge_split(x, build_index(CHECKS))
         assert sorted([*aside, *told]) == sorted(judge_exchange(x, CHECKS))

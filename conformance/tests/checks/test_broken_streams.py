@@ -89,7 +89,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("how", BROKEN)
-def test_what_is_broken_is_told_and_nothing_else(raw_server, how):
+def test_what_is_broken_is_reported_and_nothing_else(raw_server, how):
     data, kind, failing = BROKEN[how]
     x, failed = judged(raw_server(lambda connection, request: connection.sendall(data)).url)
     assert (x.failure.kind if x.failure else None) is kind
@@ -121,7 +121,7 @@ def test_a_stream_that_stalls_is_given_up_after_the_timeout_and_its_last_event_t
 
 
 @pytest.mark.parametrize(("events", "place"), [(ERROR, 0), (ROLE + ERROR, 1), (ROLE + TEXT + ERROR, 2)])
-def test_the_event_with_the_error_is_told(raw_server, events, place):
+def test_the_event_with_the_error_is_reported(raw_server, events, place):
     data = CHUNKED + chunk(events) + chunk(b"")
     _, failed = judged(raw_server(lambda connection, request: connection.sendall(data)).url)
     assert failed[ANSWERED].location == f"event {place}"

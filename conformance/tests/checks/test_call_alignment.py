@@ -73,6 +73,6 @@ def test_neither_answer_is_expected_where_both_are_wrong():
     assert found[2:] == ("the same in both", "whole: no such call, streamed: note({})")
 
 
-def test_changed_arguments_are_told_at_their_place():
+def test_changed_arguments_are_reported_at_their_place():
     (found,) = streamed_findings([PARIS], [{**PARIS, "arguments": '{"city":"Rome"}'}])
     assert found[:2] == ("streamed, tool_calls[0].arguments differs", "tool_calls[0].arguments")

@@ -33,5 +33,5 @@ def test_the_first_violation_is_found_where_it_is_certain(value, schema, where):
 
 
 @pytest.mark.parametrize(("value", "expected"), [({}, True), (WORD, True), ({"type": "strnig"}, False), ([], False)])
-def test_a_schema_is_told_from_what_is_none(value, expected):
+def test_a_schema_is_distinguished_from_what_is_none(value, expected):
     assert is_schema(value) is expected

@@ -82,7 +82,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("messages", "prompt", "found"), FAILURES)
-def test_a_failure_is_told_by_message_part_and_class(messages, prompt, found):
+def test_a_failure_is_reported_by_message_part_and_class(messages, prompt, found):
     first = compared(messages, prompt).failures[0]
     assert (first.message_index, str(first.difference.part), str(first.difference.problem), first.where) == found
 

@@ -64,7 +64,7 @@ def test_ids_tell_the_style(style):
     assert not others & set(found.forms)
 
 
-def test_the_lines_of_the_system_message_are_told():
+def test_the_lines_of_the_system_message_are_reported():
     assert dict(by_ids("harmony_0_0_8").lines) == {
         "date": ("2026-01-31",),
         "cutoff": ("2024-06",),
@@ -88,7 +88,7 @@ def test_a_form_that_nobody_knows_is_unknown():
     assert found.to_json()["forms"] == ["unknown"]
 
 
-def test_where_two_forms_are_mixed_the_one_that_fits_most_prompts_is_told():
+def test_where_two_forms_are_mixed_the_one_that_fits_most_prompts_is_reported():
     exchanges = {name: exchange(name, body, ids=prompt(body, "harmony_0_0_8")) for name, body in STEPS.items()}
     name = "open loop"
     exchanges[name] = replace(exchange(name, STEPS[name], ids=prompt(STEPS[name], "guide")))

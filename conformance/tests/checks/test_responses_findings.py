@@ -68,7 +68,7 @@ def test_a_second_item_at_an_index_is_not_about_the_item_that_was_only_finished(
     ]
 
 
-def test_an_item_after_its_end_is_told_only_if_it_was_announced():
+def test_an_item_after_its_end_is_reported_only_if_it_was_announced():
     assert "an event is about an item that is done" in told(
         "responses.events_follow_the_grammar", "fail-delta-after-done"
     )

@@ -251,7 +251,7 @@ def test_a_stream_of_one_api_may_lack_the_sign_of_an_incomplete_character(check,
         ({"message": "It failed."}, "messages#errors"),
     ],
 )
-def test_an_error_without_the_outer_type_is_told_with_the_whole_shape(error, clause):
+def test_an_error_without_the_outer_type_is_reported_with_the_whole_shape(error, clause):
     def change(shown):
         shown["response"]["json"] = error
 

@@ -76,7 +76,7 @@ def test_a_clean_log_conforms(tmp_path, capsys):
     assert sum(counts) == 2 * len(CHECKS)
 
 
-def test_a_leak_is_told_with_file_and_offset_and_without_the_text(tmp_path, capsys):
+def test_a_leak_is_reported_with_file_and_offset_and_without_the_text(tmp_path, capsys):
     path = log(tmp_path / "log.jsonl.gz", GOOD, LEAK)
     assert audit(path) == Exit.DIVERGES
     printed = capsys.readouterr().out
@@ -188,7 +188,7 @@ def test_unreadable_lines_do_not_hide_the_others(tmp_path, capsys):
     assert f"1 x no UTF-8, first at {path}@0" in told.err
 
 
-def test_a_line_that_was_cut_is_told_on_standard_error(tmp_path, capsys):
+def test_a_line_that_was_cut_is_reported_on_standard_error(tmp_path, capsys):
     path = log(tmp_path / "log.jsonl", GOOD, json.dumps(GOOD).encode()[:50])
     audit(path)
     assert capsys.readouterr().err == f"unreadable lines: 1 x no JSON, first at {path}@{len(json.dumps(GOOD)) + 1}\n"
@@ -232,7 +232,7 @@ def test_an_output_that_is_no_folder_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("full_file", ["journal.jsonl", "failures.jsonl", "audit.jsonl"])
-def test_a_full_disk_is_told_in_one_line(tmp_path, monkeypatch, full_file):
+def test_a_full_disk_is_reported_in_one_line(tmp_path, monkeypatch, full_file):
     def append(file, data):
         if Path(file.name).name == full_file:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

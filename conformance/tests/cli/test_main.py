@@ -345,7 +345,7 @@ def test_a_key_that_was_refused_is_named_by_its_variable(raw_server, capsys, mon
     assert "expected a valid key in the variable named by --api-key-env" in run(capsys, f"openai:{url}")[2]
 
 
-def test_the_waits_of_discovery_are_told_one_line_each(raw_server, capsys, monkeypatch):
+def test_the_waits_of_discovery_are_reported_one_line_each(raw_server, capsys, monkeypatch):
     async def at_once(seconds):
         """No wait."""
 
@@ -464,7 +464,7 @@ def no_file_beyond():
 @pytest.mark.parametrize(
     ("size", "judged"), [(10_000, 2), (20_000, 0)], ids=["within the recording", "within the report"]
 )
-def test_a_disk_that_is_full_is_told_in_one_line_and_what_was_recorded_can_be_judged(
+def test_a_disk_that_is_full_is_reported_in_one_line_and_what_was_recorded_can_be_judged(
     capsys, no_file_beyond, size, judged
 ):
     no_file_beyond(size)

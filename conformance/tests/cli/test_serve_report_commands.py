@@ -55,13 +55,13 @@ def test_a_report_is_drawn_again_from(capsys, tmp_path, named):
     assert "host" in out
 
 
-def test_a_report_that_is_not_there_is_told_in_one_line(capsys, tmp_path):
+def test_a_report_that_is_not_there_is_reported_in_one_line(capsys, tmp_path):
     code, _, err = called(capsys, "report", str(tmp_path / "absent"))
     assert (code, err.count("\n")) == (2, 1)
     assert "no such file" in err
 
 
-def test_a_report_that_is_no_text_is_told_in_one_line(capsys, tmp_path):
+def test_a_report_that_is_no_text_is_reported_in_one_line(capsys, tmp_path):
     (file := tmp_path / "report.jsonl").write_bytes(b"\xc5")
     assert main(["report", str(file)]) == 2
     assert "report.jsonl: line 1: invalid UTF-8 at byte 0" in capsys.readouterr().err

@@ -413,7 +413,7 @@ NOTHING = {
 
 
 @pytest.mark.parametrize("what", NOTHING)
-def test_an_endpoint_that_can_not_be_used_is_told_in_one_line(what):
+def test_an_endpoint_that_can_not_be_used_is_reported_in_one_line(what):
     answers, said = NOTHING[what]
     with pytest.raises(EndpointUnusableError, match=said) as nothing:
         found(Endpoint(**answers))
@@ -428,7 +428,7 @@ def test_a_rate_limit_is_waited_for_once():
 
 
 @pytest.mark.parametrize("path", ["models", "chat"])
-def test_a_key_that_was_refused_is_told_by_the_name_of_its_variable(path):
+def test_a_key_that_was_refused_is_reported_by_the_name_of_its_variable(path):
     with pytest.raises(KeyRefusedError) as refused:
         found(Endpoint(**{path: answered({}, 401)}))
     assert refused.value.message_with_variable("MY_KEY") == "invalid API key in MY_KEY (HTTP 401)"

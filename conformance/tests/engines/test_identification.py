@@ -113,7 +113,7 @@ def test_a_page_of_html_at_every_path_is_no_sign():
     assert (told.engine, told.version) == (None, None)
 
 
-def test_a_refused_key_and_an_empty_list_are_told():
+def test_a_refused_key_and_an_empty_list_are_reported():
     with pytest.raises(KeyRefusedError):
         known({"/v1/models": (401, {}, b"{}")})
     with pytest.raises(EndpointUnusableError, match="an empty list"):

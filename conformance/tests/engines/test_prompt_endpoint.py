@@ -84,7 +84,7 @@ def test_a_prompt_of_another_length_than_is_billed_is_no_evidence_but_a_finding(
     assert replace(x, rendered_prompt=read_echoed_prompt(REVEALS, x)).prompt.level is PromptLevel.ACCOUNTING
 
 
-def test_a_count_is_used_where_no_usage_is_told_and_recorded():
+def test_a_count_is_used_where_no_usage_is_reported_and_recorded():
     x = replace(exchange({**WHOLE, "usage": None}), counted_prompt=read_prompt_count(COUNTS, {"input_tokens": 9}))
     assert (x.prompt.level, x.prompt.source, x.prompt.count) == (PromptLevel.ACCOUNTING, COUNTS, 9)
     assert read_exchange(write_exchange(x)).counted_prompt == PromptTokenCount(source=COUNTS, tokens=9)

@@ -364,7 +364,7 @@ def test_without_the_half_that_reads_outputs_only_prompts_are_looked_at(base):
         found(Halves(base, refuses=(DERENDER_PATH,)), "derender")
 
 
-def test_a_server_without_either_half_is_told_as_any_other(base):
+def test_a_server_without_either_half_is_reported_as_any_other(base):
     with pytest.raises(EndpointUnusableError, match="invalid model or path"):
         found(Halves(base, refuses=(RENDER_PATH,)))
     with pytest.raises(EndpointUnusableError, match="invalid model or path"):

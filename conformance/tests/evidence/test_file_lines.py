@@ -64,7 +64,7 @@ def test_an_xz_file_that_needs_too_much_memory_is_damaged(tmp_path, monkeypatch)
     assert problem.kind == "the compressed file is damaged"
 
 
-def test_a_long_line_is_told_with_its_length(tmp_path):
+def test_a_long_line_is_reported_with_its_length(tmp_path):
     (problem,) = read_lines(written(tmp_path, b"x" * 20), limit=8)
     assert str(problem) == "the line is too long: 20 bytes, at most 8 are read"
 
@@ -101,7 +101,7 @@ def test_a_damaged_compressed_file_says_so(tmp_path, compress):
     assert found[-1].kind.startswith("the compressed file ")
 
 
-def test_a_read_that_fails_is_told_after_the_lines_before_it():
+def test_a_read_that_fails_is_reported_after_the_lines_before_it():
     class Failing(io.BytesIO):
         def read1(self, size=-1):
             if self.tell() == 4:

@@ -326,7 +326,7 @@ THOUGHT = "We need to greet the user."
         pytest.param("", "Hello!", False, id="no thought"),
     ],
 )
-def test_a_thought_that_is_told_twice(reasoning, content, expected):
+def test_a_thought_that_is_reported_twice(reasoning, content, expected):
     assert has_repeated_reasoning(reasoning, content) is expected
 
 

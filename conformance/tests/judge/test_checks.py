@@ -172,7 +172,7 @@ def test_a_comparison_judges_a_series():
         pytest.param(something_else, Series(name="s", exchanges={"a": ONE, "b": ONE}), None, id="evidence is there"),
     ],
 )
-def test_the_first_condition_that_does_not_hold_is_told(rule, subject, expected):
+def test_the_first_condition_that_does_not_hold_is_reported(rule, subject, expected):
     unmet = rule.first_unmet(subject)
     assert expected == (None if unmet is None else (unmet.description, unmet.unmet_reason))
 

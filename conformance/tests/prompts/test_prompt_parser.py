@@ -214,7 +214,7 @@ def test_every_word_of_a_prompt_is_shown_somewhere(words):
     assert shown.count("x") == text.count("x")
 
 
-def test_special_tokens_are_told_from_their_letters():
+def test_special_tokens_are_distinguished_from_their_letters():
     mixed = [*encode("<|end|>"), tokens.END, *encode("⟦end⟧")]
     assert format_ids(mixed) == "<|end|>⟦end⟧⟦end⟧"
     assert list(text_pieces(mixed)) == [("<|end|>", False), ("<|end|>", True), ("⟦end⟧", False)]

@@ -194,7 +194,7 @@ def test_disabled_thinking_is_not_shown(http):
     ],
     ids=["end", "call", "cut", "cut in a call", "stop sequence"],
 )
-def test_the_end_is_told(http, script, members, reason, sequence):
+def test_the_end_is_reported(http, script, members, reason, sequence):
     whole = post(http, harmony_script=script, **members).json()
     last = events(post(http, harmony_script=script, stream=True, **members))[-2]
     assert (whole["stop_reason"], whole["stop_sequence"]) == (reason, sequence)

@@ -399,7 +399,7 @@ def test_unknown_model_is_not_found(client):
         client.responses.create(model="gpt-4", input="x")
 
 
-def test_log_probabilities_are_told_where_include_lists_them(http):
+def test_log_probabilities_are_reported_where_include_lists_them(http):
     asked = {"include": ["message.output_text.logprobs"], "top_logprobs": 2, "harmony_script": THINK_AND_ANSWER}
     (told,) = (part["logprobs"] for item in answer(http, **asked)["output"][1:] for part in item["content"])
     assert "".join(entry["token"] for entry in told) == "Teal."

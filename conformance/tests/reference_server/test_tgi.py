@@ -398,7 +398,7 @@ def test_grammar_next_to_tools_is_a_tool_error(http):
     assert (response.status_code, response.json()) == (422, told)
 
 
-def test_what_is_told_of_the_server(http):
+def test_what_is_reported_of_the_server(http):
     info = http.get("/info").json()
     assert (info["model_id"], info["router"]) == (MODEL, "text-generation-router")
     assert http.get("/tgi/health").content == b""

@@ -115,7 +115,7 @@ def test_it_says_the_same_where_nothing_can_be_forked(beside, monkeypatch):
     assert told.results == asyncio.run(RunJudge(plan).results(told.series, told.capabilities.script_methods, None))
 
 
-def test_a_process_that_is_gone_is_told_and_everything_is_sent(plan, beside, monkeypatch):
+def test_a_process_that_is_gone_is_reported_and_everything_is_sent(plan, beside, monkeypatch):
     pools = []
 
     class Pool(ProcessPoolExecutor):

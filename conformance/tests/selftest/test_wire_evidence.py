@@ -49,6 +49,6 @@ def without_ids(response):
 
 
 @pytest.mark.parametrize("about", SUITE_ONLY_FACTS)
-def test_knowledge_is_told_in_words_that_end_a_sentence(about):
+def test_knowledge_is_reported_in_words_that_end_a_sentence(about):
     assert about[0].islower()
     assert not about.endswith(".")

@@ -243,7 +243,7 @@ def test_a_folder_of_certificates_that_a_variable_names(raw_server, tmp_path, mo
 
 
 @pytest.mark.parametrize("content", [None, b"none"], ids=["not there", "no certificate"])
-def test_certificates_that_can_not_be_read_are_told_by_the_name_of_their_variable(tmp_path, monkeypatch, content):
+def test_certificates_that_can_not_be_read_are_reported_by_the_name_of_their_variable(tmp_path, monkeypatch, content):
     path = tmp_path / "authority.pem"
     if content is not None:
         path.write_bytes(content)
@@ -447,7 +447,7 @@ def test_without_retry_after_nothing_is_repeated(raw_server, status, failure):
     assert len(server.requests) == 1
 
 
-def test_each_wait_is_told_before_it_begins(raw_server, monkeypatch):
+def test_each_wait_is_reported_before_it_begins(raw_server, monkeypatch):
     slept, told = [], []
 
     async def sleep(seconds):

@@ -103,7 +103,7 @@ TABLE = {
 
 @pytest.mark.parametrize("loop_factory", LOOPS)
 @pytest.mark.parametrize("how", TABLE)
-def test_what_is_said_is_kept_and_what_is_wrong_in_it_is_told(raw_server, how, loop_factory):
+def test_what_is_said_is_kept_and_what_is_wrong_in_it_is_reported(raw_server, how, loop_factory):
     said, kept, kind = TABLE[how]
     server = raw_server(saying(said))
     (sent,) = send(server.url, loop_factory=loop_factory)
@@ -187,7 +187,7 @@ HEADERS = {
 
 
 @pytest.mark.parametrize("which", HEADERS)
-def test_headers_are_told_by_their_names_in_lower_case(raw_server, which):
+def test_headers_are_reported_by_their_names_in_lower_case(raw_server, which):
     said, told = HEADERS[which]
     (sent,) = send(raw_server(saying(OK + said + b"\r\ncontent-length: 0\r\n\r\n")).url)
     assert sent.response.headers == {**told, "content-length": "0"}

@@ -113,7 +113,7 @@ def test_the_grammar(body, expected):
         pytest.param('{"a":1}\n', "", ('{"a":1}',), id="JSON without a field"),
     ],
 )
-def test_what_is_no_event_is_told(body, unfinished, stray):
+def test_what_is_no_event_is_reported(body, unfinished, stray):
     stream = fed(body.encode())
     assert (stream.unfinished_data, stream.unrecognized_lines) == (unfinished, stray)
 

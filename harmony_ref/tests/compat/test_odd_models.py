@@ -213,7 +213,7 @@ def test_what_stands_in_a_schema_is_taken_or_refused_alike(official, ours, schem
         max_size=4,
     )
 )
-def test_of_several_faults_the_first_is_told(official, ours, changes):
+def test_of_several_faults_the_first_is_reported(official, ours, changes):
     def apply(conversation):
         for change, value in changes:
             try:

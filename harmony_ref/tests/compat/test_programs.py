@@ -178,7 +178,7 @@ except ImportError as error:
 """
 
 
-def test_a_missing_pydantic_is_told_with_the_way_to_get_it():
+def test_a_missing_pydantic_is_reported_with_the_way_to_get_it():
     told = subprocess.run([sys.executable, "-c", WITHOUT_PYDANTIC], capture_output=True, text=True, check=True)
     assert told.stdout == f"harmony_ref.compat needs pydantic: {install_command('compat')}\n"
 

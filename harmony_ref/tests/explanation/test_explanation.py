@@ -620,7 +620,7 @@ def test_the_nearest_style_is_that_of_the_prompt(style):
     assert (told.styles, told.message, told.part, told.is_only) == ((style.name,), 0, Part.DATE, True)
 
 
-def test_a_form_that_no_style_has_is_told_from_the_style_asked_for():
+def test_a_form_that_no_style_has_is_distinguished_from_the_style_asked_for():
     told = explain(render_in_style(LOOP, STYLES["oss_harmony_0_0_11"]), LOOP, styles=[HARMONY_0_0_8])
     assert told.sentence == "message 7 (assistant → functions.get_weather): the recipient is after the channel"
     assert str(told).splitlines()[0] == told.sentence
@@ -635,7 +635,7 @@ MIXED = [
 
 
 @pytest.mark.parametrize("row", MIXED, ids=[f"{row[0]} of {row[3]} in {row[1]}" for row in MIXED])
-def test_a_mixture_of_two_styles_is_told_from_a_form_that_no_style_has(row):
+def test_a_mixture_of_two_styles_is_distinguished_from_a_form_that_no_style_has(row):
     _, most, other_index, other, words = row
     conversation = [*LOOP, *LOOP[-2:]]
     # The note on functions in the system message goes by the developer's.

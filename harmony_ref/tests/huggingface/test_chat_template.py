@@ -104,7 +104,7 @@ ERRORS = [
 @pytest.mark.parametrize(
     ("template", "kind", "line", "said"), [row[1:] for row in ERRORS], ids=[row[0] for row in ERRORS]
 )
-def test_what_a_template_does_wrong_is_told_with_its_line(template, kind, line, said):
+def test_what_a_template_does_wrong_is_reported_with_its_line(template, kind, line, said):
     with pytest.raises(ChatTemplateError, match=f"^line {line}: ") as caught:
         render_chat_template(template, HELLO)
     assert type(caught.value) is kind

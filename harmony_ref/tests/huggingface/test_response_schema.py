@@ -181,7 +181,7 @@ ERRORS = [
 @pytest.mark.parametrize(
     ("schema", "response", "problem", "pointer"), [row[1:] for row in ERRORS], ids=[row[0] for row in ERRORS]
 )
-def test_a_fault_is_told_with_the_place_of_its_rule(schema, response, problem, pointer):
+def test_a_fault_is_reported_with_the_place_of_its_rule(schema, response, problem, pointer):
     with pytest.raises(ResponseSchemaError) as caught:
         parse_response(response, schema)
     assert (caught.value.problem, caught.value.pointer) == (problem, pointer)

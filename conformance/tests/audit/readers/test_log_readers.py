@@ -161,7 +161,7 @@ def test_discovery_is_read_and_left_out(line):
     assert read(line, "exchanges") == DiscoveryLine()
 
 
-def test_a_recorded_line_is_told_from_a_plain_one():
+def test_a_recorded_line_is_distinguished_from_a_plain_one():
     found = read(write_exchange(recorded()))
     assert (found.exchange.scenario, found.exchange.id) == ("one", "log:7")
 

@@ -120,7 +120,7 @@ def test_changed_input_is_named(capsys, folder):
     )
 
 
-def test_library_that_is_not_there_is_told(capsys, folder, monkeypatch):
+def test_library_that_is_not_there_is_reported(capsys, folder, monkeypatch):
     alone = [
         answers_harmony_ref.implementation(),
         UnavailableImplementation(name="openai-harmony", reason="not installed"),
@@ -132,7 +132,7 @@ def test_library_that_is_not_there_is_told(capsys, folder, monkeypatch):
     assert said.splitlines()[-1].endswith(" run by one implementation")
 
 
-def test_schemas_that_are_not_checked_are_told(capsys, folder, monkeypatch):
+def test_schemas_that_are_not_checked_are_reported(capsys, folder, monkeypatch):
     monkeypatch.setattr(json_schemas, "validator_version", lambda: None)
     code, said, _ = run(capsys, "check", folder)
     assert (code, "schemas: not checked, jsonschema is not installed" in said.splitlines()) == (0, True)
@@ -242,13 +242,13 @@ def refused_in_one_line(capsys, *words):
 
 @pytest.mark.parametrize("action", ["check", "write"])
 @pytest.mark.parametrize(("spoil", "said"), BROKEN.values(), ids=BROKEN)
-def test_broken_data_is_told(capsys, folder, spoil, said, action):
+def test_broken_data_is_reported(capsys, folder, spoil, said, action):
     spoil(folder)
     assert said in refused_in_one_line(capsys, action, folder)
 
 
 @pytest.mark.parametrize(("spoil", "said"), AGAINST_SCHEMA.values(), ids=AGAINST_SCHEMA)
-def test_data_against_its_schema_is_told(capsys, folder, spoil, said):
+def test_data_against_its_schema_is_reported(capsys, folder, spoil, said):
     spoil(folder)
     assert said in refused_in_one_line(capsys, "check", folder)
 
@@ -270,7 +270,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("row", UNREADABLE.values(), ids=UNREADABLE)
-def test_input_that_is_none_is_told_without_jsonschema_too(capsys, folder, monkeypatch, row):
+def test_input_that_is_none_is_reported_without_jsonschema_too(capsys, folder, monkeypatch, row):
     path, given, said = row
     monkeypatch.setattr(json_schemas, "validator_version", lambda: None)
     data = Data(folder, path)

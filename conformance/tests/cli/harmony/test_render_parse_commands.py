@@ -199,7 +199,7 @@ def test_earlier_reasoning_is_left_out_as_asked(file, capsys):
     assert kept == {"as_0_0_8": 1, "before_last_final": 0, "before_last_user": 0}
 
 
-def test_a_prompt_in_no_style_is_told_where(file, tmp_path, capsys):
+def test_a_prompt_in_no_style_is_reported_where(file, tmp_path, capsys):
     prompt = tmp_path / "prompt"
     prompt.write_text(f"{ASKED}{IN_STYLES['harmony_0_0_8']}<|start|>assistant".replace("Weather?", "Whether?"))
     assert call(render, file(json.dumps(LOOP)), "--explain", prompt) == Exit.DIVERGES

@@ -58,7 +58,7 @@ def test_right_broken_and_dead_endpoints_are_told_apart_on_one_page(tmp_path, ca
 
 
 @pytest.mark.slow
-def test_rates_and_loads_are_told_with_figures_and_the_page_links_all_files(tmp_path, capsys):
+def test_rates_and_loads_are_reported_with_figures_and_the_page_links_all_files(tmp_path, capsys):
     code = run_all(
         tmp_path,
         """

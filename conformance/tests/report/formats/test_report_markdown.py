@@ -80,7 +80,7 @@ def test_a_block_can_not_be_left(value):
     assert after.type == "paragraph_open"
 
 
-def test_a_real_run_is_told(real_report):
+def test_a_real_run_is_reported(real_report):
     document = markdown(real_report)
     assert document.startswith("## ❌ gpt\\-oss\\-reference on reference")
     for told in (

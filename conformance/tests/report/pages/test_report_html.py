@@ -194,7 +194,7 @@ def test_each_link_leads_somewhere(real_report):
     assert set(links) <= {"#" + target for target in targets}
 
 
-def test_a_real_run_is_told(real_report):
+def test_a_real_run_is_reported(real_report):
     text = Page(html(real_report)).text
     for told in (
         "gpt-oss-reference",
@@ -218,7 +218,7 @@ def test_a_real_run_is_told(real_report):
         assert f"{real_report.counts[outcome]} {words}" in text
 
 
-def test_each_kind_of_result_is_told_with_its_reason(samples):
+def test_each_kind_of_result_is_reported_with_its_reason(samples):
     text = Page(html(samples.all_outcomes("so it is"))).text
     for told in (
         "as so it is was",
@@ -274,7 +274,7 @@ def test_what_differs_is_marked(samples):
     assert "the answer is 4<mark>3</mark>." in document
 
 
-def test_the_same_finding_is_told_once_with_its_places(samples):
+def test_the_same_finding_is_reported_once_with_its_places(samples):
     places = [{**samples.finding("again and again"), "exchange": f"simple/chat/answer/{place}"} for place in range(9)]
     text = Page(html(samples.report(samples.result(Outcome.FAIL, findings=tuple(places))))).text
     assert text.count("again and again") == 1

@@ -60,7 +60,7 @@ def test_the_summary_is_ordered_and_counts_every_value(values):
         pytest.param(300, True, True, id="300 are enough for p99"),
     ],
 )
-def test_a_tail_is_told_only_of_a_sample_that_has_one(n, has_p95, has_p99):
+def test_a_tail_is_reported_only_of_a_sample_that_has_one(n, has_p95, has_p99):
     summary = Sample.of(float(value) for value in range(n)).summary()
     assert summary is not None
     assert (summary.p95 is not None, summary.p99 is not None) == (has_p95, has_p99)
