@@ -193,12 +193,16 @@ def measure(folder: Path, size: int, judged_size: int, rounds: int) -> dict:
         times["reading"].append(reading)
     empty = folder / "empty.jsonl"
     empty.write_bytes(clean.open("rb").readline())
-    start = audit(empty, folder / "start", "--workers", "1")
+    start = {"needles": audit(empty, folder / "start", "--workers", "1")}
+    with leaking.open("rb") as log, empty.open("ab") as one_leak:  # causes of failures are prepared once
+        log.seek(json.loads(truth_of(leaking).open("rb").readline())["offset"])
+        one_leak.write(log.readline())
+    start["structure"] = audit(empty, folder / "start", "--workers", "1")
     audits = {
         f"{plan}, {log.stem}, {workers}": audit(
             log, folder / f"{plan}-{log.stem}-{workers}", "--plan", plan, "--workers", str(workers)
         )
-        for plan, log in (("needles", clean), ("needles", leaking), ("structure", small))
+        for plan, log in (("needles", clean), ("needles", leaking), ("structure", leaking), ("structure", small))
         for workers in (1, 2)
     }
     audit(small, folder / "needles-small", "--plan", "needles", "--workers", "1")

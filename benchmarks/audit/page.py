@@ -33,7 +33,8 @@ A token that ends with `<`, `&` or `assistant` can be the beginning of a leak in
 
 ## Whole audits
 
-CPU time less that of an audit of one record ({start:.1f} s, the start of Python and its modules).
+CPU time less that of an audit of one record, or with `structure` of one record and one leak ({start:.1f} and {started:.1f} s: the start of Python and its modules).
+The small log has 20 times the share of leaks, and ten times that of mentions. Many of its records are judged one by one, as no earlier record is like them.
 
 | plan | log | workers | wall | MB/s a core | exchanges judged | judged a second and core | peak memory of a process |
 | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |
@@ -92,10 +93,10 @@ def main() -> None:
 
 
 def page(results: dict, growth: list[dict]) -> str:
-    logs, start = results["logs"], results["start"]["cpu"]
-    audits = {tuple(name.split(", ")): one for name, one in results["audits"].items()}
+    logs, audits = results["logs"], {tuple(name.split(", ")): one for name, one in results["audits"].items()}
     recall = results["recall"]
-    rates = {key: logs[key[1]]["bytes"] / max(one["cpu"] - start, 1e-3) for key, one in audits.items()}
+    spent = {key: max(one["cpu"] - results["start"][key[0]]["cpu"], 1e-3) for key, one in audits.items()}
+    rates = {key: logs[key[1]]["bytes"] / spent[key] for key in audits}
     return PAGE.format(
         size=_size(logs["clean"]["bytes"]),
         small=_size(logs["small"]["bytes"]),
@@ -104,9 +105,10 @@ def page(results: dict, growth: list[dict]) -> str:
         python=results["python"],
         cores=results["cores"],
         rounds=results["rounds"],
-        start=start,
+        start=results["start"]["needles"]["cpu"],
+        started=results["start"]["structure"]["cpu"],
         needles="\n".join(_needle_row(name, results) for name in results["seconds"]),
-        audits="\n".join(_audit_row(key, one, rates[key], start) for key, one in audits.items()),
+        audits="\n".join(_audit_row(key, one, rates[key], spent[key]) for key, one in audits.items()),
         found=recall["found_by_all_checks"] - recall["missed_by_needles"],
         all_found=recall["found_by_all_checks"],
         missed=recall["missed_by_needles"],
@@ -115,12 +117,12 @@ def page(results: dict, growth: list[dict]) -> str:
             for form, one in sorted(recall["forms"].items())
         ),
         growth="\n".join(map(_growth_row, growth)),
-        goals="\n".join(_goal_rows(results, growth, rates, start)),
+        goals="\n".join(_goal_rows(results, growth, audits, spent)),
         patterns=results["patterns"],
         ten_times=f"{10 * _speed(results, 'orjson'):,.0f}",
         limit=_limit(results),
         petabyte="\n".join(
-            _petabyte_row(plan, rates[plan, log, "1"]) for plan, log in (("needles", "clean"), ("structure", "small"))
+            _petabyte_row(plan, rates[plan, log, "1"]) for plan, log in (("needles", "clean"), ("structure", "leaking"))
         ),
     )
 
@@ -150,8 +152,8 @@ def _needle_row(name: str, results: dict) -> str:
     return f"| {LIMITS.get(name, name)} | {speeds[0]:,.0f} ({speeds[1]:,.0f} to {speeds[2]:,.0f}) | {factor:.1f} × | {share} |"
 
 
-def _audit_row(key: tuple[str, ...], one: dict, rate: float, start: float) -> str:
-    judged = one["judged"] / max(one["cpu"] - start, 1e-3)
+def _audit_row(key: tuple[str, ...], one: dict, rate: float, spent: float) -> str:
+    judged = one["judged"] / spent
     return f"| {' | '.join(key)} | {one['wall']:.1f} s | {rate / 1e6:,.1f} | {one['judged']:,} | {judged:,.0f} | {one['peak_mib']:,.0f} MiB |"
 
 
@@ -159,9 +161,9 @@ def _growth_row(row: dict) -> str:
     return f"| {row['plan']} | {_size(row['bytes'])} | {row['workers']} | {row['wall']:.1f} s | {row['cpu']:.1f} s | {row['peak_mib']:,.0f} MiB |"
 
 
-def _goal_rows(results: dict, growth: list[dict], rates: dict, start: float) -> Iterator[str]:
+def _goal_rows(results: dict, growth: list[dict], audits: dict, spent: dict) -> Iterator[str]:
     """Yield a row for each goal: what was wanted, what was measured, and whether it is reached."""
-    orjson, judged = results["seconds"]["orjson"]["median"], results["audits"]["structure, small, 1"]
+    orjson, mixed = results["seconds"]["orjson"]["median"], ("structure", "leaking", "1")
     largest = {row["workers"]: row for row in growth if row["plan"] == "needles"}  # sizes ascend
     peaks = [row["peak_mib"] for row in growth if row["plan"] == "needles" and row["workers"] == 1]
     recall = results["recall"]
@@ -169,7 +171,7 @@ def _goal_rows(results: dict, growth: list[dict], rates: dict, start: float) -> 
     rows = (
         ("needles by hyperscan against orjson", 10, orjson / results["seconds"]["hyperscan"]["median"], "×"),
         ("needles by RE2 against orjson", 4, orjson / results["seconds"]["google-re2"]["median"], "×"),
-        ("exchanges that all checks judge, a second and core", 8000, judged["judged"] / (judged["cpu"] - start), ""),
+        ("exchanges that all checks judge, a second and core", 8000, audits[mixed]["judged"] / spent[mixed], ""),
         (f"two workers against one, {_size(largest[1]['bytes'])}", 1.7, largest[1]["wall"] / largest[2]["wall"], "×"),
         ("leaks of markers and words found by needles", 100, 100 * found / recall["found_by_all_checks"], "%"),
     )
