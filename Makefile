@@ -129,7 +129,7 @@ clean:  ## remove the environment and what runs left behind
 
 ##@ Before a release
 
-test-slow: environments  ## run the tests that CI leaves out: examples, packages, benchmarks, large data; four minutes
+test-slow: environments  ## run the tests that CI leaves out: examples, packages, benchmarks, large data
 	$(UNIT) -n 2 -m slow
 
 test-guides: $(READY) $(MITMPROXY)/.ready  ## check that the commands of every guide print what it shows; a minute (CI: three pages)
