@@ -63,7 +63,7 @@ The commands address the server of a recording, which plays the scripted output 
 Where the teleprompter is the model, the script is the end of the last message. Numbers of three digits are special tokens there, and `704` fills the rest.
 `harmony-conformance teleprompter build` makes its weights for any engine.
 """
-_REPORT_ROW = re.compile(r"^\| `([^`]+)/` \| .* \| `([^`]+)` \|$", re.MULTILINE)
+_REPORT_ROW = re.compile(r"^\| \[([^\]]+)\]\([^)]*\) \| .* \| `([^`]+)` \|$", re.MULTILINE)
 _HAND_ROW = re.compile(r"^\| ([^ |]+) \| ([0-9]+) \| [0-9]+ \| ", re.MULTILINE)
 
 

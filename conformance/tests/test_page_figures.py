@@ -95,7 +95,7 @@ def test_requests_of_a_run(capsys):
 def test_first_screen():
     shown = html.unescape((ROOT / "docs" / "first-screen.svg").read_text("utf-8")).replace("\N{NO-BREAK SPACE}", " ")
     causes = re.search(r"causes: (\d+),", shown)[1]
-    assert f"the first of its {causes} causes" in page("README.md")
+    assert f"The first of {causes} causes" in page("README.md")
 
 
 def test_the_first_screen_of_a_phone_has_whole_sentences_and_larger_letters():

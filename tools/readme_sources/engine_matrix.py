@@ -27,8 +27,6 @@ _ENGINES = {
     "vllm": ("vLLM", "vllm"),
 }
 """Name and folder of the setup, by engine of a report."""
-_BEHIND = {"chat": "(C)", "messages": "(M)", "responses": "(R)"}
-"""Marks of the API behind a gateway."""
 _APIS = ("chat", "responses", "messages")
 _OWN = "own"
 _HEAD = (
@@ -65,8 +63,9 @@ def _run(folder: str, report: Report) -> Run:
     if "-render" in folder:
         name, setup = f"{name}'s renderer", f"{setup}-render"
     behind = folder.partition("-before-")[2]
-    note = f" {_BEHIND[behind]}" if behind else ""
-    cells = ((api, f"[{extent}{note}](reports/{folder}/report.md)") for api, extent in _extents(report))
+    cells = (
+        (api, f"[{extent}](reports/{folder}/report.md)") for api, extent in _extents(report) if behind in ("", api)
+    )
     return Run(
         engine=f"[{name}](engines/{setup}/README.md)",
         version=version,

@@ -86,7 +86,7 @@ def _family(name: str, kind: str, sections: Sequence[Section], scenarios: Mappin
         case "checks":
             return name.partition(".")[0]
         case "causes":
-            return CATALOGUE if name in catalogue() else _note(sections)
+            return CATALOGUE if name in catalogue() else note_of(sections)
         case "defects":
             failing = next(texts for heading, texts in sections if heading == "checks that fail")
             return Counter(check.partition(".")[0] for check in failing).most_common(1)[0][0]
@@ -115,7 +115,7 @@ def write_explanations(folder: Path, of_kinds: Mapping[str, Sequence[Family]]) -
                 write_page(folder / kind / f"{name}.md", _page(name, sections, kind_of))
 
 
-def _note(sections: Sequence[Section]) -> str:
+def note_of(sections: Sequence[Section]) -> str:
     """Return the text in brackets in the first heading: the severity of a check, the engine of a cause."""
     return sections[0][0].partition("(")[2].removesuffix(")")
 
@@ -123,7 +123,7 @@ def _note(sections: Sequence[Section]) -> str:
 def _index(family: Family, kind_of: Mapping[str, str], up: str) -> Iterator[str]:
     """Yield a row for each page of a family: its first sentence."""
     for name, sections in family.pages.items():
-        note, sentence = _note(sections), sections[0][1][0]
+        note, sentence = note_of(sections), sections[0][1][0]
         shown = (
             f"**{note.lower()}** · "
             if family.kind == "checks"

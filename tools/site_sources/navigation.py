@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from site_sources.copied_pages import ROOT, site_path
-from site_sources.explained_pages import Family
+from site_sources.explained_pages import CATALOGUE, Family, note_of
 
 Entry = dict[str, object]
 """A title, and a page or a list of pages and entries."""
@@ -201,7 +201,12 @@ def _title(page: Path) -> str:
 def _kind(kind: str, families: Sequence[Family]) -> Iterator[object]:
     yield f"reference/{kind}/index.md"
     for family in families:
-        pages: list[object] = [
-            {name.removeprefix(f"{family.name}."): f"reference/{kind}/{name}.md"} for name in family.pages
-        ]
+        pages: list[object] = [{_listed_name(family, name): f"reference/{kind}/{name}.md"} for name in family.pages]
         yield {family.title: [f"reference/{kind}/{family.name}/index.md", *pages]}
+
+
+def _listed_name(family: Family, name: str) -> str:
+    """Return the name of a page in its side bar. A number of the catalogue says nothing without its engine."""
+    if family.name == CATALOGUE:
+        return f"{name}: {note_of(family.pages[name])}"
+    return name.removeprefix(f"{family.name}.")

@@ -97,6 +97,8 @@ def comparison_text(compared: Comparison, names: tuple[str, str] = ("before", "a
         yield f"incomplete: {names[1]}: {visible(compared.incomplete)}"
     yield ""
     yield f"causes: {_counts([cause.change for cause in compared.causes])}"
+    if same := [cause.id for cause in compared.causes if cause.change is Change.SAME]:
+        yield f"  {Change.SAME.value}: {', '.join(same)}"
     for cause in compared.causes:
         if cause.change is not Change.SAME:
             extent = f"{number_of(cause.before, 'result')} before, {cause.after} after"
@@ -118,7 +120,7 @@ def comparison_text(compared: Comparison, names: tuple[str, str] = ("before", "a
             yield f"  … and {len(results) - _RESULTS_SHOWN} more: --format json"
     if compared.latency:
         yield ""
-        yield from latency_lines(compared.latency)
+        yield from latency_lines(compared.latency, note="; they fail nothing without --slower-by")
 
 
 def _results_were(count: int) -> str:

@@ -95,9 +95,9 @@ def _compare_loads(before: Path, after: Path, form: str, slowdown: float) -> int
     return Exit.DIVERGES if is_worse else Exit.CONFORMS
 
 
-def latency_lines(changes: tuple[LatencyChange, ...]) -> Iterator[str]:
-    """Yield each change in milliseconds."""
+def latency_lines(changes: tuple[LatencyChange, ...], note: str = "") -> Iterator[str]:
+    """Yield each change in milliseconds, below a line that ends with a note."""
     count = len(changes)
     tests = number_of(count, "percentile")
-    yield f"latency in ms, with 95 % intervals of each difference; p adjusted by Holm for {tests}:"
+    yield f"latency in ms, with 95 % intervals of each difference; p adjusted by Holm for {tests}{note}:"
     yield from (f"  {one}" for one in changes)

@@ -126,6 +126,17 @@ def test_a_regression_is_one_new_cause_and_exit_code_1(runs, capsys):
     assert "NEW MUST streaming.ends_with_done" not in shown
 
 
+def test_causes_that_still_fail_are_named_and_latencies_are_no_verdict(tmp_path, capsys):
+    for name in ("before", "after"):
+        target = "reference:defect=stream-without-done"
+        main(["run", target, "--select", "simple_answer", "--latency", "8", "--out", str(tmp_path / name)])
+    capsys.readouterr()
+    assert main(["compare", str(tmp_path / "before"), str(tmp_path / "after")]) == Exit.CONFORMS
+    shown = capsys.readouterr().out
+    assert "causes: 1 still fails\n  still fails: stream-without-done\n" in shown
+    assert "they fail nothing without --slower-by:\n" in shown
+
+
 def test_a_fix_is_exit_code_0_also_between_recordings(runs, capsys):
     capsys.readouterr()
     recordings = [str(runs / name / "exchanges.jsonl") for name in ("wrong", "right")]
