@@ -33,6 +33,7 @@ def results(name):
         ("report.py", ["side_by_side"], "performance.md"),
         ("proxy/page.py", ["proxy", "proxy_soak"], "proxy-performance.md"),
         ("hostile/page.py", ["hostile"], "hostile.md"),
+        ("audit/page.py", ["audit", "audit_growth"], "audit-performance.md"),
     ],
 )
 def test_pages_of_benchmarks_are_those_of_their_results(script, names, made, tmp_path):
