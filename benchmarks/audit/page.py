@@ -26,14 +26,14 @@ Hyperscan has no wheel for Windows. The time to read the log is in the last row 
 {needles}
 
 The search for literals alone passes on the lines of its last column.
-The last three rows are limits: a search for one byte, the speed of Hyperscan with one literal of 14 letters, and reading the log from the page cache.
+The last three rows are limits: a search for one byte, one literal of 14 letters by Hyperscan, and reading the log from the page cache.
 The needles are {patterns} patterns; most begin or end at a quote.
 
 A token that ends with `<`, `&` or `assistant` can be the beginning of a leak in the next event. So some clean streams are judged too.
 
 ## Whole audits
 
-CPU time less that of an audit of one record, or with `structure` of one record and one leak ({start:.1f} and {started:.1f} s: the start of Python and its modules).
+CPU time less that of a start. With `needles` this is an audit of one record ({start:.1f} s), with `structure` of one record and one leak ({started:.1f} s).
 The small log has 20 times the share of leaks, and ten times that of mentions. Many of its records are judged one by one, as no earlier record is like them.
 
 | plan | log | workers | wall | MB/s a core | exchanges judged | judged a second and core | peak memory of a process |

@@ -9,7 +9,7 @@ from concurrent.futures.process import BrokenProcessPool
 from enum import StrEnum
 from functools import partial
 from itertools import chain, islice
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children
 
 from harmony_conformance.audit.batches import Batch, BatchResult, ReadOptions, scan_batch
 from harmony_conformance.audit.processes.line_process import Scan, judge_by_line
@@ -17,6 +17,7 @@ from harmony_conformance.audit.processes.ray_pool import RayPool
 from harmony_conformance.runtime.processes import (
     block_interrupts,
     follow_parent,
+    process_context,
     reduce_garbage_collection,
     restore_interrupts,
 )
@@ -78,8 +79,7 @@ class WorkerPool:
     def submit(self, part: Batch) -> Future[BatchResult]:
         """Return the future result of a batch. If a process was killed, it raises `BrokenProcessPool`."""
         if self._pool is None:
-            # spawned, not forked: the caller may have threads
-            self._pool = ProcessPoolExecutor(self._workers, get_context("spawn"), initializer=_start_worker)
+            self._pool = ProcessPoolExecutor(self._workers, process_context(), initializer=_start_worker)
         try:
             with block_interrupts():
                 return self._pool.submit(self._scan, part)

@@ -139,8 +139,9 @@ def _scan_slowly(batch, reading):
 
 @pytest.fixture
 def forked_workers(monkeypatch):
-    for module in (workers, line_process):
-        monkeypatch.setattr(module, "get_context", lambda _: multiprocessing.get_context("fork"))
+    fork = multiprocessing.get_context("fork")
+    monkeypatch.setattr(workers, "process_context", lambda: fork)
+    monkeypatch.setattr(line_process, "get_context", lambda _: fork)
 
 
 def test_who_stops_reading_leaves_no_process_behind(tmp_path):
