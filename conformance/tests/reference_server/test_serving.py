@@ -87,6 +87,7 @@ def test_an_interrupt_before_the_server_listens_is_no_warning_of_python(monkeypa
         raise KeyboardInterrupt
 
     monkeypatch.setattr("asyncio.run", interrupted)
+    gc.collect()  # what other tests left
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         with pytest.raises(KeyboardInterrupt):
