@@ -47,7 +47,7 @@ def serving(tpot: float) -> Iterator[str]:
     serve = [*COMMAND, "serve", "--port", "0", "--tpot", str(tpot), "--defect", KNOWN]
     with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as server:
         try:
-            yield f"{server.stdout.readline().strip()}/v1"
+            yield server.stdout.readline().strip()
         finally:
             server.terminate()
 

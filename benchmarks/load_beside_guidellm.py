@@ -80,7 +80,7 @@ def by_guidellm(command: str, url: str, number: int, folder: Path) -> list[dict[
     subprocess.run(
         [
             *(command, "run", "--disable-console"),
-            *("--backend", f"kind=openai_http,target={url},model=gpt-oss-reference"),
+            *("--backend", f"kind=openai_http,target={url.removesuffix('/v1')},model=gpt-oss-reference"),
             *("--profile", f"kind=concurrent,streams={CLIENTS}"),
             *("--constraint", f"kind=max_requests,count={REQUESTS + WARM_UP}"),
             *("--data", f"kind=json_file,path={prompts}"),
@@ -108,7 +108,7 @@ def by_load(url: str, number: int, folder: Path) -> list[dict[str, float]]:
         "--seed",
         number,
     ]
-    command = [*COMMAND, "load", f"{url}/v1", *map(str, options), "--out", str(out)]
+    command = [*COMMAND, "load", url, *map(str, options), "--out", str(out)]
     subprocess.run(command, check=True, capture_output=True)
     lines = map(loads, (out / "exchanges.jsonl").read_bytes().splitlines())
     exchanges = [read_exchange(line) for line in lines if value_at(line, "scenario") == "load"]

@@ -177,6 +177,15 @@ def test_names_in_the_side_bar_break_between_their_words(page, address):
     assert lines == 2
 
 
+def test_titles_break_between_their_words(page, address):
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(address + LONG)
+    parts = page.locator(".md-content h1").evaluate(
+        """title => [...title.querySelectorAll("wbr")].map(one => one.previousSibling.data.trim())"""
+    )
+    assert parts[-4:] == ["answer_", "is_", "more_", "than_"]
+
+
 @pytest.mark.parametrize("width", [390, 1280])
 def test_code_ends_before_the_button_that_copies_it(page, address, width):
     page.set_viewport_size({"width": width, "height": 900})

@@ -35,7 +35,7 @@ def main() -> int:
     command = [str(Path(sys.executable).parent / "harmony-conformance"), "serve", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
-            return _serve_gateway(options.port, options.behind, _first_line(server))
+            return _serve_gateway(options.port, options.behind, _server_url(server))
         finally:
             server.terminate()
 
@@ -69,11 +69,11 @@ async def _serve(relay: Relay, port: int, own: socket.socket) -> None:
     await asyncio.gather(uvicorn.Server(front).serve(), uvicorn.Server(behind).serve(sockets=[own]))
 
 
-def _first_line(server: subprocess.Popen[str]) -> str:
+def _server_url(server: subprocess.Popen[str]) -> str:
     line = server.stdout.readline().strip() if server.stdout is not None else ""
     if not line:
         sys.exit("harmony-conformance serve did not start")
-    return line
+    return line.removesuffix("/v1")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harmony_conformance.cli.main import all_commands, build_parser
 from harmony_conformance.pytest_plugin.plugin import pytest_addoption
-from site_sources.markdown import anchor, code, escape, prose, table, write_page
+from site_sources.markdown import anchor, code, prose, table, write_page
 
 _PROGRAM = "harmony-conformance"
 _DEFAULT = re.compile(r" ?\((?P<rest>[^()]*?)(?:[;,] )?default: (?P<default>[^()]*(?:\([^()]*\)[^()]*)?)\)")
@@ -195,6 +195,8 @@ def _meaning(parser: argparse.ArgumentParser, action: argparse.Action) -> tuple[
         default = named["default"]
         shown = code(default) if default == str(action.default).removesuffix(".0") else prose(default)
         return _sentence(f"{text[: named.start()]}{rest}{text[named.end() :]}"), shown
-    is_known = action.default not in (None, False, (), [], "", argparse.SUPPRESS)
-    required = "required" if action.required and action.nargs != "?" else ""
-    return _sentence(text), code(str(action.default).removesuffix(".0")) if is_known else escape(required)
+    if action.default not in (None, False, (), [], "", argparse.SUPPRESS):
+        return _sentence(text), code(str(action.default).removesuffix(".0"))
+    if action.required and action.nargs != "?":
+        return _sentence(text), "required"
+    return _sentence(text), "off" if action.nargs == 0 else "none"

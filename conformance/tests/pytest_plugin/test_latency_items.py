@@ -30,7 +30,7 @@ def serving(tpot):
     command = [sys.executable, "-m", "harmony_conformance", "serve", "--port", "0", "--tpot", str(tpot)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
-            yield f"{server.stdout.readline().strip()}/v1"
+            yield server.stdout.readline().strip()
         finally:
             server.terminate()
 

@@ -196,7 +196,7 @@ def serving(*options):
     command = [sys.executable, "-m", "harmony_conformance", "serve", "--port", "0", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
         try:
-            yield program.stdout.readline().strip()
+            yield program.stdout.readline().strip().removesuffix("/v1")
         finally:
             program.kill()
 

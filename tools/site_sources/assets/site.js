@@ -1,5 +1,5 @@
-// Names in side bars break after a dot, a hyphen or an underscore, not within a word.
-for (const label of document.querySelectorAll(".md-nav__link .md-ellipsis")) {
+// Names in side bars and titles break after a dot, a hyphen or an underscore, not within a word.
+for (const label of document.querySelectorAll(".md-nav__link .md-ellipsis, .md-content h1")) {
   const texts = document.createTreeWalker(label, NodeFilter.SHOW_TEXT);
   const found = [];
   while (texts.nextNode()) found.push(texts.currentNode);

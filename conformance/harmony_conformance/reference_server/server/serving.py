@@ -93,7 +93,7 @@ def _spawned(defects: Iterable[str]) -> Generator[str]:
         start_new_session=True,  # as above
     ) as process:
         try:
-            url = process.stdout.readline().strip() if process.stdout is not None else ""
+            url = process.stdout.readline().strip().removesuffix("/v1") if process.stdout is not None else ""
             if not url:
                 raise ServerStartError(_NOT_STARTED)
             yield url
@@ -115,7 +115,7 @@ def serve_beside() -> None:
 def serve(
     host: str, port: int, defects: Iterable[str] = (), allowed_hosts: Iterable[str] = (), token_time: float = 0.0
 ) -> None:
-    """Print the URL on one line and serve until interrupted; port 0 selects a free port. `token_time`: seconds per output token.
+    """Print the base URL for clients of OpenAI on one line, then serve until interrupted. Port 0 selects a free port. `token_time`: seconds per output token.
 
     Requests for a host other than this one, the local names, and `allowed_hosts` are refused.
 
@@ -125,7 +125,7 @@ def serve(
     """
     app = create_app(defects=defects, hosts=own_hosts(host, allowed_hosts), token_time=token_time)
     with closing(_listening(host, port)) as listening:
-        sys.stdout.write(f"{_url(listening)}\n")
+        sys.stdout.write(f"{_url(listening)}/v1\n")
         sys.stdout.flush()
         # closed if an interrupt comes before it began: Python would warn of it
         with closing(_server(app).serve(sockets=[listening])) as serving:

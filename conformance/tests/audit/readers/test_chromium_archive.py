@@ -32,7 +32,7 @@ def test_a_new_archive_shows_its_leaks_and_no_others(tmp_path, record, defects):
     command = [sys.executable, "-m", "harmony_conformance", "serve", "--port", "0", *defects]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
-            record(tmp_path, f"{server.stdout.readline().strip()}/v1")
+            record(tmp_path, server.stdout.readline().strip())
         finally:
             server.terminate()
     out = tmp_path / "out"
