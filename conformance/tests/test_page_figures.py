@@ -1,12 +1,15 @@
 """Figures that pages repeat are those of the stored results, of the stored reports, or of the code."""
 
+import gzip
 import html
 import json
+import lzma
 import re
 import runpy
 import statistics
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -94,9 +97,45 @@ def test_requests_of_a_run(capsys):
 
 
 def test_first_screen():
-    shown = html.unescape((ROOT / "docs" / "first-screen.svg").read_text("utf-8")).replace("\N{NO-BREAK SPACE}", " ")
-    causes = re.search(r"causes: (\d+),", shown)[1]
-    assert f"The first of {causes} causes" in page("README.md")
+    screen = html.unescape((ROOT / "docs" / "first-screen.svg").read_text("utf-8")).replace("\N{NO-BREAK SPACE}", " ")
+    known = json.loads((ROOT / "golden" / "causes" / "vllm.json").read_text("utf-8"))["causes"]
+    affected = {cause["id"]: cause["affected"] for cause in known}
+    with lzma.open(ROOT / "reports" / "vllm-0.32.0" / "report.jsonl.xz", "rt", encoding="utf-8") as lines:
+        causes = [affected[row["id"]] for row in map(json.loads, lines) if row["kind"] == "cause"]
+    assert f"causes: {len(causes)}," in screen
+    newer = sum("to 0.33.0" in versions for versions in causes)
+    assert f"Three of {len(causes)} causes found in vLLM 0.32.0" in page("README.md")
+    assert f"Of the {len(causes)}, {newer} are also in 0.33.0." in page("README.md")
+
+
+@pytest.mark.parametrize(
+    ("report", "path", "quoted", "recorded"),
+    [
+        ("tgi-3.3.7", ("choices", 0, "message", "content"), "analysisFine.assistantfinalGood.", ""),
+        ("ollama-0.34.4", ("error", "message"), "error parsing tool call", """: raw='{"a":1}{"a":2}', err="""),
+    ],
+)
+def test_bugs_of_the_first_table(report, path, quoted, recorded):
+    """The recording of the report has an answer that begins with the words that the page quotes."""
+    assert f"`{quoted}`" in page("README.md")
+    found = []
+    with gzip.open(ROOT / "reports" / report / "exchanges.jsonl.gz", "rt", encoding="utf-8") as lines:
+        for line in lines:
+            if quoted in line and len(chunks := json.loads(line)["response"].get("chunks", ())) == 1:
+                value = json.loads(chunks[0][1])
+                with suppress(LookupError, TypeError):
+                    for step in path:
+                        value = value[step]
+                    found.append(value)
+    assert any(str(value).startswith(quoted + recorded) for value in found)
+
+
+def test_the_prompt_of_the_first_table():
+    """Reasoning in the history is in no prompt of SGLang."""
+    section = page("reports/sglang-parsers-0.5.23/report.md").partition(
+        r"#### MUST sglang\-reasoning\-not\-passed\-back"
+    )[2]
+    assert "- analysis: Look. + not in the prompt" in section.partition("####")[0]
 
 
 def test_the_first_screen_of_a_phone_has_whole_sentences_and_larger_letters():

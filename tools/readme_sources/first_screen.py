@@ -14,7 +14,8 @@ from rich.text import Text
 from harmony_conformance.report.formats.terminal import NO_EDGE, print_summary
 from harmony_conformance.report.model import Report
 
-_COLUMNS, _NARROW_COLUMNS = 110, 50
+_PICTURES = {"first-screen.svg": 104, "first-screen-narrow.svg": 50}
+"""The columns of each picture."""
 _INDENT = "    "
 _COMMAND = "$ harmony-conformance run vllm:http://127.0.0.1:8000/v1"
 _CAUSES_SHOWN = 3
@@ -29,14 +30,8 @@ _CLIP = re.compile(r' clip-path="[^"]*"')
 
 def first_screens(report: Report, folder: Path) -> dict[str, str]:
     """Return the pictures of a report's first screen, by name."""
-    lines = _lines(report, folder)
-    wide = Console(record=True, width=_COLUMNS, file=StringIO(), highlight=False)
-    wide.print(_COMMAND, soft_wrap=True)
-    print_summary(report, wide, folder=folder)
-    narrow = Console(record=True, width=_NARROW_COLUMNS, file=StringIO(), highlight=False)
-    for line in _wrapped(narrow, [Text(_COMMAND), *_shortened(lines)]):
-        narrow.print(line)
-    return {"first-screen.svg": _svg(wide), "first-screen-narrow.svg": _svg(narrow)}
+    lines = [Text(_COMMAND), *_shortened(_lines(report, folder))]
+    return {name: _svg(lines, columns) for name, columns in _PICTURES.items()}
 
 
 def _lines(report: Report, folder: Path) -> list[Text]:
@@ -68,8 +63,11 @@ def _wrapped(console: Console, lines: Iterable[Text]) -> Iterator[Text]:
             yield Text(margin) + row if index and not row.plain.startswith(margin) else row
 
 
-def _svg(console: Console) -> str:
-    """Return what a console recorded as SVG, without fonts from the network."""
+def _svg(lines: Iterable[Text], columns: int) -> str:
+    """Return lines in rows of so many columns as SVG, without fonts from the network."""
+    console = Console(record=True, width=columns, file=StringIO(), highlight=False)
+    for row in _wrapped(console, lines):
+        console.print(row)
 
     def part(name: str, theme: TerminalTheme = _DARK) -> str:
         return console.export_svg(theme=theme, code_format=f"{{{name}}}", unique_id=_UNIQUE, clear=False)
