@@ -137,7 +137,7 @@ PLAIN = [
 
 
 @pytest.mark.parametrize(
-    "text", [[" " + word for word in PLAIN], [*"The cat analyses it. "], ["Hello.", " assistant", " says"]]
+    "text", [[" " + word for word in PLAIN], [*"The cat analyses it. "], ["Hello,", " assistant", " says"]]
 )
 def test_what_holds_no_needle_goes_out_in_the_feed_that_completed_it(text):
     pieces = stream("We.", *text)

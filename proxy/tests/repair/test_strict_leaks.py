@@ -263,3 +263,58 @@ def test_the_texts_of_a_request_are_read_once_for_a_stream():
     first, second = judge.with_body(b""), judge.with_body(b"data: {}\n\n")
     assert joined_request_texts(first) is joined_request_texts(second)
     assert request_words(first) is request_words(second)
+
+
+PLAIN_QUESTION = "What is the capital of France?"
+GLUED = {
+    "a search": ("", 'assistantcommentary to=browser.search code{"query":"secret"}'),
+    "a command": ("", 'assistantcommentary to=container.exec json{"cmd":["secret"]}'),
+    "a search behind a preamble": ("Let me look.", 'assistantcommentary to=browser.open code{"id":"secret"}'),
+    "Python": ("", "assistantanalysis to=python codeprint(secret)"),
+    "Python behind a preamble": ("Let me compute.", "assistantanalysis to=python codeprint(secret)"),
+    "a function on another channel": ("", 'assistantanalysis to=functions.find json{"city":"secret"}'),
+    "a thought on a new line": ("Paris is the capital.\n\n", "assistantanalysisThe secret user wants more."),
+    "a thought behind a blank": ("Paris is the capital. ", "assistantanalysisThe secret user wants more."),
+    "an answer that begins with a list": ("It is simple.", "assistantfinal- secret"),
+    "an answer that begins with a table": ("It is simple.", "assistantfinal| secret |"),
+    "an answer that begins with a sign": ("It is simple.", "assistantfinal\u2705 secret"),
+}
+"""The text before a leak, which may be shown, and the leak."""
+UNGLUED = {
+    "names on lines": "The names are:\nassistantfinalAnswer = 3\nassistantanalysisResult(3)",
+    "a word on a line": "The words are:\nassistantfinal\nassistantanalysis\n",
+    "a longer word": "They are listed.\nassistantfinalists first. assistantfinalise it.",
+    "a recipient in prose": "The header has to=browser.search in it, and the assistant commentary to=be read.",
+}
+
+
+def asked_plainly(content):
+    return exchange(content, {"messages": [{"role": "user", "content": PLAIN_QUESTION}]})
+
+
+@pytest.mark.parametrize("leak", GLUED)
+def test_a_glued_header_is_blocked_in_a_whole_answer(leak):
+    assert blocked(asked_plainly("".join(GLUED[leak])))
+
+
+@pytest.mark.parametrize("leak", GLUED)
+def test_a_glued_header_is_blocked_in_a_stream_before_its_text(leak):
+    before, leaked = GLUED[leak]
+    text = before + leaked
+    for split in range(1, len(text)):
+        stream, _, out = streamed([text[:split], text[split:]], PLAIN_QUESTION)
+        assert stream.actions.blocked_checks, split
+        assert "secret" not in contents(out), split
+    stream, _, out = streamed(list(text), PLAIN_QUESTION)
+    assert stream.actions.blocked_checks
+    assert "secret" not in contents(out)
+
+
+@pytest.mark.parametrize("answer", UNGLUED)
+def test_similar_words_pass_at_every_split(answer):
+    text = UNGLUED[answer]
+    assert not blocked(asked_plainly(text))
+    for split in range(1, len(text)):
+        stream, _, out = streamed([text[:split], text[split:]], PLAIN_QUESTION)
+        assert not stream.actions.blocked_checks, split
+        assert contents(out) == text, split

@@ -7,14 +7,17 @@ import re
 from harmony_conformance.evidence.leaks.markers import remove_code
 
 _GLUED = r"assistant(?:final|analysis|commentary)"
-_BEGINS_A_TEXT = r"[\[{<#]|[^\W_a-z]|[\U0001f300-\U0001faff]"
+_BEGINS_A_TEXT = r"[\[{<#]|[^\W_a-z]|[\u2600-\u27bf\U0001f300-\U0001faff]|[-|] "
+_BEGINS_A_SENTENCE = r"[^\W\d_a-z][\w'\u2019]*,? [^\W_]|\*\*|#+ |[\u2600-\u27bf\U0001f300-\U0001faff]"
 _ENDS_A_TEXT = r"(?:^|(?<=[.!?\u2026\u3002\uff01\uff1f)}*`])|(?<=[\w.!?][\"'\u201d]))"
 JOINED_WORDS = re.compile(
     rf"{_ENDS_A_TEXT}{_GLUED}(?={_BEGINS_A_TEXT})"
-    rf"|(?<=[.!?)\]}}]){_GLUED}(?=[\"'*_\n]|$)"
+    rf"|(?:(?<=\n)|(?<=[.!?] )){_GLUED}(?={_BEGINS_A_SENTENCE})"
+    rf"|(?<=[.!?)\]}}]){_GLUED}(?=[\"'*_]| ?(?:\n|$))"
     rf"|^(?:(?:analysis|commentary)(?=[\w\"'(\[{{<*#`])|final(?=[A-Z\d\"'{{\[(]))[\s\S]*?{_GLUED}"
     r"|(?:^|assistant\s?)commentary\s?to=functions\."
-    r"|^(?:analysis|commentary)\s?to=[\w.]+\s*(?:json|code)?\s*\{"
+    r"|assistant(?:analysis|commentary)\s?to=[a-zA-Z_]"
+    r"|^(?:analysis|commentary)\s?to=[\w.]+\s*(?:\{|json|code)"
     r"|^assistant(?:json|code)(?=\{)|(?<=[.!?])assistant(?:json|code)(?=\{)"
 )
 """Channel words joined to the text before and after them, as in `…done.assistantfinalThe answer`."""
@@ -24,7 +27,7 @@ JOINED_WORDS_IN_REASONING = re.compile(rf"{_ENDS_A_TEXT}{_GLUED}(?={_BEGINS_A_TE
 
 SUSPECTED_WORDS = re.compile(
     r"^(?!\w+\s*(?:=|\(|;|:|\.\w|'s\b|\[\w+\]|<\w))(?:(?:analysis|commentary|final)(?=[A-Z\"'{\[])|assistant(?:final|analysis|commentary)(?=[^\W_]))"
-    rf"|(?<=[^\W_=]){_GLUED}(?={_BEGINS_A_TEXT}|\n|$)"
+    rf"|(?:(?<=[^\W_=])|(?<=\n)){_GLUED}(?={_BEGINS_A_TEXT}|\n|$)"
     r"|[.!?]assistantfinal(?!ly|i[sz]|e)(?=[^\W_])"
 )
 """Channel words at the beginning of a text or joined to words: suspicious, but no proof."""

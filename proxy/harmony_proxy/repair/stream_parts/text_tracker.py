@@ -28,7 +28,7 @@ _WINDOW = 200
 """Number of earlier characters that are searched together with new ones."""
 _TAIL = 12
 _RISKY = re.compile(
-    r"[<&\\]|assistant|commentary|(?<=[.!?\u2026\u3002\uff01\uff1f)}*`\]\"'\u201d])(?:"
+    r"[<&\\]|assistant|commentary|(?:(?<=[.!?\u2026\u3002\uff01\uff1f)}*`\]\"'\u201d\n])|(?<=[.!?] ))(?:"
     + "|".join("assistant"[:length] for length in range(8, 0, -1))
     + r")\Z"
 )
@@ -151,14 +151,15 @@ class TextTracker:
                 return Status.READY
             if unfinished_marker(new) is not None:
                 return Status.OPEN
+        if unfinished_seam(new, self.emitted_tail) is not None or unfinished_call(new) is not None:
+            return Status.OPEN
         headers = SEAM_COMPLETE.finditer(new)
         if (
             any(is_seam(new, self.emitted_tail, match.start()) for match in headers)
             or CALL_SEAM.search(new) is not None
         ):
             return Status.READY
-        is_open = unfinished_seam(new, self.emitted_tail) is not None or unfinished_call(new) is not None
-        return Status.OPEN if is_open else Status.CLEAR
+        return Status.CLEAR
 
 
 class ArgumentsTracker(TextTracker):

@@ -27,8 +27,8 @@ BEGINS_GLUED = re.compile(
 )
 """Start of a text whose special tokens were skipped."""
 
-ENDS_A_TEXT = re.compile(r"[.!?\u2026\u3002\uff01\uff1f)}*`\]\"'\u201d]\Z")
-"""End of a text that the words of a header may follow without a space."""
+ENDS_A_TEXT = re.compile(r"(?:[.!?\u2026\u3002\uff01\uff1f)}*`\]\"'\u201d\n]|[.!?] )\Z")
+"""End of a text that the words of a header may follow."""
 
 BARE_HEADER = re.compile(
     r"\s*(?:assistant)?\s?(?:analysis|commentary|final)?(?:\s*to=[\w.-]*)?(?:\s*(?:json|code))?\s*"
@@ -50,7 +50,12 @@ _DIGITS = re.compile(r"(?<=_)\d{1,6}")
 
 
 _GROWING_CALL = re.compile(r"assistant\s?(?:analysis|commentary)\s?(?:t|to|to=[\w.-]{0,100}\s*\w{0,8}\s*)?\Z")
-SEAM_COMPLETE = re.compile(rf"assistant\s?(?:{'|'.join(CHANNELS)})(?=\S|\n)|assistant(?:json|code)(?=\{{)")
+_GROWING_START = re.compile(rf"assistant(?:{'|'.join(CHANNELS)})(?:[^\W\d_a-z][\w'\u2019]*,? ?|[-|#*]+ ?)\Z")
+"""Words of a header with the first word or sign of the text after them, which may be part of a longer word or a name."""
+SEAM_COMPLETE = re.compile(
+    rf"assistant\s?(?:{'|'.join(CHANNELS)})(?=\S|\n)|assistant(?:json|code)(?=\{{)"
+    r"|assistant(?:analysis|commentary)\s?to=[\w.-]+\s*(?=\S)"
+)
 """Words of a header with the beginning of the text after them."""
 
 
@@ -83,12 +88,14 @@ def unfinished_seam(text: str, before: str) -> int | None:
         if text[position:] in _SEAM_BEGINNINGS and is_seam(text, before, position):
             return position
         position = text.find("a", position + 1)
-    return None
+    start = max(0, len(text) - _LONGEST_CALL)
+    growing = _GROWING_START.search(text[start:])
+    return start + growing.start() if growing is not None and is_seam(text, before, start + growing.start()) else None
 
 
 def is_seam(text: str, before: str, position: int) -> bool:
     """Return True if header words at this position are glued to the end of a sentence."""
-    return ENDS_A_TEXT.search((before + text[:position])[-1:]) is not None
+    return ENDS_A_TEXT.search((before + text[:position])[-2:]) is not None
 
 
 def may_be_header(text: str) -> bool:
