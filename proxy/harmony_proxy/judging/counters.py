@@ -108,6 +108,7 @@ def answer_verdict(built: BuiltExchange, results: Sequence[Result]) -> str:
     record, status = built.record, built.record.status or 0
     verdicts = (
         ("blocked", bool(record.blocked_checks)),
+        ("failed", bool(record.unrepaired_reasons) and is_failing(results)),
         ("repaired", bool(record.repair_counts)),
         ("error", status >= _FIRST_SERVER_ERROR or built.end in SERVER_FAULTS),
         ("failed", is_failing(results)),

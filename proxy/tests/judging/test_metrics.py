@@ -78,6 +78,15 @@ def answers(counts):
         ("passed", {}),
         ("failed", {"content": "<|channel|>analysis<|message|>We greet."}),
         ("repaired", {"repair_counts": {LEAK: 1}}),
+        ("repaired", {"repair_counts": {LEAK: 1}, "unrepaired_reasons": {"tool_calls.x": "no tool"}}),
+        (
+            "failed",
+            {
+                "content": "<|channel|>analysis<|message|>We greet.",
+                "repair_counts": {"tool_calls.x": 1},
+                "unrepaired_reasons": {LEAK: "no tool"},
+            },
+        ),
         ("blocked", {"blocked_checks": (LEAK,), "repair_counts": {LEAK: 1}}),
         ("rejected", {"status": 404}),
         ("error", {"status": 500}),
