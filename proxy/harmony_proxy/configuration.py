@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import MappingProxyType
 from typing import cast
 from urllib.parse import urlsplit
 
@@ -73,6 +74,16 @@ class Configuration:
     metrics: tuple[str, int] | None = None
 
 
+_DEPENDENT: Mapping[str, tuple[str | None, str]] = MappingProxyType(
+    {
+        "fail": (FailMode.OPEN.value, "checks to repair or block"),
+        "fallback": (Action.OBSERVE.value, "checks to repair"),
+        "reasoning_field": (None, "checks to repair or block"),
+    }
+)
+"""Settings that only modify an action: the default of each, and what it requires."""
+
+
 def load_rules(  # noqa: PLR0913 - all policy flags
     file: Path | None = None,
     *,
@@ -90,6 +101,12 @@ def load_rules(  # noqa: PLR0913 - all policy flags
     """
     if file is not None and (repair or block):
         raise InvalidSettingError("a policy file cannot be combined with further checks to repair or block")
+    _validate_modes(fail, fallback)
+    values = {"fail": fail, "fallback": fallback, "reasoning_field": reasoning_field}
+    for name, (default, required) in _DEPENDENT.items():
+        if values[name] != default and not (repair or (block and "block" in required)):
+            hint = "; with a policy file, set it in that file" if file is not None else ""
+            raise InvalidSettingError(f"{name} {values[name]!r} requires {required}{hint}")
     try:
         if file is not None:
             document = cast("Json", read_toml_file(file))
@@ -100,12 +117,18 @@ def load_rules(  # noqa: PLR0913 - all policy flags
         if repair or block:
             rules = _rules(partial(flag_policy, repair, block, fail, fallback), reasoning_field)
             return replace(rules, memory_limit=size)
-        flag_policy((), (), fail, fallback, musts=(), repairable=())
         return Rules(memory_limit=size)
     except OSError as problem:
         raise InvalidSettingError(f"{file}: {problem.strerror}") from None
     except (InvalidPolicyError, ValueError) as problem:
         raise InvalidSettingError(f"{file}: {problem}" if file is not None else str(problem)) from None
+
+
+def _validate_modes(fail: str, fallback: str) -> None:
+    try:
+        flag_policy((), (), fail, fallback, musts=(), repairable=())
+    except InvalidPolicyError as problem:
+        raise InvalidSettingError(str(problem)) from None
 
 
 def from_environment(environment: Mapping[str, str]) -> Configuration:
@@ -117,7 +140,7 @@ def from_environment(environment: Mapping[str, str]) -> Configuration:
     _refuse_unknown(environment)
 
     def value(name: str, default: str = "") -> str:
-        return environment.get(PREFIX + name, default).strip()
+        return environment.get(PREFIX + name, "").strip() or default
 
     def patterns(name: str) -> list[str]:
         return [pattern.strip() for pattern in value(name).split(",") if pattern.strip()]

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import socket
+import tomllib
 from argparse import ArgumentParser
 from pathlib import Path
 
@@ -206,6 +207,19 @@ def test_the_rotated_log_is_that_of_the_unit():
     text = (DEPLOY / "systemd" / "harmony-proxy.logrotate").read_text("utf-8")
     assert text.startswith(f"{parse(unit_command()[2:]).log} {{")
     assert "systemctl reload harmony-proxy.service" in text
+
+
+def test_the_image_has_all_that_the_wheel_is_built_of():
+    build = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]
+    wheel = build["targets"]["wheel"]
+    needed = {build["hooks"]["custom"]["path"], *wheel["packages"], *wheel["force-include"]}
+    copied = re.findall(r"^COPY (?!--)(.+) \S+$", (DEPLOY / "Dockerfile").read_text("utf-8"), re.MULTILINE)
+    sources = {word.rstrip("/") for line in copied for word in line.split()}
+    kept = (DEPLOY / "Dockerfile.dockerignore").read_text("utf-8").splitlines()
+    for path in needed:
+        parents = {path, *map(str, Path(path).parents)}
+        assert parents & sources, f"{path} is not copied"
+        assert parents & {line.removeprefix("!") for line in kept if line.startswith("!")}, f"{path} is ignored"
 
 
 def test_each_file_is_on_the_page():

@@ -121,6 +121,17 @@ def test_a_setting_that_cannot_be_is_named(name, value, said):
     assert said in str(raised.value)
 
 
+@pytest.mark.parametrize("policy", [False, True], ids=["alone", "with a policy file"])
+@pytest.mark.parametrize(("name", "value"), [("FAIL", "closed"), ("FALLBACK", "block"), ("REASONING_FIELD", "x")])
+def test_a_setting_without_an_effect_is_refused(name, value, policy, tmp_path):
+    (file := tmp_path / "policy.toml").write_text('[checks]\n"channels.*" = "repair"\n', encoding="utf-8")
+    more = {"HARMONY_GUARD_POLICY": str(file)} if policy else {}
+    with pytest.raises(InvalidSettingError) as raised:
+        from_environment({f"HARMONY_GUARD_{name}": value, **more})
+    assert f"{name.lower()} '{value}' requires checks to repair" in str(raised.value)
+    assert ("set it in that file" in str(raised.value)) is policy
+
+
 @pytest.mark.parametrize(("name", "meant"), [("REPIAR", "REPAIR"), ("METRIC", "METRICS"), ("XYZ", "")])
 def test_a_misspelt_variable_is_refused(name, meant):
     with pytest.raises(InvalidSettingError) as raised:

@@ -21,10 +21,22 @@ _MUST: Mapping[str, Check] = MappingProxyType(
 )
 
 
+class CheckError(Exception):
+    """A check that is repaired or blocked raised an exception."""
+
+
 def run_checks(x: Exchange, checks: Collection[str] | None = None) -> tuple[Result, ...]:
-    """Return the results of the named checks, by default of all checks."""
+    """Return the results of the named checks, by default of all checks.
+
+    Raises:
+        CheckError: a named check raised, so nothing is known about what it protects.
+    """
     rules = _ALONE.values() if checks is None else [_ALONE[name] for name in checks if name in _ALONE]
-    return tuple(judge_exchange(x, rules))
+    results = tuple(judge_exchange(x, rules))
+    broken = next((result for result in results if result.outcome is Outcome.ERROR), None)
+    if checks is not None and broken is not None:
+        raise CheckError(f"{broken.check} raised an exception")
+    return results
 
 
 def failures_of_results(results: Iterable[Result]) -> Mapping[str, tuple[Finding, ...]]:
@@ -44,10 +56,14 @@ def find_failures(
     """Return those of these MUST checks that fail, with their findings. Streams call it often, so it builds no full results.
 
     `blocked` are the checks that are read more strictly, because they block (see `strict_leaks`).
+    An exception of a named check is raised: it protects nothing. Without names, a check that raises counts as one that does not fail.
     """
     rules = _MUST.values() if checks is None else [_MUST[name] for name in checks if name in _MUST]
     exchanges = (x, *x.other_choices)
-    failures = {rule.id: [finding for one in exchanges for finding in _failures(rule, one)] for rule in rules}
+    failures = {
+        rule.id: [finding for one in exchanges for finding in _failures(rule, one, is_named=checks is not None)]
+        for rule in rules
+    }
     for check in blocked:
         if failures.get(check) == []:
             failures[check] = list(find_unexplained_leaks(x, check))
@@ -93,11 +109,13 @@ _OF_ALL_CHOICES = frozenset(
 )
 
 
-def _failures(rule: Check, x: Exchange) -> Iterator[Finding]:
-    """Yield the failing findings of a check; none if the check raises, since that is a defect of the check."""
+def _failures(rule: Check, x: Exchange, *, is_named: bool) -> Iterator[Finding]:
+    """Yield the failing findings of a check."""
     try:
         findings = list(rule.run(x)) if rule.first_unmet(x) is None else []
-    except Exception:  # noqa: BLE001 - a check that breaks proves nothing
+    except Exception:
+        if is_named:
+            raise
         return
     prefix = f"choice {x.choice}: " if x.choice else ""
     yield from (replace(one, location=prefix + one.location) for one in findings if one.verdict is Verdict.FAIL)
