@@ -61,6 +61,8 @@ def main(arguments: list[str]) -> int:
     print("direct: ", json.dumps(direct, ensure_ascii=False))
     print("guarded:", json.dumps(message, ensure_ascii=False))
     print("log:    ", json.dumps(line, ensure_ascii=False))
+    if not line["judged"]:
+        sys.exit("the proxy could not judge the answer")
     acted = line.get("acted", {"repaired": {}, "blocked": []})
     return int(bool(set(line["failed"]) - set(acted["repaired"]) - set(acted["blocked"])))
 

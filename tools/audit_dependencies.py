@@ -3,7 +3,7 @@
     python tools/audit_dependencies.py PIP_AUDIT LOCK...
 
 A version with a known vulnerability is audited first. If it is not reported, no advisories can be reached, and one line says so:
-pip-audit itself reports "no known vulnerabilities" then. Exit code 1 if a lock has a vulnerable version, else 0.
+pip-audit itself reports "no known vulnerabilities" then. Exit code 1 if a lock has a vulnerable version or was not audited, else 0.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ def list_vulnerable(program: str, lock: Path) -> Iterator[str]:
     """Yield a line for each vulnerable version, and for each that could not be audited."""
     command = [program, "--format", "json", "--progress-spinner", "off", "--disable-pip", "--no-deps", "--requirement"]
     found = subprocess.run([*command, str(lock)], capture_output=True, text=True, check=False)  # noqa: S603
-    for package in json.loads(found.stdout or "{}").get("dependencies", ()):
+    if not found.stdout.strip():  # it has a report with findings too, and with exit code 1
+        yield f"not audited: {(found.stderr.strip().splitlines() or ['no output'])[-1]}"
+        return
+    for package in json.loads(found.stdout)["dependencies"]:
         pin = f"{package['name']}=={package.get('version', '?')}"
         for advisory in package.get("vulns", ()):
             names = ", ".join((advisory["id"], *advisory["aliases"]))
@@ -41,7 +44,7 @@ def reaches_advisories(program: str) -> bool:
 
 
 def main() -> int:
-    """Print the result for each lock. Return 1 if one has a vulnerable version."""
+    """Print the result for each lock. Return 1 if one has a vulnerable version, or was not audited."""
     program, *locks = sys.argv[1:]
     if not reaches_advisories(program):
         sys.stdout.write(f"{UNREACHABLE}\n")

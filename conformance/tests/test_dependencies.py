@@ -99,6 +99,21 @@ def test_a_vulnerable_version_is_reported_with_its_fix(tmp_path):
     assert (done.returncode, done.stdout) == (1, "a.lock: h11==0.14.0: PYSEC-1, CVE-1; fixed in 0.16.0\n")
 
 
+def test_a_lock_that_pip_audit_does_not_read_is_not_reported_as_clean(tmp_path):
+    (audit := tmp_path / "pip-audit").write_text(
+        f"#!{sys.executable}\n"
+        "import json, sys\n"
+        "if not sys.argv[-1].endswith('control.txt'):\n"
+        "    sys.exit('ERROR:no such lock')\n"
+        "advisory = {'id': 'PYSEC-1', 'aliases': ['CVE-1'], 'fix_versions': ['0.16.0']}\n"
+        "print(json.dumps({'dependencies': [{'name': 'h11', 'version': '0.14.0', 'vulns': [advisory]}]}))\n"
+    )
+    audit.chmod(0o755)
+    command = [sys.executable, ROOT / "tools" / "audit_dependencies.py", audit, "a.lock"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "a.lock: not audited: ERROR:no such lock\n")
+
+
 def test_a_bill_of_materials_keeps_the_package_urls_and_drops_the_web_addresses():
     spec = importlib.util.spec_from_file_location("write_sbom", ROOT / "tools" / "write_sbom.py")
     (module := importlib.util.module_from_spec(spec)).__loader__.exec_module(module)

@@ -26,7 +26,7 @@ from harmony_proxy.configuration import (
     InvalidSettingError,
     Rules,
     load_rules,
-    parse_address,
+    parse_metrics_address,
     parse_receiver,
     start_metrics,
 )
@@ -130,7 +130,7 @@ class Configured:
 
 def _metrics() -> tuple[str, int] | None:
     try:
-        return parse_address(ctx.options.harmony_metrics) if ctx.options.harmony_metrics else None
+        return parse_metrics_address(ctx.options.harmony_metrics)
     except InvalidSettingError as problem:
         raise _invalid(f"harmony_metrics: {problem}") from None
 

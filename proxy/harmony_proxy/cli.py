@@ -16,6 +16,7 @@ from harmony_proxy.configuration import (
     from_environment,
     load_rules,
     parse_address,
+    parse_metrics_address,
     parse_receiver,
 )
 from harmony_proxy.judging.judge_settings import NONE, JudgeSettings
@@ -38,7 +39,7 @@ def execute(arguments: Namespace) -> int:
     settings = _settings(arguments, upstream.engine.name, priority)
     rules, base = _rules(arguments), upstream.base_url or ""
     try:
-        metrics = parse_address(arguments.metrics) if arguments.metrics else None
+        metrics = parse_metrics_address(arguments.metrics)
     except InvalidSettingError as problem:
         raise UsageError(f"--metrics: {problem}") from None
     if arguments.mitmproxy:

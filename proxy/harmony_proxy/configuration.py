@@ -163,7 +163,7 @@ def from_environment(environment: Mapping[str, str]) -> Configuration:
             memory_limit=value("MEMORY_LIMIT") or None,
         )
     with _named("METRICS"):
-        address = parse_address(metrics) if metrics else None
+        address = parse_metrics_address(metrics)
     with _named("OTEL"):
         otel = parse_receiver(value("OTEL"))
     judging = JudgeSettings(
@@ -214,6 +214,19 @@ def parse_size(value: Json) -> int | None:
     return size
 
 
+def parse_metrics_address(value: str | None) -> tuple[str, int] | None:
+    """Parse `HOST:PORT` of the metrics; None without a value.
+
+    Raises:
+        InvalidSettingError: as `parse_address`, or prometheus_client is not installed.
+    """
+    if not value:
+        return None
+    if _find_module("prometheus_client") is None:
+        raise InvalidSettingError(f"prometheus_client is not installed: {install_command('proxy')}")
+    return parse_address(value)
+
+
 def parse_address(value: str) -> tuple[str, int]:
     """Parse `HOST:PORT`.
 
@@ -222,7 +235,13 @@ def parse_address(value: str) -> tuple[str, int]:
     """
     host, colon, port = value.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isdecimal() or int(port) > _LARGEST_PORT:
+    if (
+        not colon
+        or not host
+        or not port.isdecimal()
+        or len(port) > len(str(_LARGEST_PORT))
+        or int(port) > _LARGEST_PORT
+    ):
         raise InvalidSettingError(f"invalid address: expected HOST:PORT such as 127.0.0.1:8090, got {value!r}")
     return host, int(port)
 

@@ -161,7 +161,7 @@ class Recorder:
 
     def request_body(self, data: bytes) -> None:
         """Record more of the request's body."""
-        self._room -= len(data)
+        self._room -= len(data) + CHUNK_COST
         if self._room >= 0 and self._may_use(self._limit - self._room):
             self._request.append(data)
         else:

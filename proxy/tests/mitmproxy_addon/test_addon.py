@@ -353,7 +353,7 @@ def test_while_one_answer_is_acted_on_the_loop_goes_on(acting):
     assert asyncio.run(measured()) < 0.25
 
 
-def test_nothing_is_judged_in_the_loop(addon, monkeypatch):
+def test_nothing_is_judged_in_the_loop(addon, hands, monkeypatch):
     def judged(*_):
         raise AssertionError("judged in the data path")
 
@@ -362,6 +362,7 @@ def test_nothing_is_judged_in_the_loop(addon, monkeypatch):
     watched = flow()
     passed_on(begin(addon, watched), b"data: x\n\n", b"")
     addon.response(watched)
+    assert (len(hands.handed), hands.problems) == (1, 0)
 
 
 class Task(asyncio.Task):

@@ -110,6 +110,7 @@ def test_without_settings_everything_is_observed_and_nothing_written():
         ("EXCERPTS", "all", "invalid HARMONY_GUARD_EXCERPTS: expected one of redacted, full, none, got 'all'"),
         ("FAIL", "sometimes", "sometimes"),
         ("FALLBACK", "repair", "'observe' or 'block'"),
+        ("METRICS", f"127.0.0.1:{'9' * 5000}", "expected HOST:PORT"),
         ("METRICS", "9090", "expected HOST:PORT such as 127.0.0.1:8090, got '9090'"),
         ("POLICY", "/no/such/file", "/no/such/file: No such file or directory"),
         ("PRIORITY", "high", "expected one of low, normal, got 'high'"),
@@ -119,6 +120,17 @@ def test_a_setting_that_cannot_be_is_named(name, value, said):
     with pytest.raises(InvalidSettingError) as raised:
         from_environment({f"HARMONY_GUARD_{name}": value})
     assert said in str(raised.value)
+
+
+def test_metrics_require_their_library(monkeypatch):
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(InvalidSettingError, match="prometheus_client is not installed: pip install"):
+        from_environment({"HARMONY_GUARD_METRICS": "127.0.0.1:9464"})
+
+
+def test_an_empty_variable_is_one_that_is_not_set():
+    names = ("FAIL", "FALLBACK", "PRIORITY", "ENGINE", "METRICS", "POLICY")
+    assert from_environment({f"HARMONY_GUARD_{name}": "" for name in names}) == from_environment({})
 
 
 @pytest.mark.parametrize("policy", [False, True], ids=["alone", "with a policy file"])

@@ -51,7 +51,7 @@ _DIGITS = re.compile(r"(?<=_)\d{1,6}")
 
 _GROWING_CALL = re.compile(r"assistant\s?(?:analysis|commentary)\s?(?:t|to|to=[\w.-]{0,100}\s*\w{0,8}\s*)?\Z")
 _GROWING_START = re.compile(rf"assistant(?:{'|'.join(CHANNELS)})(?:[^\W\d_a-z][\w'\u2019]*,? ?|[-|#*]+ ?)\Z")
-"""Words of a header with the first word or sign of the text after them, which may be part of a longer word or a name."""
+"""Words of a header with the first word or sign of the text after them. It may be part of a longer word or a name."""
 SEAM_COMPLETE = re.compile(
     rf"assistant\s?(?:{'|'.join(CHANNELS)})(?=\S|\n)|assistant(?:json|code)(?=\{{)"
     r"|assistant(?:analysis|commentary)\s?to=[\w.-]+\s*(?=\S)"
