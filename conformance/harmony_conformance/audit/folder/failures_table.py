@@ -47,7 +47,7 @@ def prepare_table(folder: Path, *, is_wanted: bool) -> None:
         UsageError: The library is missing, or the file was not written by an audit.
     """
     if is_wanted:
-        require("pyarrow", "and writing Parquet")
+        require("pyarrow", "writing Parquet")
     path = folder / TABLE
     if not os.path.lexists(path):
         return

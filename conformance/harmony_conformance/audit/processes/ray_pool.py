@@ -36,7 +36,7 @@ class RayPool:
     """Tasks of Ray that judge batches. State: the connection to the cluster, None before the first batch."""
 
     def __init__(self, reading: ReadOptions, workers: int) -> None:
-        require("ray", "by --engine ray", "ray")
+        require("ray", "--engine ray", "ray")
         self._reading = reading
         self._workers = workers
         self._submit: Callable[[Batch], Any] | None = None

@@ -29,7 +29,7 @@ from harmony_conformance.audit.readers.tables import ARROW, DUCKDB, PARQUET, SQL
 from harmony_conformance.audit.readers.texts import CAPTURE, CSV, DOCUMENTS, LINES
 from harmony_conformance.audit.readers.vllm_log import VLLM_LOG
 from harmony_conformance.audit.renamed_files import REPLACED, FileIdentity, ReplacedFileError
-from harmony_conformance.evidence.file_lines import Line, UnreadableLine
+from harmony_conformance.evidence.file_lines import NOT_READ, Line, UnreadableLine
 from harmony_conformance.json_value import Json, JsonObject, integer, members, text
 
 ALL_CONTAINERS = (PARQUET, ARROW, SQLITE, DUCKDB, OTLP_BINARY, FLOWS, CAPTURE, VLLM_LOG, DOCUMENTS, CSV, LINES)
@@ -99,7 +99,7 @@ def _open_log(name: str, form: str, end: int | None, identity: FileIdentity | No
     except ReplacedFileError:
         yield _unopened(shown, REPLACED)
     except OSError as error:
-        yield _unopened(shown, "the file cannot be read", mask_urls(error.strerror or str(error)))
+        yield _unopened(shown, NOT_READ, mask_urls(error.strerror or str(error)))
 
 
 def _size_of(stream: PeekableStream) -> int | None:

@@ -31,7 +31,7 @@ _BLOCK = 64 * 1024
 
 def _read_flows(stream: PeekableStream) -> Records:
     """Yield the HTTP flows. Others (TCP, DNS) have no exchange."""
-    require("mitmproxy", "flows of mitmproxy", "mitmproxy")
+    require("mitmproxy", "reading flows of mitmproxy", "mitmproxy")
     reader = import_module("mitmproxy.io").FlowReader
     number = 0
     try:

@@ -30,7 +30,7 @@ def _begins_a_message(head: bytes, _: str) -> bool:
 
 def _read_messages(stream: PeekableStream) -> Records:
     """Yield the messages as OTLP in JSON: those with spans or log records."""
-    require("opentelemetry.proto", "OTLP in binary")
+    require("opentelemetry.proto", "reading OTLP in binary")
     write = import_module("google.protobuf.json_format").MessageToJson
     for number, data in enumerate(_messages(stream)):
         if isinstance(data, UnreadableLine):

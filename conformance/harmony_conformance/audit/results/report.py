@@ -15,6 +15,7 @@ from harmony_conformance.audit.results.log_baseline import BaselineCounter, LogB
 from harmony_conformance.audit.results.log_causes import SCENARIO, log_causes
 from harmony_conformance.audit.tallies import CheckTally, FindingExample, LineProblems, Tally
 from harmony_conformance.errors import Exit
+from harmony_conformance.evidence.file_lines import NOT_READ
 from harmony_conformance.json_value import Json, JsonObject, dumps
 from harmony_conformance.judge.check import Check, Comparison, Outcome, Severity
 from harmony_conformance.judge.judge import is_comparison
@@ -208,8 +209,11 @@ def error_summary(tally: Tally) -> str:
 
 
 def _summary(problems: Mapping[str, LineProblems]) -> str:
-    kinds = (f"{found.count} x {kind}, first at {found.examples[0][0]}" for kind, found in sorted(problems.items()))
-    return "; ".join(kinds)
+    return "; ".join(
+        f"{found.count} x {kind}, first at {place}{f': {detail}' if detail and kind.startswith(NOT_READ) else ''}"
+        for kind, found in sorted(problems.items())
+        for place, detail in found.examples[:1]
+    )
 
 
 def _problems_json(problems: Mapping[str, LineProblems]) -> JsonObject:

@@ -249,7 +249,7 @@ def test_a_cluster_without_its_library_says_what_to_install(tmp_path, monkeypatc
     found = sources.find_spec
     monkeypatch.setattr(sources, "find_spec", lambda name: None if name == "ray" else found(name))
     assert cli.main(["audit", str(log(tmp_path / "log", LINES)), "--engine", "ray"]) == 2
-    expected = f"reading by --engine ray needs ray: {install_command('ray')}"
+    expected = f"--engine ray needs ray: {install_command('ray')}"
     assert capsys.readouterr().err == f"harmony-conformance audit: {expected}\n"
 
 

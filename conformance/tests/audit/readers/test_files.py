@@ -7,11 +7,14 @@ import io
 import json
 import lzma
 import os
+import socket
 import sqlite3
 import subprocess
 import sys
 import threading
 from contextlib import closing
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import duckdb
@@ -269,6 +272,31 @@ def test_an_error_of_a_store_while_it_is_read_is_a_record(monkeypatch):
     monkeypatch.setattr(fsspec, "open", lambda *_: type("", (), {"open": Broken})())
     ((_, (line,)),) = ((log, log.records) for log in open_logs(["memory://logs/a.jsonl"], "auto"))
     assert str(line) == "the file cannot be read further: no answer from https://***@host/log?sig=***"
+
+
+UNREACHABLE = [
+    ("http://127.0.0.1:{port}/log.jsonl", "Cannot connect to host 127.0.0.1:{port}"),
+    ("s3://bucket/log.jsonl", "Install s3fs to access S3"),
+]
+
+
+@pytest.mark.parametrize(("url", "reason"), UNREACHABLE, ids=["refused", "no client"])
+def test_a_url_that_cannot_be_read_says_why(url, reason, capsys):
+    with socket.socket() as closed:  # bound, but it does not listen
+        closed.bind(("127.0.0.1", 0))
+        url, reason = (text.format(port=closed.getsockname()[1]) for text in (url, reason))
+        assert cli.main(["audit", url]) == Exit.USAGE
+    assert f"(1 x the file cannot be read, first at {url}@0: {reason}" in capsys.readouterr().err
+
+
+def test_a_url_without_a_file_says_so(capsys):
+    handler = partial(SimpleHTTPRequestHandler, directory=os.devnull)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/log.jsonl"
+        assert cli.main(["audit", url]) == Exit.USAGE
+        server.shutdown()
+    assert f"1 x no such file, first at {url}@0)" in capsys.readouterr().err
 
 
 def test_a_store_whose_client_is_missing_says_what_to_install():
