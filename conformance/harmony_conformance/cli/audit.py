@@ -27,7 +27,7 @@ from harmony_conformance.audit.folder.progress import (
 )
 from harmony_conformance.audit.plans.plan import PlanName, choose_plan
 from harmony_conformance.audit.processes.workers import AuditEngine, scan_all
-from harmony_conformance.audit.readers.sources import (
+from harmony_conformance.audit.readers.files.sources import (
     STDIN,
     empty_files,
     expand,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from harmony_conformance.audit.answer_names import NAME, plain
 from harmony_conformance.audit.answer_source import FIRST_CREATED, day_of
 from harmony_conformance.audit.rates.groups import DIMENSIONS
-from harmony_conformance.audit.readers.http_pair import read_time
+from harmony_conformance.audit.readers.records.http_pair import read_time
 from harmony_conformance.audit.repeats.features import find_features
 from harmony_conformance.audit.repeats.outline import Outline, find_outline
 from harmony_conformance.audit.repeats.shells import Shell, read_shell

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from harmony_conformance.audit.plans.needles import NEEDLE_CHECKS
 from harmony_conformance.audit.plans.plan import AuditPlan
 from harmony_conformance.audit.rates.rate import rates, share_json
-from harmony_conformance.audit.readers.proxy_log import WITHOUT_SHARE
+from harmony_conformance.audit.readers.records.proxy_log import WITHOUT_SHARE
 from harmony_conformance.audit.redaction import Excerpts
 from harmony_conformance.audit.results.log_baseline import BaselineCounter, LogBaseline
 from harmony_conformance.audit.results.log_causes import SCENARIO, log_causes

@@ -19,7 +19,8 @@ from harmony_conformance.audit import batches as batches_module
 from harmony_conformance.audit.batches import ReadOptions, batches, scan_batch
 from harmony_conformance.audit.processes import line_process, workers
 from harmony_conformance.audit.processes.workers import scan_all
-from harmony_conformance.audit.readers import shapes, sources
+from harmony_conformance.audit.readers.files import sources
+from harmony_conformance.audit.readers.records import shapes
 from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.cli import audit
 from harmony_conformance.cli import main as cli

@@ -29,9 +29,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from harmony_conformance.audit.batches import ReadOptions, batches, scan_batch
 from harmony_conformance.audit.plans.plan import PlanName, choose_plan
-from harmony_conformance.audit.readers import sources
-from harmony_conformance.audit.readers.files import ALL_CONTAINERS, CONTAINERS, find_container, open_logs
-from harmony_conformance.audit.readers.sources import expand
+from harmony_conformance.audit.readers.files import sources
+from harmony_conformance.audit.readers.files.formats import ALL_CONTAINERS, CONTAINERS, find_container, open_logs
+from harmony_conformance.audit.readers.files.sources import expand
 from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.cli import main as cli
 from harmony_conformance.errors import Exit, UsageError
@@ -182,7 +182,7 @@ def test_a_torn_archive_gives_its_beginning_and_says_where_it_ends(tmp_path, nam
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to measure a process")
 def test_a_small_archive_of_a_huge_line_takes_little_memory(tmp_path):
     program = (
-        "import re, sys; from harmony_conformance.audit.readers.files import open_logs\n"
+        "import re, sys; from harmony_conformance.audit.readers.files.formats import open_logs\n"
         "found = [str(one) for log in open_logs(sys.argv[1:], 'auto') for one in log.records]\n"
         "print(found, re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])"
     )

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harmony_conformance.audit.readers.record import DiscoveryLine, LoggedExchange
-from harmony_conformance.audit.readers.shapes import read_line
+from harmony_conformance.audit.readers.records.record import DiscoveryLine, LoggedExchange
+from harmony_conformance.audit.readers.records.shapes import read_line
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.exchange_json import write_exchange

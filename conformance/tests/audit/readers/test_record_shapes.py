@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from harmony_conformance.audit.readers.json_elements import read_elements
-from harmony_conformance.audit.readers.record import LoggedExchange
-from harmony_conformance.audit.readers.shapes import find_shape, parse_record, read_line
-from harmony_conformance.audit.readers.spans import split_otlp
+from harmony_conformance.audit.readers.files.json_elements import read_elements
+from harmony_conformance.audit.readers.records.record import LoggedExchange
+from harmony_conformance.audit.readers.records.shapes import find_shape, parse_record, read_line
+from harmony_conformance.audit.readers.records.spans import split_otlp
 from harmony_conformance.audit.scopes import Scope
 from harmony_conformance.evidence.exchange_json import write_exchange
 from harmony_conformance.evidence.file_lines import Line, UnreadableLine

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from harmony_conformance.apis.text_fields import parse_text
-from harmony_conformance.audit.readers.http_pair import (
+from harmony_conformance.audit.readers.records.http_pair import (
     HttpPair,
     build_exchange,
     first_text,
@@ -16,8 +16,8 @@ from harmony_conformance.audit.readers.http_pair import (
     read_status,
     read_time,
 )
-from harmony_conformance.audit.readers.proxy_log import read_recorded
-from harmony_conformance.audit.readers.record import LoggedExchange, Shape
+from harmony_conformance.audit.readers.records.proxy_log import read_recorded
+from harmony_conformance.audit.readers.records.record import LoggedExchange, Shape
 from harmony_conformance.audit.scopes import Scope
 from harmony_conformance.evidence.exchange_json import DISCOVERY, NotAnExchangeError
 from harmony_conformance.json_value import Json, JsonObject, members, text, value_at

@@ -10,8 +10,8 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-from harmony_conformance.audit.readers.container import Container, Records, json_line, one_file, problem
-from harmony_conformance.audit.readers.sources import PeekableStream, require
+from harmony_conformance.audit.readers.files.container import Container, Records, json_line, one_file, problem
+from harmony_conformance.audit.readers.files.sources import PeekableStream, require
 from harmony_conformance.evidence.file_lines import LINE_LIMIT, UnreadableLine, read_blocks
 
 _SIZE = 4

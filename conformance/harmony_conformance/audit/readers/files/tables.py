@@ -17,8 +17,15 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
-from harmony_conformance.audit.readers.container import Container, InputFile, Records, json_line, one_file, problem
-from harmony_conformance.audit.readers.sources import PeekableStream, require
+from harmony_conformance.audit.readers.files.container import (
+    Container,
+    InputFile,
+    Records,
+    json_line,
+    one_file,
+    problem,
+)
+from harmony_conformance.audit.readers.files.sources import PeekableStream, require
 from harmony_conformance.evidence.file_lines import LINE_LIMIT, UnreadableLine
 from harmony_conformance.runtime.memory_limit import memory_limit
 

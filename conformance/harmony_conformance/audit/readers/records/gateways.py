@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS, COMPLETIONS, RESPONSES
 from harmony_conformance.apis.text_fields import parse_text
-from harmony_conformance.audit.readers.http_pair import HttpPair, build_exchange, read_status, read_time
-from harmony_conformance.audit.readers.partial import conversation_exchange, read_message
-from harmony_conformance.audit.readers.record import LoggedExchange, Shape
+from harmony_conformance.audit.readers.records.http_pair import HttpPair, build_exchange, read_status, read_time
+from harmony_conformance.audit.readers.records.partial import conversation_exchange, read_message
+from harmony_conformance.audit.readers.records.record import LoggedExchange, Shape
 from harmony_conformance.evidence.exchange_json import NotAnExchangeError
 from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
 

@@ -11,7 +11,7 @@ from typing import overload
 from harmony_conformance.apis.api import Api, Framing
 from harmony_conformance.apis.registry import APIS
 from harmony_conformance.apis.text_fields import parse_text
-from harmony_conformance.audit.readers.api_detection import MOST_EXAMINED, detect_api, has_answer
+from harmony_conformance.audit.readers.records.api_detection import MOST_EXAMINED, detect_api, has_answer
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.exchange_json import NotAnExchangeError
 from harmony_conformance.json_value import (
