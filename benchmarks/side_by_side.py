@@ -128,7 +128,7 @@ def machine(environment: dict[str, str], names: list[str]) -> dict[str, object]:
 
 
 def _lines(path: str) -> list[str]:
-    return Path(path).read_text("utf-8").splitlines() if Path(path).exists() else []
+    return Path(path).read_text("utf-8").split("\n") if Path(path).exists() else []
 
 
 def spread(values: list[float]) -> dict[str, float | list[float]]:

@@ -43,7 +43,7 @@ def guarded(target: str, model: str, question: str) -> tuple[object, dict[str, A
                 sys.exit(first.strip())
             message = ask(f"{listening[0]}/v1", model, question)
             proxy.terminate()  # the log is complete when it has ended
-        return message, json.loads(log.read_text("utf-8").splitlines()[-1])
+        return message, json.loads(log.read_bytes().splitlines()[-1])
 
 
 def main(arguments: list[str]) -> int:

@@ -3,7 +3,8 @@
     python tools/lint_language.py [ROOT]
 
 Rules: a docstring does not begin with a free relative (What, Whether, ...); no stand-in words; a sentence has at
-most 25 words; an exception is called `...Error`; a public class name exists once, except for the mirrors in `compat`.
+most 25 words; an exception is called `...Error`; a public class name exists once, except for the mirrors in `compat`;
+the text of a file is not split by `splitlines`, which ends a line at U+2028 too, and JSON may have one in a string.
 Docstrings and messages of the packages and the programs around them are checked, and the Markdown pages that are written by hand.
 Each problem is one line: FILE:LINE: rule: text. Exit code 1 if there is one.
 """
@@ -92,6 +93,13 @@ def is_condition(node: ast.AST) -> bool:
     return bool(names & {"condition", "evidence", "limit"})
 
 
+def called_on(node: ast.AST | None, *methods: str) -> ast.expr | None:
+    """Return the object on which a node calls one of these methods, None for any other node."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
+        return node.func.value
+    return None
+
+
 def code_problems(path: Path, tree: ast.Module, classes: dict[str, list[tuple[Path, int]]]) -> Iterator[Problem]:
     """Yield the problems of one module, and add its public classes to `classes`."""
     docstrings: set[int] = set()
@@ -112,6 +120,8 @@ def code_problems(path: Path, tree: ast.Module, classes: dict[str, list[tuple[Pa
             if not node.name.endswith("Error") and any(base.endswith(("Error", "Exception")) for base in bases):
                 yield Problem(path, node.lineno, "exception name", node.name)
     for node in ast.walk(tree):
+        if called_on(called_on(node, "splitlines"), "read_text", "decode") is not None:
+            yield Problem(path, node.lineno, "splitlines of a text", ast.unparse(node)[:90])
         if (
             isinstance(node, ast.Constant)
             and isinstance(node.value, str)

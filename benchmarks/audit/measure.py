@@ -120,7 +120,7 @@ def audit(log: Path, out: Path, *options: str) -> dict:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode not in {0, 1}:
         raise SystemExit(f"{command}: exit code {process.returncode}\n{printed}")
-    lines = [json.loads(line) for line in (out / "audit.jsonl").read_text("utf-8").splitlines()]
+    lines = [json.loads(line) for line in (out / "audit.jsonl").read_bytes().splitlines()]
     return {
         "wall": time.perf_counter() - start,
         "cpu": used.ru_utime + used.ru_stime,
@@ -133,7 +133,7 @@ def audit(log: Path, out: Path, *options: str) -> dict:
 
 
 def found_offsets(out: Path, checks: set[str]) -> set[int]:
-    rows = map(json.loads, (out / "failures.jsonl").read_text("utf-8").splitlines())
+    rows = map(json.loads, (out / "failures.jsonl").read_bytes().splitlines())
     return {int(row["exchange"].rpartition("@")[2].partition(".")[0]) for row in rows if row["check"] in checks}
 
 
@@ -141,7 +141,7 @@ def recall(log: Path, needles: Path, structure: Path) -> dict:
     """Compare the planted leaks with the findings of both plans, form by form."""
     by_needles, by_structure = (found_offsets(out, NEEDLE_CHECKS) for out in (needles, structure))
     forms: dict[str, list[int]] = {}
-    for row in map(json.loads, truth_of(log).read_text("utf-8").splitlines()):
+    for row in map(json.loads, truth_of(log).read_bytes().splitlines()):
         counts = forms.setdefault(row["form"], [0, 0, 0])
         for place, is_found in enumerate((True, row["offset"] in by_structure, row["offset"] in by_needles)):
             counts[place] += is_found

@@ -26,7 +26,7 @@ def tool_names(excerpts: str, folder: Path) -> str:
     good = [log_line(LEAK), log_line("Fine."), log_line("Good.")]
     log = write_log(folder / "log.jsonl", [*good, *(log_line(LEAK, tool=name) for name in BACKSLASHES), *good])
     outcome = judged(run(folder, "audit", str(log), "--excerpts", excerpts, "--out", "out"), 0, 1)
-    footer = json.loads((folder / "out" / "audit.jsonl").read_text("utf-8").splitlines()[-1])
+    footer = json.loads((folder / "out" / "audit.jsonl").read_bytes().splitlines()[-1])
     expected = 6 + len(BACKSLASHES)
     expect(footer.get("exchanges") == expected, f"{outcome}; {footer.get('exchanges')} of {expected} exchanges")
     return f"{outcome}; {expected} exchanges"
@@ -80,7 +80,7 @@ def started(folder: Path) -> subprocess.Popen[bytes]:
 
 def counted(folder: Path) -> str:
     """Check that every exchange is in the footer."""
-    footer = json.loads((folder / "out" / "audit.jsonl").read_text("utf-8").splitlines()[-1])
+    footer = json.loads((folder / "out" / "audit.jsonl").read_bytes().splitlines()[-1])
     expect(footer.get("exchanges") == MANY, f"{footer.get('exchanges')} of {MANY:,} exchanges")
     return f"{MANY:,} exchanges"
 

@@ -21,7 +21,7 @@ PAGE = 4096
 def audited(folder: Path, *words: str, codes: tuple[int, ...] = (1, 2)) -> str:
     """Audit into `out`, and return the outcome with the counts of the footer."""
     outcome = judged(run(folder, "audit", *words, "--workers", "1", "--out", "out"), *codes)
-    footer = json.loads((folder / "out" / "audit.jsonl").read_text("utf-8").splitlines()[-1])
+    footer = json.loads((folder / "out" / "audit.jsonl").read_bytes().splitlines()[-1])
     return f"{outcome}; {footer['exchanges']} exchanges, {footer['unreadable']:,} unreadable"
 
 
@@ -109,7 +109,7 @@ def links(folder: Path) -> str:
     write_log(logs / "a\x1b[2J\u202e.jsonl", [log_line(LEAK)])
     ended = run(folder, "audit", "logs/**", "--workers", "1", "--out", "out")
     expect("\x1b" not in ended.text and "\u202e" not in ended.text, "a raw control in the terminal")
-    footer = json.loads((folder / "out" / "audit.jsonl").read_text("utf-8").splitlines()[-1])
+    footer = json.loads((folder / "out" / "audit.jsonl").read_bytes().splitlines()[-1])
     expect(footer["exchanges"] == 1, f"{footer['exchanges']} of 1 exchange")
     return f"{judged(ended, 1)}; 1 exchange"
 

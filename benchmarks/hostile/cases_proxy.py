@@ -32,7 +32,7 @@ LARGE = 15 * 2**20
 
 def lines(folder: Path) -> list[dict[str, object]]:
     path = folder / "log.jsonl"
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.is_file() else []
+    return [json.loads(line) for line in path.read_bytes().splitlines()] if path.is_file() else []
 
 
 def until_logged(folder: Path, count: int, seconds: float = 60) -> list[dict[str, object]]:

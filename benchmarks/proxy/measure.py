@@ -324,7 +324,7 @@ def spreads(values: dict[str, list[float]]) -> dict[str, dict[str, object]]:
 
 def machine() -> dict[str, object]:
     """Return the facts on which the figures depend, without names of the machine or its owner."""
-    info = Path("/proc/cpuinfo").read_text("utf-8").splitlines() if Path("/proc/cpuinfo").exists() else []
+    info = Path("/proc/cpuinfo").read_text("utf-8").split("\n") if Path("/proc/cpuinfo").exists() else []
     models = [line.partition(":")[2].strip() for line in info if line.startswith("model name")]
     return {
         "cpu": models[0] if models else platform.processor() or platform.machine(),

@@ -32,6 +32,9 @@ def found(tmp_path, source="", page=""):
         (f'"""{LONG[:-5]}. {LONG[:-5].capitalize()}."""\n', []),
         ("class Bad(ValueError):\n    pass\n", [(1, "exception name")]),
         ("class BadError(ValueError):\n    pass\n", []),
+        ("lines = path.read_text('utf-8').splitlines()\n", [(1, "splitlines of a text")]),
+        ("lines = data.decode().splitlines()\n", [(1, "splitlines of a text")]),
+        ("lines = path.read_bytes().splitlines()\n", []),
         ("class A:\n    pass\n\n\nclass A:\n    pass\n", [(1, "class name used twice"), (5, "class name used twice")]),
     ],
 )

@@ -45,7 +45,7 @@ class Recorded:
     def answers(self) -> Iterator[Json]:
         """Yield the answer, and the last one of a stream of Responses, whose items have ids of their own."""
         yield self.answer
-        for line in self.received.decode().splitlines():
+        for line in self.received.decode().split("\n"):
             if line.startswith("data: {") and (event := json.loads(line[6:])).get("type") == "response.completed":
                 yield event["response"]
 

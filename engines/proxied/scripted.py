@@ -214,7 +214,7 @@ def _leaked(answers: ClientAnswer) -> bool:
 
 def logged(log: Path, requests: Mapping[str, str], action: str) -> tuple[list[str], dict[str, list[str]]]:
     """Return the requests without a line in the outcome log, and the failed checks of each request."""
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    lines = [json.loads(line) for line in log.read_bytes().splitlines()]
     exchanges = {line["request_id"].replace("_", " "): line for line in lines if line.get("request_id")}
     missing = [
         f"WRONG: {request}: no judged line in the log ({line.get('end')}, {line.get('unjudged')})"

@@ -178,7 +178,7 @@ def _suite(model: str, script: str | None) -> Callable[[str], dict[tuple[str, st
                 raise SystemExit(
                     f"{' '.join(command)}: exit {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
                 )
-            lines = [json.loads(line) for line in (Path(folder) / "report.jsonl").read_text().splitlines()]
+            lines = [json.loads(line) for line in (Path(folder) / "report.jsonl").read_bytes().splitlines()]
         return {
             (line["check"], line["scenario"]): line["outcome"] in ("fail", "error")
             for line in lines
@@ -244,7 +244,7 @@ def logged(shell: str, log: Path, *, least: int) -> list[str]:
     """Check that the log has all exchanges, judged."""
     if not log.exists():
         return [f"{shell}: there is no log"]
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    lines = [json.loads(line) for line in log.read_bytes().splitlines()]
     exchanges = [line for line in lines if line.get("kind") == "exchange"]
     judged = sum(bool(line.get("judged")) for line in exchanges)
     print(f"{shell}: {len(exchanges)} exchanges in the log, {judged} judged")

@@ -194,7 +194,7 @@ def _name(place: str) -> str:
 
 
 def _title(page: Path) -> str:
-    heading = next(line for line in page.read_text("utf-8").splitlines() if line.startswith("# "))
+    heading = next(line for line in page.read_text("utf-8").split("\n") if line.startswith("# "))
     return heading.removeprefix("# ").removeprefix("harmony-conformance ")
 
 

@@ -13,8 +13,8 @@ from hashlib import sha256
 
 from harmony_conformance.apis.registry import APIS
 from harmony_conformance.audit.answer_names import ENGINE, NAME, answers_of, engine_of, model_of, plain
-from harmony_conformance.audit.readers.http_pair import read_time
-from harmony_conformance.audit.readers.record import CountedExchange, LoggedExchange
+from harmony_conformance.audit.readers.records.http_pair import read_time
+from harmony_conformance.audit.readers.records.record import CountedExchange, LoggedExchange
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import integer, text, value_at
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from harmony_conformance.audit.batches import Batch, BatchResult, ReadOptions, scan_batch
 from harmony_conformance.audit.plans.plan import AuditPlan
-from harmony_conformance.audit.readers.container import json_line
-from harmony_conformance.audit.readers.sources import require
-from harmony_conformance.audit.readers.tables import row_record
+from harmony_conformance.audit.readers.files.container import json_line
+from harmony_conformance.audit.readers.files.sources import require
+from harmony_conformance.audit.readers.files.tables import row_record
 from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.evidence.file_lines import Line, UnreadableLine
 from harmony_conformance.json_value import Json, JsonObject, dumps, integer, items, loads, members, text, value_at

@@ -13,11 +13,11 @@ from zlib import crc32
 from harmony_conformance.audit.answer_source import source_of, source_of_counted
 from harmony_conformance.audit.plans.blocks import Block, Selection, read_block, select, split_file
 from harmony_conformance.audit.plans.plan import AuditPlan, PlanName
-from harmony_conformance.audit.readers.container import InputFile
-from harmony_conformance.audit.readers.files import open_logs
-from harmony_conformance.audit.readers.pairs import PAIR
-from harmony_conformance.audit.readers.record import CountedExchange, DiscoveryLine, LoggedExchange
-from harmony_conformance.audit.readers.shapes import AUTO, SHAPES, Record, read_line
+from harmony_conformance.audit.readers.files.container import InputFile
+from harmony_conformance.audit.readers.files.formats import open_logs
+from harmony_conformance.audit.readers.records.pairs import PAIR
+from harmony_conformance.audit.readers.records.record import CountedExchange, DiscoveryLine, LoggedExchange
+from harmony_conformance.audit.readers.records.shapes import AUTO, SHAPES, Record, read_line
 from harmony_conformance.audit.redaction import Excerpts, apply_excerpts, apply_to_reason, function_names
 from harmony_conformance.audit.renamed_files import identities
 from harmony_conformance.audit.repeats.memo import RepeatMemo, Sighting, learn

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from harmony_conformance.apis.text_fields import parse_text
 from harmony_conformance.audit.batches import ReadOptions
-from harmony_conformance.audit.readers.container import InputFile
-from harmony_conformance.audit.readers.files import CONTAINERS, open_logs
-from harmony_conformance.audit.readers.record import CountedExchange, LoggedExchange
-from harmony_conformance.audit.readers.shapes import find_shape, parse_record, read_line
+from harmony_conformance.audit.readers.files.container import InputFile
+from harmony_conformance.audit.readers.files.formats import CONTAINERS, open_logs
+from harmony_conformance.audit.readers.records.record import CountedExchange, LoggedExchange
+from harmony_conformance.audit.readers.records.shapes import find_shape, parse_record, read_line
 from harmony_conformance.audit.redaction import LOCATION_WORDS, Excerpts, redact
 from harmony_conformance.audit.scopes import checks_of
 from harmony_conformance.errors import Exit, UsageError

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import TypeVar
 
 from harmony_conformance.audit.rates.groups import GroupCounter, Groups, GroupTally, add_each, add_groups
-from harmony_conformance.audit.readers.record import CountedExchange
+from harmony_conformance.audit.readers.records.record import CountedExchange
 from harmony_conformance.evidence.file_lines import LinePosition, UnreadableLine
 from harmony_conformance.judge.check import Finding, Outcome
 from harmony_conformance.judge.judge import Result

@@ -27,7 +27,15 @@ from harmony_conformance.audit.folder.progress import (
 )
 from harmony_conformance.audit.plans.plan import PlanName, choose_plan
 from harmony_conformance.audit.processes.workers import AuditEngine, scan_all
-from harmony_conformance.audit.readers.sources import STDIN, empty_files, expand, is_url, mask_urls, same_files
+from harmony_conformance.audit.readers.files.sources import (
+    STDIN,
+    empty_files,
+    expand,
+    is_url,
+    mask_urls,
+    same_files,
+    special_files,
+)
 from harmony_conformance.audit.redaction import Excerpts
 from harmony_conformance.audit.results.audit_page import audit_html
 from harmony_conformance.audit.results.log_baseline import BaselineCounter, update_for_log
@@ -85,6 +93,13 @@ def _is_output(path: str, out: Path | None) -> bool:
     )  # a circle of links raises nothing
 
 
+def _refuse_log_folder(names: list[str], out: Path) -> None:
+    """Refuse a folder or a glob whose files would all be those of the audit."""
+    for name in names:
+        if name != STDIN and (Path(name).is_dir() or not os.path.lexists(name)) and _is_output(name, out):
+            raise UsageError(f"invalid --out: expected a folder that has no log, got {out}, which has {name}")
+
+
 def _distinct(paths: list[str]) -> list[str]:
     """Return each file once, and print the names that are left out."""
     same, times = dict(same_files(paths)), Counter(paths)
@@ -121,7 +136,11 @@ def execute(arguments: Namespace) -> int:
     )
     counted, rewritten = _read_baseline(arguments.baseline), _read_baseline_file(arguments.baseline_write)
     updating = BaselineCounter(rewritten.expected) if rewritten is not None else None
-    found = expand(iter(arguments.paths))
+    found = list(expand(iter(arguments.paths)))
+    if arguments.out is not None:
+        _refuse_log_folder(arguments.paths, arguments.out)
+    for path in special_files(arguments.paths):
+        print(f"{path}: a pipe, a socket or a device in a folder, passed over: name it as a PATH", file=sys.stderr)
     paths = _distinct([path for path in found if path in arguments.paths or not _is_output(path, arguments.out)])
     if arguments.incremental and arguments.plan == PlanName.NEEDLES:
         raise UsageError("invalid --plan: expected structure with --incremental, got needles")

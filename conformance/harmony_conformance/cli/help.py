@@ -53,5 +53,5 @@ def _pages() -> Mapping[str, Path | Traversable]:
 
 
 def _title(page: Path | Traversable) -> str:
-    lines = page.read_text(encoding="utf-8").splitlines()
+    lines = page.read_text(encoding="utf-8").split("\n")
     return next((line.removeprefix(_HEADING) for line in lines if line.startswith(_HEADING)), "")

@@ -176,17 +176,14 @@ def _read_response(value: Json) -> Response:
     headers = dict(_headers(value_at(value, "headers")))
     if isinstance(events := value_at(value, "events"), list):
         headers.setdefault("content-type", "text/event-stream")
-        texts = (event if isinstance(event, str) else dumps(event) for event in events)
-        data = ("data: " + one.replace("\n", "\ndata: ") + "\n\n" for one in texts)
-        chunks = tuple(
-            Chunk(arrival_time=index / 100, data=event.encode("utf-8", "surrogateescape"))
-            for index, event in enumerate(data)
-        )
+        texts = (_encode(event) if isinstance(event, str) else _json_bytes(event) for event in events)
+        data = (b"data: " + one.replace(b"\n", b"\ndata: ") + b"\n\n" for one in texts)
+        chunks = tuple(Chunk(arrival_time=index / 100, data=event) for index, event in enumerate(data))
     elif isinstance(value_at(value, "chunks"), list):
         chunks = tuple(
             Chunk(
                 arrival_time=_seconds(value_at(chunk, 0)),
-                data=text(value_at(chunk, 1)).encode("utf-8", "surrogateescape"),
+                data=_encode(text(value_at(chunk, 1))),
             )
             for chunk in items(value_at(value, "chunks"))
         )
@@ -200,8 +197,25 @@ def _read_response(value: Json) -> Response:
 def _body(value: Json) -> bytes | None:
     record = members(value)
     if "json" in record:
-        return dumps(record["json"]).encode("utf-8", "surrogatepass")
-    return text(record["text"]).encode("utf-8", "surrogateescape") if "text" in record else None
+        return _json_bytes(record["json"])
+    return _encode(text(record["text"])) if "text" in record else None
+
+
+def _json_bytes(value: Json) -> bytes:
+    return dumps(value).encode("utf-8", "surrogatepass")
+
+
+def _encode(recorded: str) -> bytes:
+    """Return the bytes of a recorded text.
+
+    Raises:
+        InvalidRecordError: It has a surrogate that is the escape of no byte.
+    """
+    try:
+        return recorded.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as problem:
+        found = f"U+{ord(recorded[problem.start]):04X}"
+        raise InvalidRecordError(f"invalid text: expected no surrogates but U+DC80 to U+DCFF, got {found}") from None
 
 
 def _headers(value: Json) -> Mapping[str, str]:

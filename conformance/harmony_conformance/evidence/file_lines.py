@@ -18,6 +18,8 @@ from harmony_conformance.json_value import MAX_LINE_DEPTH, Json, loads
 
 LINE_LIMIT = 64 * 1024 * 1024
 """The longest line that is read, in bytes."""
+NOT_READ = "the file cannot be read"
+"""The kind of a file whose error is in the detail."""
 
 _BLOCK = 1024 * 1024
 _GZIP = b"\x1f\x8b"
@@ -107,7 +109,7 @@ def read_lines(path: Path, *, limit: int = LINE_LIMIT) -> Iterator[Line | Unread
     except IsADirectoryError:
         yield UnreadableLine(offset=0, number=0, kind="it is a folder, not a file")
     except OSError as error:
-        yield UnreadableLine(offset=0, number=0, kind="the file cannot be read", detail=error.strerror or str(error))
+        yield UnreadableLine(offset=0, number=0, kind=NOT_READ, detail=error.strerror or str(error))
 
 
 def split_lines(stream: Readable, *, limit: int = LINE_LIMIT) -> Iterator[Line | UnreadableLine]:
@@ -147,7 +149,7 @@ def read_blocks(stream: Readable) -> Iterator[bytes | UnreadableLine]:
             return
         except OSError as error:
             detail = error.strerror or str(error)
-            yield UnreadableLine(offset=end, number=0, kind="the file cannot be read further", detail=detail)
+            yield UnreadableLine(offset=end, number=0, kind=f"{NOT_READ} further", detail=detail)
             return
         if not block:
             return

@@ -36,6 +36,8 @@ def parse_toml(content: str) -> dict[str, object]:
         raise InvalidTomlError(f"invalid TOML: {problem}") from None
     except RecursionError:
         raise InvalidTomlError("invalid TOML: nested too deeply") from None
+    except ValueError:  # the limit of Python for the digits of an integer
+        raise InvalidTomlError("invalid TOML: a number has too many digits") from None
 
 
 def line_of(content: str, is_there: Callable[[Mapping[str, object]], bool]) -> int:
@@ -43,7 +45,7 @@ def line_of(content: str, is_there: Callable[[Mapping[str, object]], bool]) -> i
 
     A statement ends where the lines so far are valid TOML.
     """
-    lines = content.splitlines()
+    lines = content.removesuffix("\n").split("\n")
     begin = 1
     for end in range(1, len(lines) + 1):
         try:

@@ -56,13 +56,14 @@ _CONTENT_MEMBERS = frozenset(_CONTENT.split())
 """Members with the conversation and with schemas, whose names are the application's. Credentials of `tools` are found separately."""
 _LIKELY_RANDOM = re.compile(r"(?=.*[0-9A-Z]).{6,}")
 _DEEPEST = 32
-_COMMON_WORDS = """
+_COMMON = """
     accept assistant arguments authorization bearer cached_tokens chat.completion.chunk choices completion_tokens_details content content-length
     content-type created default delta developer dummy empty encrypted error false finish_reason function functions harmony id index invalid_request_error
     keep-alive length local logprobs message messages model models nokey none null object output param placeholder prompt_token_ids prompt_tokens
     reasoning reasoning_content refusal response return role server service_tier stop stream system system_fingerprint text/event-stream tool_call_id
     tool_calls total_tokens true type usage user value version
 """
+_COMMON_WORDS = frozenset(_COMMON.split())
 
 
 def header_secrets(key: str | None, headers: Mapping[str, str]) -> tuple[str, ...]:
@@ -70,7 +71,7 @@ def header_secrets(key: str | None, headers: Mapping[str, str]) -> tuple[str, ..
 
     Placeholders (`EMPTY`, `none`) and words of the protocol are no secrets: masking them would change answers.
     """
-    parts = [part for name, value in headers.items() if _has_credentials(name) for part in _parts(name, value)]
+    parts = [part for name, value in headers.items() if has_credentials(name) for part in _parts(name, value)]
     return tuple(dict.fromkeys(word for word in (key or "", *parts) if _is_secret(word)))
 
 
@@ -163,7 +164,8 @@ def _url_secrets(url: str) -> Iterator[str]:
 
 
 @lru_cache(maxsize=1024)
-def _has_credentials(name: str) -> bool:
+def has_credentials(name: str) -> bool:
+    """Return True for the name of a header with a credential."""
     return any(word in name.lower() for word in _CREDENTIALS) or _SECRET_HEADER.fullmatch(name) is not None
 
 

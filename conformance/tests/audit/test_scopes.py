@@ -5,7 +5,7 @@ import json
 import pytest
 
 from harmony_conformance.audit.batches import Batch, ReadOptions, scan_batch
-from harmony_conformance.audit.readers.shapes import read_line
+from harmony_conformance.audit.readers.records.shapes import read_line
 from harmony_conformance.audit.scopes import _CHECKS, Scope, checks_of, left_out
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.file_lines import Line

@@ -9,8 +9,8 @@ import pytest
 from harmony_conformance.apis.registry import APIS
 from harmony_conformance.audit.plans.plan import PlanName
 from harmony_conformance.audit.processes.workers import AuditEngine
-from harmony_conformance.audit.readers.files import CONTAINERS
-from harmony_conformance.audit.readers.shapes import AUTO, COLUMNS, SHAPES
+from harmony_conformance.audit.readers.files.formats import CONTAINERS
+from harmony_conformance.audit.readers.records.shapes import AUTO, COLUMNS, SHAPES
 from harmony_conformance.audit.redaction import Excerpts
 from harmony_conformance.cli import checks, report
 from harmony_conformance.cli.comparison import matrix

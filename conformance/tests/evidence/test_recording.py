@@ -174,12 +174,29 @@ def test_scripts(script, expected):
             id="ids that are texts",
         ),
         pytest.param({"request": {"json": {}}, "failure": {"kind": "bad luck"}}, "got 'bad luck'", id="a failure"),
+        pytest.param({"request": {"text": "a\ud800"}}, "got U+D800", id="half of a pair in a request"),
+        pytest.param(
+            {"request": {"json": {}}, "response": {"events": ["\ud800"]}},
+            "invalid text: expected no surrogates but U+DC80 to U+DCFF, got U+D800",
+            id="half of a pair in an event",
+        ),
+        pytest.param(
+            {"request": {"json": {}}, "response": {"chunks": [[0, "\udbff"]]}},
+            "got U+DBFF",
+            id="half of a pair in a chunk",
+        ),
     ],
 )
 def test_what_is_no_recording_says_why(line, said):
     with pytest.raises(InvalidRecordError) as error:
         read_exchange(line)
     assert said in str(error.value)
+
+
+def test_half_of_a_pair_in_json_by_hand_is_kept():
+    x = read_exchange({"request": {"json": {"a": "\ud800"}}, "response": {"events": [{"a": "\ud800"}, "\udcff"]}})
+    assert x.request.body == b'{"a":"\xed\xa0\x80"}'
+    assert x.response.body == b'data: {"a":"\xed\xa0\x80"}\n\ndata: \xff\n\n'
 
 
 def test_a_recording_by_hand_may_leave_everything_out():

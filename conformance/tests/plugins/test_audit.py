@@ -55,6 +55,16 @@ def test_every_process_has_the_plug_in(workers, log, tmp_path):
     assert header["plugins"][0]["sha256"] in page
 
 
+def test_a_baseline_names_a_check_of_a_plug_in_that_is_loaded(log, tmp_path, capsys):
+    (file := tmp_path / "known.toml").write_text(f'[[expected]]\ncheck = "{LEAK}"\nreason = "known"\n', "utf-8")
+    audited(tmp_path / "out", log, "--baseline", str(file), "--workers", "1", code=0)
+    assert "3 failures expected, 0 not expected" in capsys.readouterr().err
+    assert main(["audit", str(log), "--baseline", str(file)]) == 2
+    assert f"entry 1: invalid check: expected one of this version or of a plug-in that is loaded, got '{LEAK}'" in (
+        capsys.readouterr().err
+    )
+
+
 def test_values_of_findings_are_masked_as_those_of_other_checks(log, tmp_path):
     _, results = audited(tmp_path / "a", log, "--workers", "1")
     assert results[LEAK]["findings"][0]["message"] == "the answer names xx0.xxxx.xxxxxxxx"

@@ -79,6 +79,11 @@ def test_a_word_that_stands_in_for_a_key_is_no_secret(placeholder):
     assert header_secrets(placeholder, {}) == ()
 
 
+@pytest.mark.parametrize("key", ["prompt_tok", "sponse", "return role"])
+def test_a_key_that_is_a_part_of_a_common_word_is_a_secret(key):
+    assert header_secrets(key, {}) == (key,)
+
+
 def test_headers_that_hold_credentials_are_secret_and_others_are_not():
     headers = {
         "Authorization": "Bearer abcdef-1",

@@ -25,7 +25,7 @@ from google.protobuf.json_format import MessageToDict  # noqa: E402 - what is mi
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest  # noqa: E402
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest  # noqa: E402
 
-from harmony_conformance.audit.readers.spans import split_otlp  # noqa: E402
+from harmony_conformance.audit.readers.records.spans import split_otlp  # noqa: E402
 from harmony_conformance.checks import CHECKS  # noqa: E402
 from harmony_conformance.errors import UsageError  # noqa: E402
 from harmony_conformance.reference_server.server.serving import running  # noqa: E402

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from harmony_conformance.audit.readers.sources import require
+from harmony_conformance.audit.readers.files.sources import require
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.file_lines import Line, read_lines
 from harmony_conformance.json_value import Json, dumps, items, loads, text, value_at
@@ -47,7 +47,7 @@ def prepare_table(folder: Path, *, is_wanted: bool) -> None:
         UsageError: The library is missing, or the file was not written by an audit.
     """
     if is_wanted:
-        require("pyarrow", "and writing Parquet")
+        require("pyarrow", "writing Parquet")
     path = folder / TABLE
     if not os.path.lexists(path):
         return

@@ -8,8 +8,8 @@ from pathlib import Path
 from zlib import crc32
 
 from harmony_conformance.audit.folder.journal import InvalidEntryError, JournalEntry, entry_json, read_entry
-from harmony_conformance.audit.readers.container import InputFile, Records
-from harmony_conformance.audit.readers.sources import is_url
+from harmony_conformance.audit.readers.files.container import InputFile, Records
+from harmony_conformance.audit.readers.files.sources import is_url
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.file_lines import Line
 from harmony_conformance.json_value import (

@@ -10,7 +10,7 @@ from typing import BinaryIO
 from harmony_conformance.audit.plans.plan import AuditPlan, PlanName
 from harmony_conformance.audit.plans.prefilter import find_lines, line_at
 from harmony_conformance.audit.renamed_files import REPLACED, FileIdentity, ReplacedFileError, open_same
-from harmony_conformance.evidence.file_lines import LINE_LIMIT, Line, UnreadableLine
+from harmony_conformance.evidence.file_lines import LINE_LIMIT, NOT_READ, Line, UnreadableLine
 
 BLOCK_BYTES = 16 * 1024 * 1024
 _PART_BYTES = 512 * 1024
@@ -18,6 +18,7 @@ _PART_BYTES = 512 * 1024
 _READ_BYTES = 16 * 1024
 _PROBE, _LONG_LINE = 64 * 1024, 512
 _LINE_FEED = re.compile(rb"\n")
+_BLANK = re.compile(rb"\n[^\S\n]*(?=\n|\Z)")
 _UTF8_MARK = b"\xef\xbb\xbf"
 _SHORTENED = "the file became shorter while it was read"
 _REWRITTEN = "the file was rewritten while it was read, as by a rotation that truncates"
@@ -103,7 +104,7 @@ def read_block(block: Block) -> Selection:
     except ReplacedFileError:
         return Selection(lines=(_lost(block, block.start, REPLACED),))
     except OSError as error:
-        return Selection(lines=(_lost(block, block.start, "the file cannot be read", error.strerror or str(error)),))
+        return Selection(lines=(_lost(block, block.start, NOT_READ, error.strerror or str(error)),))
 
 
 def _read_lines(file: BinaryIO, block: Block) -> Selection:
@@ -119,7 +120,7 @@ def _read_lines(file: BinaryIO, block: Block) -> Selection:
         sampled = _sampled_lines(data, start, block.plan)
         lines += _chosen_lines(data, start, needles | sampled)
         by_needle.update(start + begin for begin in needles.keys() - sampled.keys())
-        count += _count_line_feeds(data) + (not data.endswith(b"\n"))
+        count += _count_records(data)
         end = start + len(data)
     passed_over = count - len(lines)
     if end < block.end:
@@ -158,14 +159,16 @@ def _chosen_lines(data: bytes, start: int, places: Mapping[int, int]) -> Iterato
             yield Line(offset=offset, number=1, data=text, has_end=end < len(data))
 
 
-def _count_line_feeds(data: bytes) -> int:
-    """Return the number of line feeds. If lines are long, a search for each is several times as fast as `count`."""
+def _count_records(data: bytes) -> int:
+    """Return the number of lines that are not blank. If lines are long, a search for each is several times as fast as counting line feeds."""
     if data.count(b"\n", 0, _PROBE) > _PROBE // _LONG_LINE:
-        return data.count(b"\n")
-    count, found = 0, data.find(b"\n")
-    while found >= 0:
-        count += 1
-        found = data.find(b"\n", found + 1)
+        plain = data.removesuffix(b"\n")
+        return plain.count(b"\n") + 1 - len(_BLANK.findall(b"\n" + plain))
+    count, begin = 0, 0
+    while begin < len(data):
+        end = data.find(b"\n", begin) % (len(data) + 1)  # -1: the last line, without a line feed
+        count += end - begin > _LONG_LINE or bool(data[begin:end].strip())
+        begin = end + 1
     return count
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from harmony_conformance.audit.batches import Batch, BatchResult, ReadOptions, scan_batch
 from harmony_conformance.audit.processes.line_process import judge_by_line
-from harmony_conformance.audit.readers.sources import require
-from harmony_conformance.audit.readers.tables import choose_arrow_allocator
+from harmony_conformance.audit.readers.files.sources import require
+from harmony_conformance.audit.readers.files.tables import choose_arrow_allocator
 from harmony_conformance.errors import UsageError
 from harmony_conformance.runtime.processes import reduce_garbage_collection
 from harmony_conformance.runtime.time_limit import exit_after_limit
@@ -36,7 +36,7 @@ class RayPool:
     """Tasks of Ray that judge batches. State: the connection to the cluster, None before the first batch."""
 
     def __init__(self, reading: ReadOptions, workers: int) -> None:
-        require("ray", "by --engine ray", "ray")
+        require("ray", "--engine ray", "ray")
         self._reading = reading
         self._workers = workers
         self._submit: Callable[[Batch], Any] | None = None

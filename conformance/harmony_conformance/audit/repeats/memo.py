@@ -14,7 +14,7 @@ from typing import NamedTuple
 from harmony_conformance.audit.answer_names import NAME, plain
 from harmony_conformance.audit.answer_source import FIRST_CREATED, day_of
 from harmony_conformance.audit.rates.groups import DIMENSIONS
-from harmony_conformance.audit.readers.http_pair import LATEST_SECOND, read_time
+from harmony_conformance.audit.readers.records.http_pair import read_time
 from harmony_conformance.audit.repeats.features import find_features
 from harmony_conformance.audit.repeats.outline import Outline, find_outline
 from harmony_conformance.audit.repeats.shells import Shell, read_shell
@@ -30,6 +30,8 @@ MOST_SEEN = 65_536
 MOST_KNOWN = 64
 """The most outcomes that are kept for a shell."""
 _DAY = 24 * 60 * 60
+_DIGITS = 10
+"""Number of digits of a time in seconds since 1970."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,16 +118,14 @@ def _shared(passes: _Passes) -> _Passes:
 def _day(outline: Outline, leaves: Sequence[str]) -> str:
     """Return the day of an exchange, as `source_of` does."""
     if outline.started is not None:
-        started = leaves[outline.started]
-        return _day_of_number(int(started)) if started.isdecimal() else day_of(started)
-    if outline.created is None:
-        return ""
-    created = int(leaves[outline.created])
-    return _day_of_number(created) if created >= FIRST_CREATED else ""
+        return _day_of(leaves[outline.started])
+    created = "" if outline.created is None else leaves[outline.created]
+    return _day_of(created) if int(created or 0) >= FIRST_CREATED else ""
 
 
-def _day_of_number(number: int) -> str:
-    return _day_of_seconds(number // _DAY) if number <= LATEST_SECOND else day_of(read_time(number) or "")
+def _day_of(time: str) -> str:
+    is_in_seconds = len(time) == _DIGITS and time.isdecimal()
+    return _day_of_seconds(int(time) // _DAY) if is_in_seconds else day_of(read_time(time) or "")
 
 
 @lru_cache(maxsize=256)

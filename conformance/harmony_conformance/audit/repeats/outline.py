@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from harmony_conformance.audit.readers.pairs import PAIR
-from harmony_conformance.audit.readers.shapes import AUTO, find_shape
+from harmony_conformance.audit.readers.records.pairs import PAIR
+from harmony_conformance.audit.readers.records.shapes import AUTO, find_shape
 from harmony_conformance.audit.repeats.shells import PLACEHOLDER, Shell
 from harmony_conformance.checks.helpers.json_schema import violation_finder
 from harmony_conformance.evidence.exchange_json import NotAnExchangeError

@@ -45,7 +45,7 @@ _LEAF = re.compile(
         (?:content|reasoning|reasoning_content|arguments)(?P<text>\\?)":[ ]?(?P=text)"
         |(?:id|tool_call_id|user|model|provider|time|timestamp|created_at|started)(?P<escape>\\?)":[ ]?(?P=escape)"
             (?P<name>[\w:.+@/\ -]{1,100})(?=(?P=escape)")
-        |(?:created|time|timestamp|created_at|started)\\?":[ ]?(?P<time>[1-9]\d{8,18})(?=[,}])
+        |(?:created|time|timestamp|created_at|started)\\?":[ ]?(?P<time>[1-9]\d{9}(?:\d{3}){0,3})(?=[,}])
         |(?:prompt_tokens|completion_tokens|total_tokens|reasoning_tokens|cached_tokens)\\?":[ ]?(?P<count>[1-9]\d{0,8})(?=[,}])
         |(?:temperature|top_p|seed)\\?":[ ]?(?P<setting>(?:0|[1-9]\d{0,14})(?:\.\d{1,18})?)(?=[,}])
     )""",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harmony_conformance.audit.rates.groups import DIMENSIONS
 from harmony_conformance.audit.rates.rate import GroupRate, percent
-from harmony_conformance.audit.readers.record import counted_note, delivery_notes
+from harmony_conformance.audit.readers.records.record import counted_note, delivery_notes
 from harmony_conformance.audit.results.stored_audit import StoredAudit, shown_files
 from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
 from harmony_conformance.report import text_excerpt

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from harmony_conformance.audit.plans.needles import NEEDLE_CHECKS
 from harmony_conformance.audit.plans.plan import AuditPlan
 from harmony_conformance.audit.rates.rate import rates, share_json
-from harmony_conformance.audit.readers.proxy_log import WITHOUT_SHARE
+from harmony_conformance.audit.readers.records.proxy_log import WITHOUT_SHARE
 from harmony_conformance.audit.redaction import Excerpts
 from harmony_conformance.audit.results.log_baseline import BaselineCounter, LogBaseline
 from harmony_conformance.audit.results.log_causes import SCENARIO, log_causes
 from harmony_conformance.audit.tallies import CheckTally, FindingExample, LineProblems, Tally
 from harmony_conformance.errors import Exit
+from harmony_conformance.evidence.file_lines import NOT_READ
 from harmony_conformance.json_value import Json, JsonObject, dumps
 from harmony_conformance.judge.check import Check, Comparison, Outcome, Severity
 from harmony_conformance.judge.judge import is_comparison
@@ -208,8 +209,11 @@ def error_summary(tally: Tally) -> str:
 
 
 def _summary(problems: Mapping[str, LineProblems]) -> str:
-    kinds = (f"{found.count} x {kind}, first at {found.examples[0][0]}" for kind, found in sorted(problems.items()))
-    return "; ".join(kinds)
+    return "; ".join(
+        f"{found.count} x {kind}, first at {place}{f': {detail}' if detail and kind.startswith(NOT_READ) else ''}"
+        for kind, found in sorted(problems.items())
+        for place, detail in found.examples[:1]
+    )
 
 
 def _problems_json(problems: Mapping[str, LineProblems]) -> JsonObject:

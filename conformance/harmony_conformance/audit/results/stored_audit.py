@@ -98,7 +98,7 @@ def read_audit_file(path: Path) -> StoredAudit:
     """
     file = path / AUDIT if path.is_dir() else path
     try:
-        return read_audit(file.read_text("utf-8").splitlines(), str(path))
+        return read_audit(file.read_text("utf-8").removesuffix("\n").split("\n"), str(path))
     except OSError as problem:
         raise UsageError(f"{file}: {problem.strerror}") from None
     except (InvalidJsonError, UnicodeDecodeError) as problem:

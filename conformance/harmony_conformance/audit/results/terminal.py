@@ -11,7 +11,7 @@ from rich.markup import escape
 from harmony_conformance.audit.batches import NO_CONTENT
 from harmony_conformance.audit.rates.groups import DIMENSIONS
 from harmony_conformance.audit.rates.rate import rates
-from harmony_conformance.audit.readers.record import counted_note, delivery_notes
+from harmony_conformance.audit.readers.records.record import counted_note, delivery_notes
 from harmony_conformance.audit.results.report import COMPARISON_REASON, NO_SHARE, Audit, AuditLine, exit_code
 from harmony_conformance.audit.tallies import LineProblems
 from harmony_conformance.errors import Exit, error_place

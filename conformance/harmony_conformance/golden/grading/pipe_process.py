@@ -126,7 +126,7 @@ class PipeProcess:
     def _last_words(self) -> str:
         """Return the last line of standard error that names an error, else the last one with letters."""
         self._readers[1].join(1)
-        lines = [line.strip() for line in self._stderr.decode("utf-8", "replace").splitlines()]
+        lines = [line.strip() for line in self._stderr.decode("utf-8", "replace").split("\n")]
         named = [index for index, line in enumerate(lines) if _ERROR.search(line)]
         lettered = [index for index, line in enumerate(lines) if any(map(str.isalpha, line))]
         if not lettered:

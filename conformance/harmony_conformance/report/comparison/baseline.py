@@ -12,8 +12,8 @@ A baseline is a TOML file. An entry names a cause, or a check with an optional s
     scenario = "rows_texts"
     reason = "not decided"
 
-An entry that explains no failure is stale, unless its checks were not judged. For an audit, an entry can also name a message, and the source
-of the answers. A reason that begins with `TODO`, as in a written baseline, is refused.
+An entry whose check does not exist is refused. One that explains no failure is stale, unless its checks were not judged.
+For an audit, an entry can also name a message, and the source of the answers. A reason that begins with `TODO`, as in a written baseline, is refused.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ from typing import Final, cast
 
 from harmony_conformance.json_value import JsonObject, dumps, items, text, value_at
 from harmony_conformance.judge.check import Outcome
+from harmony_conformance.plugins.registry import all_checks
 from harmony_conformance.report.comparison.baseline_keys import ENTRY, LOG_KEYS, RUN_KEYS, SOURCES
 from harmony_conformance.report.model import Report, ResultLine
 from harmony_conformance.runtime.file_keys import names_of
+from harmony_conformance.runtime.similar_names import suggestion
 from harmony_conformance.runtime.terminal_text import escape_invisible
 from harmony_conformance.runtime.text_files import InvalidEncodingError
 from harmony_conformance.runtime.toml_files import InvalidTomlError, read_toml_file
@@ -119,7 +121,13 @@ def read_baseline(
         raise InvalidBaselineError(f"{path}: expected a list of tables [[expected]], got {', '.join(sorted(document))}")
     listed = cast(list[object], entries)
     read = tuple(_read_entry(entry, f"{path}: entry {number}", members) for number, entry in enumerate(listed, 1))
+    ids = [check.id for check in all_checks()]
     for number, entry in enumerate(read, 1):
+        if entry.check and not any(fnmatchcase(id_, entry.check) for id_ in ids):
+            raise InvalidBaselineError(
+                f"{path}: entry {number}: invalid check: expected one of this version or of a plug-in that is loaded,"
+                f" got {entry.check!r}{suggestion(entry.check, ids)}"
+            )
         if _NO_REASON.match(entry.reason) and not allows_placeholders:
             raise InvalidBaselineError(
                 f"{path}: entry {number} ({entry}): expected a reason, got the placeholder {_PLACEHOLDER}"

@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
+from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -97,7 +98,7 @@ def _split(content: str) -> list[str]:
     """Return the text before the first entry, and each entry with the comment lines directly above it."""
     parts = [""]
     comment = ""
-    for line in content.splitlines(keepends=True):
+    for line in StringIO(content):
         if line.lstrip().startswith("#"):
             comment += line
         elif _ENTRY_LINE.match(line):

@@ -10,7 +10,7 @@ import pytest
 
 from harmony_conformance.audit.rates import groups
 from harmony_conformance.audit.rates.groups import GroupTally
-from harmony_conformance.audit.readers import sources
+from harmony_conformance.audit.readers.files import sources
 from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.cli import main as cli
 from harmony_conformance.errors import Exit

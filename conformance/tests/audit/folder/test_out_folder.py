@@ -33,6 +33,22 @@ def refusal(capsys):
     return line
 
 
+@pytest.mark.parametrize("pattern", ["logs", "logs/", "logs/*.jsonl", "logs/**/*", "logs/day"])
+def test_the_folder_of_the_log_is_refused_before_anything_is_written(tmp_path, monkeypatch, log, capsys, pattern):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("logs", "logs/day"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.jsonl").write_bytes(LOG)
+    before = sorted(tmp_path.rglob("*"))
+    assert audit(pattern, "logs") == Exit.USAGE
+    assert refusal(capsys) == (
+        "harmony-conformance audit: invalid --out: expected a folder that has no log, got logs, which has " + pattern
+    )
+    assert sorted(tmp_path.rglob("*")) == before
+    assert audit("logs", "logs/audit") == Exit.DIVERGES  # a folder within the log is left out of it
+    assert audit("logs", "logs/audit") == Exit.DIVERGES
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("link", [None, os.symlink, os.link], ids=["same path", "symlink", "hard link"])
 def test_an_input_is_not_overwritten(tmp_path, log, capsys, name, link):

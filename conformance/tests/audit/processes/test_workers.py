@@ -19,7 +19,8 @@ from harmony_conformance.audit import batches as batches_module
 from harmony_conformance.audit.batches import ReadOptions, batches, scan_batch
 from harmony_conformance.audit.processes import line_process, workers
 from harmony_conformance.audit.processes.workers import scan_all
-from harmony_conformance.audit.readers import shapes, sources
+from harmony_conformance.audit.readers.files import sources
+from harmony_conformance.audit.readers.records import shapes
 from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.cli import audit
 from harmony_conformance.cli import main as cli
@@ -249,7 +250,7 @@ def test_a_cluster_without_its_library_says_what_to_install(tmp_path, monkeypatc
     found = sources.find_spec
     monkeypatch.setattr(sources, "find_spec", lambda name: None if name == "ray" else found(name))
     assert cli.main(["audit", str(log(tmp_path / "log", LINES)), "--engine", "ray"]) == 2
-    expected = f"reading by --engine ray needs ray: {install_command('ray')}"
+    expected = f"--engine ray needs ray: {install_command('ray')}"
     assert capsys.readouterr().err == f"harmony-conformance audit: {expected}\n"
 
 

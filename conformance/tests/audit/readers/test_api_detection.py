@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from harmony_conformance.apis.registry import APIS
-from harmony_conformance.audit.readers.record import LoggedExchange
-from harmony_conformance.audit.readers.shapes import read_line
+from harmony_conformance.audit.readers.records.record import LoggedExchange
+from harmony_conformance.audit.readers.records.shapes import read_line
 from harmony_conformance.evidence.exchange_json import read_exchange
 from harmony_conformance.evidence.file_lines import Line, parse_line, read_lines
 from harmony_conformance.evidence.levels import AnsweredBy

@@ -7,11 +7,14 @@ import io
 import json
 import lzma
 import os
+import socket
 import sqlite3
 import subprocess
 import sys
 import threading
 from contextlib import closing
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import duckdb
@@ -26,9 +29,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from harmony_conformance.audit.batches import ReadOptions, batches, scan_batch
 from harmony_conformance.audit.plans.plan import PlanName, choose_plan
-from harmony_conformance.audit.readers import sources
-from harmony_conformance.audit.readers.files import ALL_CONTAINERS, CONTAINERS, find_container, open_logs
-from harmony_conformance.audit.readers.sources import expand
+from harmony_conformance.audit.readers.files import sources
+from harmony_conformance.audit.readers.files.formats import ALL_CONTAINERS, CONTAINERS, find_container, open_logs
+from harmony_conformance.audit.readers.files.sources import expand
 from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.cli import main as cli
 from harmony_conformance.errors import Exit, UsageError
@@ -179,7 +182,7 @@ def test_a_torn_archive_gives_its_beginning_and_says_where_it_ends(tmp_path, nam
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to measure a process")
 def test_a_small_archive_of_a_huge_line_takes_little_memory(tmp_path):
     program = (
-        "import re, sys; from harmony_conformance.audit.readers.files import open_logs\n"
+        "import re, sys; from harmony_conformance.audit.readers.files.formats import open_logs\n"
         "found = [str(one) for log in open_logs(sys.argv[1:], 'auto') for one in log.records]\n"
         "print(found, re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])"
     )
@@ -269,6 +272,31 @@ def test_an_error_of_a_store_while_it_is_read_is_a_record(monkeypatch):
     monkeypatch.setattr(fsspec, "open", lambda *_: type("", (), {"open": Broken})())
     ((_, (line,)),) = ((log, log.records) for log in open_logs(["memory://logs/a.jsonl"], "auto"))
     assert str(line) == "the file cannot be read further: no answer from https://***@host/log?sig=***"
+
+
+UNREACHABLE = [
+    ("http://127.0.0.1:{port}/log.jsonl", "Cannot connect to host 127.0.0.1:{port}"),
+    ("s3://bucket/log.jsonl", "Install s3fs to access S3"),
+]
+
+
+@pytest.mark.parametrize(("url", "reason"), UNREACHABLE, ids=["refused", "no client"])
+def test_a_url_that_cannot_be_read_says_why(url, reason, capsys):
+    with socket.socket() as closed:  # bound, but it does not listen
+        closed.bind(("127.0.0.1", 0))
+        url, reason = (text.format(port=closed.getsockname()[1]) for text in (url, reason))
+        assert cli.main(["audit", url]) == Exit.USAGE
+    assert f"(1 x the file cannot be read, first at {url}@0: {reason}" in capsys.readouterr().err
+
+
+def test_a_url_without_a_file_says_so(capsys):
+    handler = partial(SimpleHTTPRequestHandler, directory=os.devnull)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/log.jsonl"
+        assert cli.main(["audit", url]) == Exit.USAGE
+        server.shutdown()
+    assert f"1 x no such file, first at {url}@0)" in capsys.readouterr().err
 
 
 def test_a_store_whose_client_is_missing_says_what_to_install():

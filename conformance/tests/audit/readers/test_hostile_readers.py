@@ -12,10 +12,10 @@ from itertools import chain, pairwise, repeat
 import pytest
 
 from harmony_conformance.audit.folder import out_folder
-from harmony_conformance.audit.readers import mitmproxy_flows, otlp_binary, sources, texts
-from harmony_conformance.audit.readers.files import open_logs
-from harmony_conformance.audit.readers.shapes import parse_record
-from harmony_conformance.audit.readers.sources import PeekableStream, expand
+from harmony_conformance.audit.readers.files import mitmproxy_flows, otlp_binary, sources, texts
+from harmony_conformance.audit.readers.files.formats import open_logs
+from harmony_conformance.audit.readers.files.sources import PeekableStream, expand
+from harmony_conformance.audit.readers.records.shapes import parse_record
 from harmony_conformance.cli.main import main
 from harmony_conformance.evidence.file_lines import DamagedFileError, Line, UnreadableLine
 
@@ -93,9 +93,9 @@ with getattr(pa.ipc, f"new_{sys.argv[2]}")(sys.argv[1], batches[0].schema, optio
 
 READ_ARROW = """
 import json, sys
-from harmony_conformance.audit.readers import files, tables
+from harmony_conformance.audit.readers.files import formats, tables
 tables.GROUP_MEMORY = 256 * 2**20  # Arrow reserves 64 MiB for each of its threads
-records = [one for log in files.open_logs([sys.argv[1]], "auto") for one in log.records]
+records = [one for log in formats.open_logs([sys.argv[1]], "auto") for one in log.records]
 print(json.dumps([one.data.decode() if hasattr(one, "data") else one.kind for one in records]))
 """
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harmony_conformance.audit.readers.record import DiscoveryLine, LoggedExchange
-from harmony_conformance.audit.readers.shapes import read_line
+from harmony_conformance.audit.readers.records.record import DiscoveryLine, LoggedExchange
+from harmony_conformance.audit.readers.records.shapes import read_line
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.exchange_json import write_exchange
@@ -88,6 +88,75 @@ def test_a_status_is_read(line):
     assert read(line).exchange.response.status == 429
 
 
+STATUSES = [("500", 500), (500.0, 500), ("500.0", 500), ("completed", 200), ("5000", 200), (None, 200)]
+
+
+@pytest.mark.parametrize(("status", "expected"), STATUSES, ids=map(repr, STATUSES))
+def test_a_status_of_a_table_is_a_text_or_a_fraction(status, expected):
+    refused = {"error": {"message": "no"}}
+    assert read({"request": ASKED, "response": refused, "status": status}).exchange.response.status == expected
+    batch = {"custom_id": "1", "batch_request": {"url": "/v1/chat/completions", "body": ASKED}}
+    within = {"status_code": status, "body": refused}
+    assert read({**batch, "response": within}).exchange.response.status == expected
+    manual = {"providerRequest": {"json": ASKED}, "providerResponse": {"status": status, "json": refused}}
+    assert read(manual).exchange.response.status == expected
+
+
+TIMES = [
+    ("1753300000", "2025-07-23T19:46:40+00:00"),
+    ("1753300000.5", "2025-07-23T19:46:40.500000+00:00"),
+    ("1753300000000", "2025-07-23T19:46:40+00:00"),
+    ("20250723", "20250723"),
+    ("2025-07-23T19:46:40Z", "2025-07-23T19:46:40Z"),
+]
+
+
+@pytest.mark.parametrize(("written", "expected"), TIMES, ids=[time for time, _ in TIMES])
+def test_a_time_of_digits_is_read_as_the_number(written, expected):
+    assert read({"request": ASKED, "response": ANSWER, "timestamp": written}).exchange.started == expected
+
+
+STREAM = f"data: {json.dumps(CHUNK)}\n\ndata: [DONE]\n\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (["text/event-stream"], "text/event-stream"),
+        (["a", 1, "b"], "a, 1, b"),
+        (5, "5"),
+        (True, None),
+        (None, None),
+        ([], None),
+        ({"a": "b"}, None),
+    ],
+)
+def test_the_value_of_a_header_is_a_text_a_number_or_a_list_as_in_go(value, expected):
+    answered = {"status": 200, "headers": {"X-Any": value}, "body": ANSWER}
+    assert read({"request": ASKED, "response": answered}).exchange.response.headers.get("x-any") == expected
+    har = {"request": {"headers": {"X-Any": value}, "body": ASKED}, "response": ANSWER}
+    assert read(har).exchange.request.headers.get("x-any") == expected
+
+
+@pytest.mark.parametrize("kind", ["text/event-stream", ["text/event-stream"], [], None])
+def test_a_stream_is_read_whatever_its_header_is(kind):
+    answered = {"status": 200, "headers": {"Content-Type": kind}, "body": STREAM}
+    x = read({"request": {**ASKED, "stream": True}, "response": answered}).exchange
+    assert (x.response.is_event_stream, x.turn.content) == (True, "Hello")
+
+
+@pytest.mark.parametrize("between", ["\u2028", "\u0085"])
+def test_only_a_line_feed_ends_a_line_of_a_stream(between):
+    chunk = {"model": "m", "message": {"role": "assistant", "content": f"a{between}b"}, "done": False}
+    end = {"model": "m", "message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "stop"}
+    lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in (chunk, end))
+    x = read({"path": "/api/chat", "request": {**ASKED, "stream": True}, "response": lines}).exchange
+    assert (x.api, x.response.is_line_stream, x.turn.content) == ("ollama", True, f"a{between}b")
+    body = json.dumps({**ANSWER, "id": between}, ensure_ascii=False)
+    manual = read({"providerRequest": {"json": ASKED}, "providerResponse": {"textBody": body, "status": 200}})
+    assert manual.exchange.turn.content == "Hello"
+
+
 def test_a_merged_stream_is_judged_as_the_whole_answer_that_the_logger_made_of_it():
     merged = read({"request": {**ASKED, "stream": True, "stream_options": {}}, "response": ANSWER})
     assert merged.exchange.chat_request == ASKED
@@ -105,12 +174,15 @@ def test_no_times_are_made_up_for_a_logged_stream():
 
 def test_no_credential_is_kept():
     line = {
-        "request": {"headers": {"Authorization": "Bearer s", "X-Api-Key": "s", "Accept": "a"}, "body": ASKED},
-        "response": {"headers": {"Set-Cookie": "s"}, "body": ANSWER},
+        "request": {
+            "headers": {"Authorization": "Bearer s", "X-Goog-Api-Key": ["s"], "X-LiteLLM-Key": "s", "Accept": "a"},
+            "body": ASKED,
+        },
+        "response": {"headers": {"Set-Cookie": "s", "X-Prompt-Tokens": "12"}, "body": ANSWER},
     }
     x = read(line).exchange
     assert x.request.headers == {"accept": "a"}
-    assert x.response.headers == {"content-type": "application/json"}
+    assert x.response.headers == {"content-type": "application/json", "x-prompt-tokens": "12"}
 
 
 NO_EXCHANGE = [

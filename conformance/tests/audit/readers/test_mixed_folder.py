@@ -4,7 +4,9 @@ import csv
 import gzip
 import io
 import json
+import os
 import random
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -248,6 +250,19 @@ def test_a_link_that_leads_nowhere_is_counted_with_its_place(tmp_path, capsys, p
     header, *_, footer = map(json.loads, (out / "audit.jsonl").read_bytes().splitlines())
     assert len(header["files"]) == 3
     assert footer["unreadable"] == 2
+
+
+def test_a_pipe_and_a_socket_of_a_folder_are_named(tmp_path, capsys):
+    (folder := tmp_path / "log").mkdir()
+    (folder / "a.jsonl").write_bytes(LINES)
+    os.mkfifo(folder / "pipe")
+    os.mkfifo(folder / ".hidden")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(os.path.relpath(folder / "socket"))
+        assert cli.main(["audit", str(folder), "--workers", "1"]) == Exit.DIVERGES
+    passed_over = [line for line in capsys.readouterr().err.splitlines() if "passed over" in line]
+    told = "a pipe, a socket or a device in a folder, passed over: name it as a PATH"
+    assert passed_over == [f"{folder}/pipe: {told}", f"{folder}/socket: {told}"]
 
 
 @pytest.mark.parametrize("pattern", ["", "/**/*.jsonl"], ids=["folder", "glob of all folders"])

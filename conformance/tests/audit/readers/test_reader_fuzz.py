@@ -19,10 +19,10 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harmony_conformance.audit.readers.files import CONTAINERS, open_logs
-from harmony_conformance.audit.readers.json_elements import read_elements
-from harmony_conformance.audit.readers.record import DiscoveryLine, LoggedExchange
-from harmony_conformance.audit.readers.shapes import COLUMNS, SHAPES, read_line
+from harmony_conformance.audit.readers.files.formats import CONTAINERS, open_logs
+from harmony_conformance.audit.readers.files.json_elements import read_elements
+from harmony_conformance.audit.readers.records.record import DiscoveryLine, LoggedExchange
+from harmony_conformance.audit.readers.records.shapes import COLUMNS, SHAPES, read_line
 from harmony_conformance.evidence.file_lines import Line, UnreadableLine
 
 ROWS = [

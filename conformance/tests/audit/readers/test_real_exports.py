@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harmony_conformance.audit.batches import ReadOptions, batches, scan_batch
-from harmony_conformance.audit.readers.files import open_logs
+from harmony_conformance.audit.readers.files.formats import open_logs
 from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.errors import Exit
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from harmony_conformance.audit.readers.json_elements import read_elements
-from harmony_conformance.audit.readers.record import LoggedExchange
-from harmony_conformance.audit.readers.shapes import find_shape, parse_record, read_line
+from harmony_conformance.audit.readers.files.json_elements import read_elements
+from harmony_conformance.audit.readers.records.record import LoggedExchange
+from harmony_conformance.audit.readers.records.shapes import find_shape, parse_record, read_line
+from harmony_conformance.audit.readers.records.spans import split_otlp
 from harmony_conformance.audit.scopes import Scope
 from harmony_conformance.evidence.exchange_json import write_exchange
 from harmony_conformance.evidence.file_lines import Line, UnreadableLine
@@ -69,6 +70,16 @@ def test_calls_and_reasoning_of_spans_are_those_of_the_message():
     assert [(one.id, one.name, json.loads(one.arguments)) for one in call.tool_calls] == [
         ("call_1", "get_weather", {"city": "Oslo"})
     ]
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"), [("-5", -5), ("--5", "--5"), ("5" * 5000, "5" * 5000), ("٣", "٣"), (7, 7)]
+)
+def test_an_integer_of_otlp_that_is_none_stays_a_text(written, expected):
+    attributes = [{"key": "a", "value": {"intValue": written}}]
+    spans = {"resourceSpans": [{"scopeSpans": [{"spans": [{"name": "x", "attributes": attributes}]}]}]}
+    (found,) = split_otlp(spans)
+    assert found["attributes"] == {"a": expected}
 
 
 def test_the_tools_of_a_callback_are_known():

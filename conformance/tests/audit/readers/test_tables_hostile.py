@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harmony_conformance.audit.readers.files import open_logs
+from harmony_conformance.audit.readers.files.formats import open_logs
 
 TEXT = "x" * 20_000_000
 MEMORY = """
 import sys
-from harmony_conformance.audit.readers.files import open_logs
+from harmony_conformance.audit.readers.files.formats import open_logs
 rows = [len(line.data) for log in open_logs([sys.argv[1]], "auto") for line in log.records]
 peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))  # `ru_maxrss` has the peak of the parent too
 print(len(rows), int(peak.split()[1]) // 1024)
@@ -80,8 +80,8 @@ def test_row_groups_with_different_dictionaries_are_read(tmp_path):
 
 LIMITED = """
 import sys
-from harmony_conformance.audit.readers import tables
-from harmony_conformance.audit.readers.files import open_logs
+from harmony_conformance.audit.readers.files import tables
+from harmony_conformance.audit.readers.files.formats import open_logs
 tables.GROUP_MEMORY = 64 * 1024 * 1024
 for log in open_logs([sys.argv[1]], "auto"):
     for line in log.records:

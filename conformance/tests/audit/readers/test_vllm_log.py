@@ -6,9 +6,9 @@ from io import BytesIO
 import pytest
 
 from harmony_conformance.audit.batches import ReadOptions, batches, scan_batch
-from harmony_conformance.audit.readers import vllm_log
-from harmony_conformance.audit.readers.files import open_logs
-from harmony_conformance.audit.readers.sources import PeekableStream
+from harmony_conformance.audit.readers.files import vllm_log
+from harmony_conformance.audit.readers.files.formats import open_logs
+from harmony_conformance.audit.readers.files.sources import PeekableStream
 from harmony_conformance.audit.tallies import Tally
 from harmony_conformance.evidence.file_lines import Line
 from harmony_ref import encode_with_special_tokens

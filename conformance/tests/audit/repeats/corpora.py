@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from harmony_conformance.audit.batches import ReadOptions, _judge
-from harmony_conformance.audit.readers.shapes import read_line
+from harmony_conformance.audit.readers.records.shapes import read_line
 from harmony_conformance.audit.repeats.features import find_features
 from harmony_conformance.audit.repeats.outline import find_outline
 from harmony_conformance.audit.repeats.shells import PLACEHOLDER, read_shell

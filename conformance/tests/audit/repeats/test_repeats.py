@@ -214,6 +214,35 @@ def test_exchanges_that_differ_in_model_and_provider_alone_are_counted_by_both(m
     assert scan(lines, monkeypatch, memo) == expected
 
 
+DAYS = {
+    "1753300000": "2025-07-23",
+    "1753300000.5": "2025-07-23",
+    "1753300000000": "2025-07-23",
+    1753300000: "2025-07-23",
+    1753300000000: "2025-07-23",
+    "20250101": "2025-01-01",
+    "2025-07-24T00:00:00Z": "2025-07-24",
+    "tomorrow": "",
+    999999999: "2001-09-09",
+    "999999999": "",
+}
+
+
+def test_the_day_of_a_repeated_exchange_is_that_of_its_time_however_it_is_written(monkeypatch):
+    lines = [
+        json.dumps({"timestamp": time, "request": asked(), "response": whole("Far.")}).encode()
+        for time in ("2025-07-22T00:00:00Z", 1753200000, *DAYS) * 2
+    ]
+    memo = RepeatMemo()
+    assert scan(lines, monkeypatch, memo) == scan(lines, monkeypatch, None)
+    found = {time: memo.find(line) for time, line in zip(DAYS, lines[2:], strict=False)}
+    assert {time: seen.day for time, seen in found.items() if seen} == {
+        time: day
+        for time, day in DAYS.items()
+        if time != 999999999  # a number that is no time of a log is judged each time
+    }
+
+
 BASES = [
     line
     for system in (

@@ -111,6 +111,14 @@ def test_the_test_of_large_counts_is_near_fishers(monkeypatch, count, of, other,
     assert shares_differ(count, of, other, of_other) == pytest.approx(exact, rel=0.5, abs=0.01)
 
 
+@pytest.mark.parametrize("between", ["\u2028", "\u0085"])
+def test_an_audit_of_a_leak_with_a_line_separator_is_compared(tmp_path, between):
+    log = write(tmp_path / "log.jsonl", [pair(f"<|channel|>final<|message|>one{between}two")])
+    assert cli.main(["audit", str(log), "--out", str(out := tmp_path / "out"), "--workers", "1"]) == Exit.DIVERGES
+    assert between in (out / "audit.jsonl").read_text("utf-8")
+    assert cli.main(["compare", str(out), str(out)]) == Exit.CONFORMS
+
+
 def test_counts_of_a_billion_are_compared():
     assert shares_differ(10, 10**9, 12, 10**9) > 0.5
     assert shares_differ(10, 10**9, 60, 10**9) < 1e-6

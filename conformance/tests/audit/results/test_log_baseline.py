@@ -157,6 +157,17 @@ def test_a_baseline_of_a_run_is_refused_in_one_line(log, capsys):
     assert len(error.splitlines()) == 1
 
 
+@pytest.mark.parametrize("option", ["--baseline", "--baseline-write"])
+def test_a_check_that_does_not_exist_is_refused_in_one_line(log, capsys, option):
+    (file := log.parent / "known.toml").write_text(entry(check="channels.no_chanel_words", reason="known"), "utf-8")
+    assert main(["audit", str(log), option, str(file), "--out", str(log.parent / "out")]) == Exit.USAGE
+    assert capsys.readouterr().err.endswith(
+        f"{option} {file}: entry 1: invalid check: expected one of this version or of a plug-in that is loaded, "
+        "got 'channels.no_chanel_words'; did you mean channels.no_channel_words?\n"
+    )
+    assert not (log.parent / "out").exists()
+
+
 def test_needles_report_no_entry_of_a_check_that_judges_a_sample_as_stale(log, capsys):
     old = entry(check="errors.*", reason="old")
     assert audit(log, MARKER + WORD + old, "--plan", "needles") == Exit.CONFORMS

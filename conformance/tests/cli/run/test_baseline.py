@@ -217,6 +217,12 @@ def test_two_endpoints_write_no_baseline(tmp_path, capsys):
 
 INVALID = {
     "no TOML": ("[[", "invalid TOML"),
+    "a number of 5000 digits": ("x = " + "1" * 5000, "invalid TOML: a number has too many digits"),
+    "a check that does not exist": (
+        STREAM + entry(check="streaming.ends_with_don", reason="known"),
+        "plug-in that is loaded, got 'streaming.ends_with_don'; did you mean streaming.ends_with_done?",
+    ),
+    "a pattern of no check": (entry(check="stream.*", reason="known"), "entry 1: invalid check: expected one of"),
     "nested too deeply": ("x = " + "[" * 100_000, "invalid TOML: nested too deeply"),
     "another table": ("[ignored]\n", "expected a list of tables [[expected]], got ignored"),
     "no reason": (entry(cause="a"), "entry 1: expected a reason, got none"),

@@ -8,12 +8,19 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from harmony_conformance.apis.text_fields import parse_text
-from harmony_conformance.audit.readers.http_pair import HttpPair, build_exchange, first_text, read_headers, read_time
-from harmony_conformance.audit.readers.proxy_log import read_recorded
-from harmony_conformance.audit.readers.record import LoggedExchange, Shape
+from harmony_conformance.audit.readers.records.http_pair import (
+    HttpPair,
+    build_exchange,
+    first_text,
+    read_headers,
+    read_status,
+    read_time,
+)
+from harmony_conformance.audit.readers.records.proxy_log import read_recorded
+from harmony_conformance.audit.readers.records.record import LoggedExchange, Shape
 from harmony_conformance.audit.scopes import Scope
 from harmony_conformance.evidence.exchange_json import DISCOVERY, NotAnExchangeError
-from harmony_conformance.json_value import Json, JsonObject, integer, members, text, value_at
+from harmony_conformance.json_value import Json, JsonObject, members, text, value_at
 
 _PAIRS: Sequence[tuple[str, str]] = (
     ("request", "response"),
@@ -93,7 +100,7 @@ def _parse_wrapper(received: Json) -> Json:
 
 
 def _status(value: Json) -> int | None:
-    return next((status for name in _STATUSES if (status := integer(value_at(value, name))) is not None), None)
+    return next((status for name in _STATUSES if (status := read_status(value_at(value, name))) is not None), None)
 
 
 PAIR = Shape(name="openai", title="a request and its response", matches=_is_pair, read=_read_pair)
@@ -127,7 +134,7 @@ def _read_har_entry(value: Json, name: str) -> LoggedExchange:
         request=body,
         response=content,
         path=urlsplit(text(value_at(request, "url"))).path,
-        status=integer(value_at(response, "status")) or 200,
+        status=read_status(value_at(response, "status")) or 200,
         request_headers=read_headers(value_at(request, "headers")),
         response_headers=headers,
         is_wire=True,
@@ -158,7 +165,7 @@ def _read_batch_output(value: Json, name: str) -> LoggedExchange:
         request=request,
         response=value_at(response, "body"),
         path=text(value_at(asked, "url")),
-        status=integer(value_at(response, "status_code")) or 200,
+        status=read_status(value_at(response, "status_code")) or 200,
         is_wire=True,
     )
     scope = Scope.WHOLE if isinstance(request, dict) else Scope.ANSWER

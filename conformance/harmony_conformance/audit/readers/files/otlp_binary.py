@@ -10,8 +10,8 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-from harmony_conformance.audit.readers.container import Container, Records, json_line, one_file, problem
-from harmony_conformance.audit.readers.sources import PeekableStream, require
+from harmony_conformance.audit.readers.files.container import Container, Records, json_line, one_file, problem
+from harmony_conformance.audit.readers.files.sources import PeekableStream, require
 from harmony_conformance.evidence.file_lines import LINE_LIMIT, UnreadableLine, read_blocks
 
 _SIZE = 4
@@ -30,7 +30,7 @@ def _begins_a_message(head: bytes, _: str) -> bool:
 
 def _read_messages(stream: PeekableStream) -> Records:
     """Yield the messages as OTLP in JSON: those with spans or log records."""
-    require("opentelemetry.proto", "OTLP in binary")
+    require("opentelemetry.proto", "reading OTLP in binary")
     write = import_module("google.protobuf.json_format").MessageToJson
     for number, data in enumerate(_messages(stream)):
         if isinstance(data, UnreadableLine):

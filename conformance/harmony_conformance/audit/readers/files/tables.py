@@ -17,8 +17,15 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
-from harmony_conformance.audit.readers.container import Container, InputFile, Records, json_line, one_file, problem
-from harmony_conformance.audit.readers.sources import PeekableStream, require
+from harmony_conformance.audit.readers.files.container import (
+    Container,
+    InputFile,
+    Records,
+    json_line,
+    one_file,
+    problem,
+)
+from harmony_conformance.audit.readers.files.sources import PeekableStream, require
 from harmony_conformance.evidence.file_lines import LINE_LIMIT, UnreadableLine
 from harmony_conformance.runtime.memory_limit import memory_limit
 
@@ -109,7 +116,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _read_parquet(stream: PeekableStream) -> Records:
-    require("pyarrow", "Parquet")
+    require("pyarrow", "reading Parquet")
     if stream.file is None or not stream.file.seekable():
         yield problem(_NOT_A_FILE.format("Parquet"))
         return
@@ -130,7 +137,7 @@ def _read_parquet(stream: PeekableStream) -> Records:
 
 
 def _read_arrow(stream: PeekableStream) -> Records:
-    require("pyarrow", "Arrow")
+    require("pyarrow", "reading Arrow")
     library = _import_arrow("pyarrow.ipc")
     options = library.IpcReadOptions(use_threads=False)
     try:
@@ -222,7 +229,7 @@ _DUCKDB_CONFIG: Mapping[str, str] = MappingProxyType(
 
 
 def _read_duckdb(stream: PeekableStream, name: str) -> Iterable[InputFile]:
-    require("duckdb", "DuckDB")
+    require("duckdb", "reading DuckDB")
     if not Path(name).is_file() or stream.file is None:
         return [_no_database("DuckDB", "duckdb", name)]
     return _duckdb_tables(name)

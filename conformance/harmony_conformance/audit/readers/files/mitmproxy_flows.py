@@ -11,9 +11,9 @@ from importlib import import_module
 from itertools import count
 from typing import Any, TypeAlias
 
-from harmony_conformance.audit.readers.container import Container, Records, json_line, one_file, problem
-from harmony_conformance.audit.readers.http_pair import read_time
-from harmony_conformance.audit.readers.sources import PeekableStream, require
+from harmony_conformance.audit.readers.files.container import Container, Records, json_line, one_file, problem
+from harmony_conformance.audit.readers.files.sources import PeekableStream, require
+from harmony_conformance.audit.readers.records.http_pair import read_time
 from harmony_conformance.evidence.file_lines import LINE_LIMIT, Line, UnreadableLine
 from harmony_conformance.transport.content_coding import ContentDecodingError, decode_chunks
 from harmony_conformance.transport.messages import Chunk
@@ -31,7 +31,7 @@ _BLOCK = 64 * 1024
 
 def _read_flows(stream: PeekableStream) -> Records:
     """Yield the HTTP flows. Others (TCP, DNS) have no exchange."""
-    require("mitmproxy", "flows of mitmproxy", "mitmproxy")
+    require("mitmproxy", "reading flows of mitmproxy", "mitmproxy")
     reader = import_module("mitmproxy.io").FlowReader
     number = 0
     try:

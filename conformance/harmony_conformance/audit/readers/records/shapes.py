@@ -7,12 +7,12 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from harmony_conformance.apis.text_fields import parse_text
-from harmony_conformance.audit.readers.gateways import HELICONE, LITELLM, OBSERVATION, OPENROUTER
-from harmony_conformance.audit.readers.pairs import BATCH, EXCHANGES, HAR_ENTRY, PAIR
-from harmony_conformance.audit.readers.partial import ANSWER, CONVERSATION, TEXT, VLLM_RECORD
-from harmony_conformance.audit.readers.proxy_log import PROXY_LOG
-from harmony_conformance.audit.readers.record import CountedExchange, DiscoveryLine, LoggedExchange, Shape
-from harmony_conformance.audit.readers.spans import SPAN, split_otlp
+from harmony_conformance.audit.readers.records.gateways import HELICONE, LITELLM, OBSERVATION, OPENROUTER
+from harmony_conformance.audit.readers.records.pairs import BATCH, EXCHANGES, HAR_ENTRY, PAIR
+from harmony_conformance.audit.readers.records.partial import ANSWER, CONVERSATION, TEXT, VLLM_RECORD
+from harmony_conformance.audit.readers.records.proxy_log import PROXY_LOG
+from harmony_conformance.audit.readers.records.record import CountedExchange, DiscoveryLine, LoggedExchange, Shape
+from harmony_conformance.audit.readers.records.spans import SPAN, split_otlp
 from harmony_conformance.evidence.exchange_json import NotAnExchangeError
 from harmony_conformance.evidence.file_lines import Line, LineEncodingError, UnreadableLine, parse_line
 from harmony_conformance.json_value import InvalidJsonError, Json, JsonObject, items, text, value_at

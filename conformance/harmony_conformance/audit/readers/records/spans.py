@@ -13,9 +13,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from harmony_conformance.apis.text_fields import parse_text
-from harmony_conformance.audit.readers.http_pair import HttpPair, build_exchange, read_time
-from harmony_conformance.audit.readers.partial import conversation_exchange, read_message
-from harmony_conformance.audit.readers.record import LoggedExchange, Shape
+from harmony_conformance.audit.readers.records.http_pair import HttpPair, build_exchange, read_time
+from harmony_conformance.audit.readers.records.partial import conversation_exchange, read_message
+from harmony_conformance.audit.readers.records.record import LoggedExchange, Shape
 from harmony_conformance.evidence.exchange_json import NotAnExchangeError
 from harmony_conformance.json_value import Json, JsonObject, dumps, items, members, text, value_at
 
@@ -44,6 +44,8 @@ _CASES = {
     "kvlist_value": "kvlistValue",
 }
 """The names of protobuf and those of its JSON. Phoenix exports the former."""
+_WHOLE_NUMBER = re.compile(r"-?\d{1,19}", re.ASCII)
+"""An integer of 64 bits, which JSON of protobuf has as a text."""
 _CALL_SIGNS = (*_MODELS, "gen_ai.operation.name", "gen_ai.system", "gen_ai.provider.name")
 
 
@@ -88,7 +90,7 @@ def _any_value(value: Json) -> Json:
         case {"stringValue": str(plain)} | {"boolValue": bool(plain)} | {"doubleValue": float(plain) | int(plain)}:
             return plain
         case {"intValue": int(plain) | str(plain)}:
-            return int(plain) if isinstance(plain, int) or plain.lstrip("-").isdecimal() else plain
+            return int(plain) if isinstance(plain, int) or _WHOLE_NUMBER.fullmatch(plain) else plain
         case {"arrayValue": wrapped}:
             return [_any_value(one) for one in items(value_at(wrapped, "values"))]
         case {"kvlistValue": wrapped}:

@@ -11,9 +11,9 @@ import json
 import re
 from dataclasses import replace
 
-from harmony_conformance.audit.readers.container import Container, Records, one_file, problem
-from harmony_conformance.audit.readers.disk_index import DiskIndex
-from harmony_conformance.audit.readers.sources import PeekableStream
+from harmony_conformance.audit.readers.files.container import Container, Records, one_file, problem
+from harmony_conformance.audit.readers.files.disk_index import DiskIndex
+from harmony_conformance.audit.readers.files.sources import PeekableStream
 from harmony_conformance.evidence.file_lines import LINE_LIMIT, Line, UnreadableLine, split_lines
 from harmony_conformance.json_value import InvalidJsonError, loads
 

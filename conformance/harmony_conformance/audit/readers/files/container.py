@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import LiteralString
 
-from harmony_conformance.audit.readers.sources import MissingLibraryError, PeekableStream
+from harmony_conformance.audit.readers.files.sources import MissingLibraryError, PeekableStream
 from harmony_conformance.evidence.file_lines import Line, UnreadableLine
 
 Records = Iterator[Line | UnreadableLine]

@@ -8,7 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harmony_conformance.apis.registry import refine_api
-from harmony_conformance.audit.readers.record import CountedExchange, Delivery, DiscoveryLine, LoggedExchange, Shape
+from harmony_conformance.audit.readers.records.record import (
+    CountedExchange,
+    Delivery,
+    DiscoveryLine,
+    LoggedExchange,
+    Shape,
+)
 from harmony_conformance.audit.redaction import is_redacted
 from harmony_conformance.audit.scopes import Scope
 from harmony_conformance.checks import CHECKS

@@ -8,9 +8,15 @@ from dataclasses import replace
 from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.apis.registry import APIS, COMPLETIONS
 from harmony_conformance.apis.text_fields import parse_text
-from harmony_conformance.audit.readers.api_detection import has_answer
-from harmony_conformance.audit.readers.http_pair import HttpPair, build_exchange, find_api_of, first_text, is_event_text
-from harmony_conformance.audit.readers.record import LoggedExchange, Shape
+from harmony_conformance.audit.readers.records.api_detection import has_answer
+from harmony_conformance.audit.readers.records.http_pair import (
+    HttpPair,
+    build_exchange,
+    find_api_of,
+    first_text,
+    is_event_text,
+)
+from harmony_conformance.audit.readers.records.record import LoggedExchange, Shape
 from harmony_conformance.audit.scopes import Scope
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.exchange_json import NotAnExchangeError

@@ -31,6 +31,7 @@ from harmony_ref.extras import install_command
 STDIN = "-"
 _BLOCK = 64 * 1024
 _MOST_LAYERS = 3
+_NOT_FOUND = 404
 _LONGEST_READ = 512 * 1024 * 1024
 _ZSTD_INPUT = 64
 _LARGEST_EMPTY = 256
@@ -42,10 +43,10 @@ _PARAMETER = re.compile(r"(?<=[?&#;])(?P<name>[^=&#;\s]+)=(?P<value>[^&#;\s'\"]+
 
 
 class MissingLibraryError(UsageError):
-    """A format whose library is not installed. The message has the command that installs it."""
+    """Something that needs a library that is not installed. The message has the command that installs it."""
 
     def __init__(self, what: str, library: str, extra: str = EXTRA) -> None:
-        super().__init__(f"reading {what} needs {library}: {install_command(extra)}")
+        super().__init__(f"{what} needs {library}: {install_command(extra)}")
 
 
 def require(library: str, what: str, extra: str = EXTRA) -> None:
@@ -115,6 +116,16 @@ def same_files(names: Iterable[str]) -> Iterator[tuple[str, str]]:
         yield from ((name, read) for name in same if name != read)
 
 
+def special_files(names: Iterable[str]) -> Iterator[str]:
+    """Yield the pipes, sockets and devices in folders. They are read only by their name: opening a pipe waits for its writer."""
+    for name in names:
+        if not is_url(name) and Path(name).is_dir():
+            found = (
+                path for path in Path(name).rglob("*") if path.exists() and not path.is_file() and not path.is_dir()
+            )
+            yield from sorted(str(path) for path in found if not _is_hidden(path.relative_to(name)))
+
+
 def is_broken_link(path: Path) -> bool:
     """Return True for a link that leads to nothing, or in a circle."""
     return path.is_symlink() and not path.exists()
@@ -174,7 +185,7 @@ def _some(found: list[str], problem: str) -> list[str]:
 
 
 def _expand_url(name: str) -> list[str]:
-    require("fsspec", f"{name.partition('://')[0]}://")
+    require("fsspec", f"reading {name.partition('://')[0]}://")
     fsspec = import_module("fsspec.core")
     if not has_magic(name) and not name.endswith("/"):
         return [name]
@@ -293,11 +304,14 @@ def _bounded(read: Callable[[int], bytes], end: int) -> Callable[[int], bytes]:
 
 @contextmanager
 def _open_url(name: str) -> Generator[BinaryIO]:
-    require("fsspec", f"{name.partition('://')[0]}://")
+    require("fsspec", f"reading {name.partition('://')[0]}://")
     try:
         opened = import_module("fsspec").open(name, "rb").open()
-    except FileNotFoundError:
-        raise
+    except FileNotFoundError as problem:
+        cause = problem.__cause__  # fsspec raises it for every error of HTTP
+        if cause is None or isinstance(cause, FileNotFoundError) or getattr(cause, "status", None) == _NOT_FOUND:
+            raise
+        raise OSError(None, _one_line(cause)) from None
     except Exception as problem:  # noqa: BLE001 - each file system has its own errors
         raise OSError(None, _one_line(problem)) from None
     try:
@@ -330,7 +344,7 @@ def _decompress(stream: PeekableStream) -> PeekableStream:
 
 
 def _unzstd(stream: PeekableStream) -> Callable[[int], bytes]:
-    require("zstandard", "zstd")
+    require("zstandard", "reading zstd")
     return BlockStream(_read_frames(stream)).read1
 
 

@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS, COMPLETIONS, RESPONSES
 from harmony_conformance.apis.text_fields import parse_text
-from harmony_conformance.audit.readers.http_pair import HttpPair, build_exchange, read_time
-from harmony_conformance.audit.readers.partial import conversation_exchange, read_message
-from harmony_conformance.audit.readers.record import LoggedExchange, Shape
+from harmony_conformance.audit.readers.records.http_pair import HttpPair, build_exchange, read_status, read_time
+from harmony_conformance.audit.readers.records.partial import conversation_exchange, read_message
+from harmony_conformance.audit.readers.records.record import LoggedExchange, Shape
 from harmony_conformance.evidence.exchange_json import NotAnExchangeError
-from harmony_conformance.json_value import Json, JsonObject, integer, items, members, text, value_at
+from harmony_conformance.json_value import Json, JsonObject, items, members, text, value_at
 
 _LITELLM_CALLS: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("completion", "acompletion"), (CHAT_COMPLETIONS.path, "messages")),
@@ -98,7 +98,7 @@ def _read_helicone(value: Json, name: str) -> LoggedExchange:
         request=request,
         response=response,
         path=urlsplit(path).path if "://" in path else "",
-        status=integer(received.get("status")) or 200,
+        status=read_status(received.get("status")) or 200,
         started=read_time(value_at(value, "timing", "startTime", "seconds")),
     )
     return LoggedExchange(exchange=build_exchange(pair, name=name))
@@ -106,7 +106,7 @@ def _read_helicone(value: Json, name: str) -> LoggedExchange:
 
 def _parse_chunks(written: str) -> Json:
     """Return the value of a text, or those of its lines. None if they are not JSON: the manual logger also sends tracebacks."""
-    values = [parse_text(line) for line in written.splitlines() if line.strip()]
+    values = [parse_text(line) for line in written.split("\n") if line.strip()]
     if not all(isinstance(value, dict) for value in values):
         return None
     return values[0] if len(values) == 1 else values

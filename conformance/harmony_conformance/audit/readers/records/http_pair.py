@@ -11,22 +11,38 @@ from typing import overload
 from harmony_conformance.apis.api import Api, Framing
 from harmony_conformance.apis.registry import APIS
 from harmony_conformance.apis.text_fields import parse_text
-from harmony_conformance.audit.readers.api_detection import MOST_EXAMINED, detect_api, has_answer
+from harmony_conformance.audit.readers.records.api_detection import MOST_EXAMINED, detect_api, has_answer
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.exchange_json import NotAnExchangeError
-from harmony_conformance.json_value import Json, JsonObject, dumps, dumps_each, members, reads_back, text, value_at
+from harmony_conformance.json_value import (
+    Json,
+    JsonObject,
+    dumps,
+    dumps_each,
+    integer,
+    members,
+    number,
+    reads_back,
+    text,
+    value_at,
+)
 from harmony_conformance.transport.messages import Chunk, Request, Response
+from harmony_conformance.transport.redaction import has_credentials
 from harmony_conformance.transport.sse import DONE, Event, EventDecoder, EventStream, parse_together, parsed_event
 
 UNKNOWN_API = "no exchange: its request is for no API that is known (see --explain-format)"
 EVENT_STREAM, JSON_LINES, JSON = "text/event-stream", "application/x-ndjson", "application/json"
 _NAME = re.compile(r"[\w.-]*", re.ASCII)
-_SECRET = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "api-key"})
 _CODED = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+_COUNT = "-tokens"
+"""The end of headers with a number of tokens, such as TGI's `x-prompt-tokens`. They are no credentials."""
+_STATUS = re.compile(r"([1-5]\d\d)(?:\.0)?", re.ASCII)
+_EPOCH = re.compile(r"\d{10}(?:\d{3}){0,3}(?:\.\d+)?", re.ASCII)
+"""A time as a text of digits: seconds to nanoseconds since 1970. `20251123` is a date."""
 _EVENT_FIELDS = ("data:", "event:", ":", "id:", "retry:")
 _STREAM_MEMBERS = frozenset({"stream", "stream_options"})
 _OK = 200
-LATEST_SECOND = 1e11
+_LATEST_SECOND = 1e11
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,17 +74,39 @@ def read_headers(value: Json) -> Mapping[str, str]:
         pairs += [(text(value_at(one, 0)), value_at(one, 1)) for one in value if isinstance(one, list)]
     else:
         pairs = [*members(value).items()]
-    lower = ((name.lower(), text(content)) for name, content in pairs if name)
-    return {name: content for name, content in lower if name not in _SECRET and name not in _CODED}
+    lower = ((name.lower(), found) for name, value in pairs if name and (found := _header_text(value)) is not None)
+    return {name: content for name, content in lower if name not in _CODED and not _is_secret(name)}
+
+
+def _is_secret(name: str) -> bool:
+    return has_credentials(name) and not name.endswith(_COUNT)
+
+
+def _header_text(value: Json) -> str | None:
+    """Return the value of a header: a text, a number, or the list of its lines as in `http.Header` of Go. None for any other value."""
+    if isinstance(value, list):
+        return ", ".join(filter(None, map(_header_text, value))) or None
+    return value if isinstance(value, str) else None if number(value) is None else str(value)
+
+
+def read_status(value: Json) -> int | None:
+    """Return an HTTP status, which a table may have as a text or with a fraction; None for another value."""
+    found = _STATUS.fullmatch(str(value)) if isinstance(value, str | float) else None
+    return integer(value) if found is None else int(found[1])
 
 
 def read_time(value: Json) -> str | None:
-    """Return a time as text, None if there is no time. A number counts seconds, milliseconds, microseconds or nanoseconds since 1970."""
+    """Return a time as text, None if there is no time. A number counts seconds, milliseconds, microseconds or nanoseconds since 1970.
+
+    A table may have the number as a text.
+    """
+    if isinstance(value, str) and _EPOCH.fullmatch(value):
+        value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return text(value) or None
     try:
         for _ in range(3):
-            value = value / 1000 if abs(value) > LATEST_SECOND else value
+            value = value / 1000 if abs(value) > _LATEST_SECOND else value
         return datetime.fromtimestamp(value, UTC).isoformat()
     except (ValueError, OverflowError, OSError):
         return None
@@ -163,7 +201,7 @@ def _read_body(pair: HttpPair) -> _Body:
         return _Body(data=data, events=_EventValues((*events, *decoder.feed(b"\n\n"))), stream=stream)
     if (value := parse_text(body)) is not None:
         return _Body(data=data, value=value, is_exact=reads_back(body))
-    lines = [parse_text(line) for line in body.splitlines() if line.strip()]
+    lines = [parse_text(line) for line in body.split("\n") if line.strip()]
     return _Body(data=data, events=lines if lines and isinstance(lines[0], dict) else None)
 
 

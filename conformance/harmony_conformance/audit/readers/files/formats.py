@@ -11,12 +11,11 @@ from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
 
-from harmony_conformance.audit.readers.container import HEAD_BYTES, Container, InputFile, Records, problem
-from harmony_conformance.audit.readers.disk_index import DiskIndex
-from harmony_conformance.audit.readers.mitmproxy_flows import FLOWS
-from harmony_conformance.audit.readers.otlp_binary import OTLP_BINARY
-from harmony_conformance.audit.readers.pairs import BATCH_INPUT_MEMBERS, BATCH_REQUEST
-from harmony_conformance.audit.readers.sources import (
+from harmony_conformance.audit.readers.files.container import HEAD_BYTES, Container, InputFile, Records, problem
+from harmony_conformance.audit.readers.files.disk_index import DiskIndex
+from harmony_conformance.audit.readers.files.mitmproxy_flows import FLOWS
+from harmony_conformance.audit.readers.files.otlp_binary import OTLP_BINARY
+from harmony_conformance.audit.readers.files.sources import (
     MissingLibraryError,
     PeekableStream,
     is_broken_link,
@@ -25,11 +24,12 @@ from harmony_conformance.audit.readers.sources import (
     mask_urls,
     open_source,
 )
-from harmony_conformance.audit.readers.tables import ARROW, DUCKDB, PARQUET, SQLITE
-from harmony_conformance.audit.readers.texts import CAPTURE, CSV, DOCUMENTS, LINES
-from harmony_conformance.audit.readers.vllm_log import VLLM_LOG
+from harmony_conformance.audit.readers.files.tables import ARROW, DUCKDB, PARQUET, SQLITE
+from harmony_conformance.audit.readers.files.texts import CAPTURE, CSV, DOCUMENTS, LINES
+from harmony_conformance.audit.readers.files.vllm_log import VLLM_LOG
+from harmony_conformance.audit.readers.records.pairs import BATCH_INPUT_MEMBERS, BATCH_REQUEST
 from harmony_conformance.audit.renamed_files import REPLACED, FileIdentity, ReplacedFileError
-from harmony_conformance.evidence.file_lines import Line, UnreadableLine
+from harmony_conformance.evidence.file_lines import NOT_READ, Line, UnreadableLine
 from harmony_conformance.json_value import Json, JsonObject, integer, members, text
 
 ALL_CONTAINERS = (PARQUET, ARROW, SQLITE, DUCKDB, OTLP_BINARY, FLOWS, CAPTURE, VLLM_LOG, DOCUMENTS, CSV, LINES)
@@ -99,7 +99,7 @@ def _open_log(name: str, form: str, end: int | None, identity: FileIdentity | No
     except ReplacedFileError:
         yield _unopened(shown, REPLACED)
     except OSError as error:
-        yield _unopened(shown, "the file cannot be read", mask_urls(error.strerror or str(error)))
+        yield _unopened(shown, NOT_READ, mask_urls(error.strerror or str(error)))
 
 
 def _size_of(stream: PeekableStream) -> int | None:

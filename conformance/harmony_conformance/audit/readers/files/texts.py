@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from harmony_conformance.audit.readers.container import (
+from harmony_conformance.audit.readers.files.container import (
     HEAD_BYTES,
     Container,
     InputFile,
@@ -17,8 +17,8 @@ from harmony_conformance.audit.readers.container import (
     one_file,
     problem,
 )
-from harmony_conformance.audit.readers.json_elements import read_elements
-from harmony_conformance.audit.readers.sources import PeekableStream
+from harmony_conformance.audit.readers.files.json_elements import read_elements
+from harmony_conformance.audit.readers.files.sources import PeekableStream
 from harmony_conformance.evidence.file_lines import (
     LINE_LIMIT,
     Line,

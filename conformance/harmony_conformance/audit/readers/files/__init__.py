@@ -1,0 +1,1 @@
+"""Files of logs: their names, how they are packed, and the records of each format."""

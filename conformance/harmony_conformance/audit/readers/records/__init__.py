@@ -1,0 +1,1 @@
+"""Records of logs: the exchange in each form of a record."""
