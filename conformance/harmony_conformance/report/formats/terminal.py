@@ -16,7 +16,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from harmony_conformance.json_value import JsonObject, integer, items, text, value_at
+from harmony_conformance.golden.clients import client_profiles
+from harmony_conformance.json_value import JsonObject, integer, items, members, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.cause_summary import CauseSummary, cause_summaries
 from harmony_conformance.report.client_rows import CLIENT, NeedState, client_rows
@@ -159,12 +160,21 @@ def _client(report: Report) -> Iterator[str]:
     if not rows:
         return
     yield f"[bold]{escape(visible(text(value_at(report.header, CLIENT, 'verdict'))))}[/]"
+    if {state for _, state, _ in rows} == {NeedState.UNKNOWN.value} and not _offers_api_of_client(report):
+        return  # the verdict has the reason
     for need, state, explanation in rows:
         if state != NeedState.WORKS:
             yield f"  [{_NEED_STYLE[state]}]{state.upper()}[/] {escape(visible(need))}: {escape(visible(explanation))}"
     works = [need for need, state, _ in rows if state == NeedState.WORKS]
     if works:
         yield f"  [{_NEED_STYLE[NeedState.WORKS]}]{NeedState.WORKS.upper()}[/] {escape(', '.join(works))}"
+
+
+def _offers_api_of_client(report: Report) -> bool:
+    """Return False if the endpoint does not offer the API of the client, or if that is unknown."""
+    profile = client_profiles().get(text(value_at(report.header, CLIENT, "name")))
+    support = members(value_at(report.header, "capabilities", "apis", profile.api if profile is not None else ""))
+    return support.get("offered", True) is True
 
 
 def _causes(report: Report, width: int, rows: int) -> Iterator[Text]:
