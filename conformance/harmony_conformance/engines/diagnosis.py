@@ -42,6 +42,12 @@ class KeyRefusedError(EndpointUnusableError):
         return str(self) if variable is None else f"invalid API key in {variable} (HTTP {self.status})"
 
 
+def explain_missing_chat(problem: EndpointUnusableError, command: str) -> str:
+    """Return the message for a command that sends Chat Completions alone. A 404 may mean that the endpoint offers another API only."""
+    hint = f"; {command} needs Chat Completions, POST {CHAT_PATH}" if f"HTTP {_NOT_FOUND}" in str(problem) else ""
+    return f"{problem}{hint}"
+
+
 def describe_missing_models(response: Response) -> str:
     """Describe a response to `GET /v1/models` that lists no model."""
     seen = f"GET {MODELS_PATH} returned"
@@ -98,7 +104,9 @@ class UnansweredProbes:
                 if sent.failure is None or sent.failure.kind not in _INTERRUPTED:
                     break
                 sent = await self._send(request)
-            lost = describe_rate_limit(sent.failure, None) if api in self._answered else describe_lost_probe(sent.failure)
+            lost = (
+                describe_rate_limit(sent.failure, None) if api in self._answered else describe_lost_probe(sent.failure)
+            )
             if lost:
                 self.why.setdefault(api, lost)
             else:

@@ -138,7 +138,12 @@ def flaky(raw_server):
     [
         pytest.param(1, False, "HTTP 404", id="once"),
         pytest.param(2, False, "HTTP 404", id="twice"),
-        pytest.param(9, None, "no whole answer: peer closed connection without sending complete message body (received 1 bytes, expected 323)", id="always"),
+        pytest.param(
+            9,
+            None,
+            "no whole answer: peer closed connection without sending complete message body (received 1 bytes, expected 323)",
+            id="always",
+        ),
     ],
 )
 def test_a_cut_probe_is_repeated_and_leaves_open_whether_the_api_is_offered(flaky, cuts, offered, reason):
@@ -154,7 +159,8 @@ def test_a_cut_probe_is_repeated_and_leaves_open_whether_the_api_is_offered(flak
         pytest.param(1, "Claude Code cannot use this server: it does not offer Messages.", id="once"),
         pytest.param(
             9,
-            "Nothing is known about Claude Code on this server: it is unknown whether it offers Messages (no whole answer: peer closed connection without sending complete message body (received 1 bytes, expected 323)).",
+            "Nothing is known about Claude Code on this server: it is unknown whether it offers Messages (no whole answer:"
+            " peer closed connection without sending complete message body (received 1 bytes, expected 323)).",
             id="always",
         ),
     ],

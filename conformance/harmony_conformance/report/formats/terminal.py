@@ -23,7 +23,7 @@ from harmony_conformance.report.cause_summary import CauseSummary, cause_summari
 from harmony_conformance.report.client_rows import CLIENT, NeedState, client_rows
 from harmony_conformance.report.evidence_grade import evidence_grade
 from harmony_conformance.report.latency_table import COLUMNS, rows
-from harmony_conformance.report.model import WORDS, Report, ResultLine
+from harmony_conformance.report.model import WORDS, Report, ResultLine, rate_limited
 from harmony_conformance.report.plugins_used import plugin_options
 from harmony_conformance.report.summary import (
     DEFAULT_FAILS_ON,
@@ -108,10 +108,12 @@ def summary_line(report: Report, fails_on: frozenset[Severity], folder: Path) ->
     """Return a run in one line: verdict, causes, counts, reason of an early end, folder."""
     causes = f"causes: {len(report.causes)}" if report.causes else ""
     incomplete = text(value_at(report.header, "incomplete"))
+    limited = rate_limited(report.results)
+    open_ = f"{limited} rate limited: --resume continues" if limited else ""
     stopped = f"incomplete: {incomplete}" if incomplete else ""
     client = text(value_at(report.header, CLIENT, "verdict")).removesuffix(".")
     parts = filter(
-        None, (client, run_verdict(report, fails_on).headline, causes, report.summary(), stopped, str(folder))
+        None, (client, run_verdict(report, fails_on).headline, causes, report.summary(), open_, stopped, str(folder))
     )
     return visible(f"{title(report)}: {'; '.join(parts)}")
 
@@ -231,6 +233,8 @@ def _open_questions(report: Report) -> Iterator[str]:
     yield f"{grade.judged} of {number_of(grade.checks, 'check')} could judge this server"
     for need, count in grade.missing:
         yield f"  {count} more {need}"
+    if limited := rate_limited(report.results):
+        yield f"  {limited} inconclusive because of the rate limit (HTTP 429): repeat the run with --resume, or with a lower --max-rps"
     if grade.missing or report.counts[Outcome.INCONCLUSIVE]:
         yield "  all reasons: report.md, or --verbose"
 
