@@ -13,7 +13,7 @@ from harmony_conformance.golden.scenario import Scenario, Step
 from harmony_conformance.runner.limits.run_limits import RunLimits
 from harmony_conformance.transport.client import Client, SendRequest, SendResult, now
 from harmony_conformance.transport.messages import Request
-from harmony_conformance.transport.waits import Notice, ignore_wait
+from harmony_conformance.transport.waits import Notice, Wait, ignore_wait
 
 slot_rank: ContextVar[int] = ContextVar("slot_rank", default=0)
 """The rank of a task's requests among those that wait for a slot: the lowest goes first."""
@@ -75,6 +75,7 @@ class RateLimiter:
         self.reached_limit: int | None = None
         """The limit on requests, once a request exceeded it."""
         self._next = 0.0
+        self._busy_until = 0.0
         self._order = asyncio.Lock()
         self._most = most
         self._pauses = 0
@@ -144,15 +145,18 @@ class RateLimiter:
                     return None
                 self._left -= 1
             await self.wait_for_rate()
-        return await client.send(request, leave_after=leave_after)
+        return await client.send(request, on_wait=self._on_wait, leave_after=leave_after)
+
+    def _on_wait(self, notice: Notice) -> None:
+        """Hold back all requests while one waits as the server asks: those that it refuses in that time would give up."""
+        if isinstance(notice, Wait):
+            self._busy_until = max(self._busy_until, now() + notice.seconds)
 
     async def wait_for_rate(self) -> None:
-        """Wait until the rate allows one more request."""
+        """Wait until the rate and the waits that the server asks for allow one more request."""
         started = now()
-        due, self._next = (
-            self._next,
-            max(self._next, started) + self._interval,
-        )  # before the wait, during which others enter
+        due = max(self._next, self._busy_until)
+        self._next = max(due, started) + self._interval  # before the wait, during which others enter
         if due > started:
             await asyncio.sleep(due - started)
 

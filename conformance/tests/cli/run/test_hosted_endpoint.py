@@ -144,3 +144,51 @@ def test_a_run_that_reached_its_limit_prints_the_command_that_continues_it(capsy
     assert again == f"to continue: harmony-conformance {shlex.join(asked)} --resume"
     assert main(["run", "reference", *QUICK, "--out", "a", "--resume"]) == Exit.CONFORMS
     assert "to continue" not in capsys.readouterr().err
+
+
+def test_a_rate_limit_holds_back_all_requests_so_that_none_gives_up(key, capsys):
+    asked = ["--api-key-env", "A_KEY", "--select", "simple_answer", "--select", "tool_call", "--select", "cut_*"]
+    with running() as base, gateway(base, per_second=10) as url:
+        assert main(["run", url, *asked, "--latency", "0", "--out", "a"]) == Exit.CONFORMS
+    assert "rate limit" not in "".join(capsys.readouterr())
+    assert not [line for line in report_lines("a") if line["reason"].startswith("rate limited")]
+
+
+def test_results_that_a_rate_limit_left_open_are_counted_with_the_command_that_continues(key, capsys, monkeypatch):
+    monkeypatch.setattr("harmony_conformance.transport.client.MOST_WAITS", 0)
+    asked = ["--api-key-env", "A_KEY", "--select", "simple_answer", "--select", "tool_call"]
+    with running() as base, gateway(base, per_second=10) as url:
+        words = ["run", url, *asked, "--latency", "0", "--out", "a"]
+        main(words)
+        out, err = capsys.readouterr()
+        count = sum("rate limited" in line["reason"] for line in report_lines("a"))
+        again = f"{count} results inconclusive because of the rate limit (HTTP 429); to continue: harmony-conformance {shlex.join(words)} --resume"
+        assert count > 1
+        assert again in err.splitlines()
+        assert f"{count} inconclusive because of the rate limit (HTTP 429): repeat the run with --resume" in out
+        main([*words, "-q"])
+    assert " rate limited: --resume continues; " in capsys.readouterr().out
+
+
+def test_a_messages_endpoint_gets_the_headers_of_its_clients(key):
+    asked = ["--api", "messages", "--api-key-env", "A_KEY", *QUICK]
+    with (
+        running(defects=["messages-usage-zero"]) as base,
+        gateway(base, header="x-api-key", paths="/v1/messages") as url,
+    ):
+        main(["run", url, *asked, "--out", "a"])
+    assert {line["outcome"] for line in report_lines("a") if line["api"] == "messages"} >= {"pass", "fail"}
+    commands = [
+        line["reproduce"] for line in report_lines("a") if line["outcome"] == "fail" and "curl" in line["reproduce"]
+    ]
+    assert commands
+    assert all("-H \"x-api-key: $A_KEY\" -H 'anthropic-version: 2023-06-01'" in command for command in commands)
+    assert not [name for name, data in texts("a").items() if KEY.encode() in data]
+
+
+def test_rates_on_an_endpoint_without_chat_completions_name_the_api_that_they_need(key, capsys):
+    with running() as base, gateway(base, paths="/v1/messages") as url:
+        for command in (["rates", "--set", "tools", "--tries", "1"], ["load", "--clients", "1", "--requests", "4"]):
+            name, *more = command
+            assert main([name, url, *more, "--api-key-env", "A_KEY"]) == Exit.USAGE
+            assert f"; {name} needs Chat Completions, POST /v1/chat/completions" in capsys.readouterr().err

@@ -17,7 +17,7 @@ class Recorder:
     def __init__(self, status=200):
         self.begun, self.gates, self.status = [], {}, status
 
-    async def send(self, request, leave_after=None):
+    async def send(self, request, on_wait=None, leave_after=None):
         self.begun.append(request.path)
         self.gates[request.path] = gate = asyncio.Event()
         await gate.wait()
