@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from heapq import heappop, heappush
 from itertools import count
@@ -75,7 +75,6 @@ class RateLimiter:
         self.reached_limit: int | None = None
         """The limit on requests, once a request exceeded it."""
         self._next = 0.0
-        self._busy_until = 0.0
         self._order = asyncio.Lock()
         self._most = most
         self._pauses = 0
@@ -145,17 +144,19 @@ class RateLimiter:
                     return None
                 self._left -= 1
             await self.wait_for_rate()
-        return await client.send(request, on_wait=self._on_wait, leave_after=leave_after)
+        with ExitStack() as stack:
 
-    def _on_wait(self, notice: Notice) -> None:
-        """Hold back all requests while one waits as the server asks: those that it refuses in that time would give up."""
-        if isinstance(notice, Wait):
-            self._busy_until = max(self._busy_until, now() + notice.seconds)
+            def hold_others(notice: Notice) -> None:
+                """Hold back new requests: they would take the place of this one's retry, which would give up."""
+                if isinstance(notice, Wait):
+                    stack.enter_context(self.pause_others())
+
+            return await client.send(request, on_wait=hold_others, leave_after=leave_after)
 
     async def wait_for_rate(self) -> None:
-        """Wait until the rate and the waits that the server asks for allow one more request."""
+        """Wait until the rate allows one more request."""
         started = now()
-        due = max(self._next, self._busy_until)
+        due = self._next
         self._next = max(due, started) + self._interval  # before the wait, during which others enter
         if due > started:
             await asyncio.sleep(due - started)
