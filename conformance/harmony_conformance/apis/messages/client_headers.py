@@ -10,7 +10,7 @@ VERSION_HEADER = ("anthropic-version", "2023-06-01")
 
 
 def client_headers(apis: Collection[str], key: str | None) -> dict[str, str]:
-    """Return the headers of every request of a run over the Messages API, beside `Authorization: Bearer`.
+    """Return the headers of every request of a run over the Messages API, in addition to `Authorization: Bearer`.
 
     Gateways of Anthropic's API ask for them at every path, so also at that of the models.
     """
