@@ -338,6 +338,9 @@ def pointer(*path: str | int) -> str:
     return "".join(["/" + str(step).replace("~", "~0").replace("/", "~1") for step in path])
 
 
+_DIGITS = 18  # of an index: Python refuses to read thousands
+
+
 def resolve(value: Json, where: str) -> Json:
     """Return the value at a JSON pointer (RFC 6901). As an exception to it, `/` is the whole document.
 
@@ -348,7 +351,7 @@ def resolve(value: Json, where: str) -> Json:
         return value
     for raw in where.removeprefix("/").split("/"):
         step = raw.replace("~1", "/").replace("~0", "~")
-        if isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+        if isinstance(value, list) and step.isdecimal() and len(step) <= _DIGITS and int(step) < len(value):
             value = value[int(step)]
         elif isinstance(value, dict) and step in value:
             value = value[step]
@@ -365,7 +368,7 @@ def find_objects(content: str) -> Iterator[Json]:
             try:
                 value: Json
                 value, end = decoder.raw_decode(content, place)
-            except (json.JSONDecodeError, RecursionError):
+            except (ValueError, RecursionError):  # also an integer with more digits than Python reads
                 continue
             if not _is_too_deep(content[place:end], value, MAX_DEPTH):
                 yield value

@@ -127,6 +127,10 @@ def test_an_object_that_is_nested_too_deeply_is_not_found_in_a_text():
     assert list(find_objects('so: {"a": [{}]} and')) == [{"a": [{}]}, {}]
 
 
+def test_an_object_with_more_digits_than_python_reads_is_passed_over():
+    assert list(find_objects(f'{{"a": {"1" * 5000}}} {{"b": 2}}')) == [{"b": 2}]
+
+
 def test_bytes_that_are_no_utf8_are_replaced():
     assert loads(b'"a\xffb"') == "a\ufffdb"
 
@@ -189,7 +193,7 @@ def test_pointers_are_resolved(where, expected):
     assert resolve(TREE, where) == expected
 
 
-@pytest.mark.parametrize("where", ["/z", "/a/2", "/a/x", "/a/0/b/c", "/n/x", "/a/-1"])
+@pytest.mark.parametrize("where", ["/z", "/a/2", "/a/x", "/a/0/b/c", "/n/x", "/a/-1", f"/a/{'9' * 5000}"])
 def test_pointers_to_nothing_say_where_the_path_ends(where):
     with pytest.raises(LookupError, match="invalid JSON pointer"):
         resolve(TREE, where)

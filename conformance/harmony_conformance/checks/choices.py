@@ -10,7 +10,7 @@ from harmony_conformance.apis.registry import CHAT_COMPLETIONS, OLLAMA, OLLAMA_G
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.levels import AnsweredBy
-from harmony_conformance.json_value import Json, canonical_json, dumps, integer, items, members, text, value_at
+from harmony_conformance.json_value import Json, canonical_json, dumps, integer, items, members, number, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, mismatch, variant
 from harmony_conformance.judge.condition import condition, evidence, series_only
@@ -35,7 +35,7 @@ def as_many_as_asked(x: Exchange) -> Iterator[Finding]:
     wanted = (integer(value_at(x.chat_request, "n")) or 1) * len(prompts)
     unstreamed = (integer(value_at(choice, "index")) or 0 for choice in items(value_at(x.chat_completion, "choices")))
     indexes = sorted(unstreamed if x.stream is None else {one.choice_index or 0 for one in x.joined_choices})
-    if indexes != list(range(wanted)):
+    if len(indexes) != wanted or indexes != [*range(len(indexes))]:  # `wanted` is the client's and may be huge
         message = RedactableText("{} choices were asked for", wanted)
         actual = RedactableText("indexes {}", ", ".join(map(str, indexes)))
         yield mismatch(message, "/choices", RedactableText("indexes 0 to {}", wanted - 1), actual)
@@ -202,9 +202,8 @@ _ROUNDING = 1e-3
 
 
 def _is_logarithm(entry: Json) -> bool:
-    value = value_at(entry, "logprob")
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-    return isinstance(value_at(entry, "token"), str) and is_number and float(str(value)) <= _ROUNDING
+    value = number(value_at(entry, "logprob"))
+    return isinstance(value_at(entry, "token"), str) and value is not None and isfinite(value) and value <= _ROUNDING
 
 
 @series_only

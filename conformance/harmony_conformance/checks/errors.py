@@ -205,6 +205,10 @@ def error_has_error_status(x: Exchange) -> Iterator[Finding]:
         yield mismatch(message, "status", "400 or above", actual)
 
 
+_NOT_IMPLEMENTED = 501
+_KNOWN_METHODS = ("GET", "HEAD", "POST")  # RFC 9110 demands the first two, and the API the third
+
+
 @evidence
 def was_handled_by_api(x: Exchange) -> bool:
     """requests that were refused, or that the API itself answered: a server that only renders leaves the rest to the one that generates"""
@@ -213,7 +217,12 @@ def was_handled_by_api(x: Exchange) -> bool:
 
 @check(MUST, spec="http#client-error", when=(on.is_invalid, was_handled_by_api))
 def wrong_request_is_refused(x: Exchange) -> Iterator[Finding]:
-    """An invalid request is refused with a 4xx status: it is neither answered nor reported as a server error."""
+    """An invalid request is refused with a 4xx status: it is neither answered nor reported as a server error.
+
+    A method that the server does not know may also be refused with 501 (RFC 9110, 15.6.2), as a gateway in Python's http.server does.
+    """
+    if x.response is not None and x.response.status == _NOT_IMPLEMENTED and x.request.method not in _KNOWN_METHODS:
+        return
     if x.failure is not None:
         failed = RedactableText("an invalid request failed ({}): {}", x.failure.kind, x.failure.detail)
         yield mismatch(failed, "connection", "a 4xx status", x.failure.kind.value)

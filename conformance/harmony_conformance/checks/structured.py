@@ -9,6 +9,7 @@ from harmony_conformance.checks.helpers.json_schema import first_violation
 from harmony_conformance.checks.helpers.malformed_output import lenient_on_malformed_output
 from harmony_conformance.engines.teleprompter.script import read_back
 from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.prompt_evidence import harmony_ids
 from harmony_conformance.json_value import InvalidJsonError, Json, items, loads, text, value_at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, mismatch, variant
@@ -146,7 +147,7 @@ def _schema(x: Exchange) -> Json:
 @evidence
 def shows_its_tokens(x: Exchange) -> bool:
     """answers with the ids of their tokens, all of them emitted by the model"""
-    return x.turn is not None and bool(x.turn.output_ids)
+    return x.turn is not None and bool(harmony_ids(x.turn.output_ids))
 
 
 @check(MUST, spec="harmony#message-format", when=(on.is_conversation, asks_for_json, on.was_answered, shows_its_tokens))
@@ -156,7 +157,7 @@ def only_the_answer_is_constrained(x: Exchange) -> Iterator[Finding]:
     A grammar that applies from the first token on leaves no room for a header. The model can then neither reason nor name a channel (defects T05, O07).
     Proof is an output that is JSON from the first token to the last.
     """
-    ids = x.turn.output_ids if x.turn is not None else None
+    ids = harmony_ids(x.turn.output_ids) if x.turn is not None else None
     words = decode([token for token in ids or () if token not in tokens.STOP_TOKENS])
     if ids is None or tokens.MESSAGE in ids or tokens.CHANNEL in ids or not words.lstrip().startswith(("{", "[", '"')):
         return

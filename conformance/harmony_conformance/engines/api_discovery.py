@@ -8,7 +8,7 @@ from functools import cache
 
 from harmony_conformance.apis.api import CHAT_PATH
 from harmony_conformance.apis.registry import Api, UnsupportedByApiError
-from harmony_conformance.engines.diagnosis import describe_rate_limit, json_of
+from harmony_conformance.engines.diagnosis import describe_lost_probe, json_of
 from harmony_conformance.engines.profiles import RENDER_ENDPOINT, Engine, PromptEndpoint, ScriptMethod, render_endpoint
 from harmony_conformance.engines.prompt_endpoint import build_prompt_request, read_prompt_count, read_rendered_prompt
 from harmony_conformance.engines.render_derender import with_response
@@ -36,7 +36,7 @@ class ApiSupport:
 
     Attributes:
         unsupported_reason: Cause why the API is not offered or could not be probed; empty if it is offered.
-        is_known: False if the probe had no result, for example because of a rate limit.
+        is_known: False if the probe had no result, for example because of a rate limit or a lost connection.
         ids_field: Request member that makes the response show token ids, None if unsupported.
         script_method: Method that puts a script into a request of this API.
         has_steady_prompt_count: True if two equal requests reported the same number of prompt tokens.
@@ -74,9 +74,9 @@ async def probe_api(send: SendRequest, api: Api, engine: Engine, plain: JsonObje
     except UnsupportedByApiError as problem:
         return ApiSupport(api=api, path=path, unsupported_reason=f"the API has no {problem}")
     if first.turn is None:
-        limited = describe_rate_limit(first.failure, None)
-        reason = limited or _describe_failure(first)
-        return ApiSupport(api=api, path=path, unsupported_reason=reason, is_known=not limited, exchanges=(first,))
+        lost = describe_lost_probe(first.failure)
+        reason = lost or _describe_failure(first)
+        return ApiSupport(api=api, path=path, unsupported_reason=reason, is_known=not lost, exchanges=(first,))
     probes = [first, await probe.ask("plain again", plain)]
     counts = [x.prompt.count for x in probes]
     ids_field = None

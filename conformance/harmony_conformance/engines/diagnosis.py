@@ -20,6 +20,9 @@ _REDIRECTS = (300, 400)
 _MAX_QUOTE = 200  # characters quoted from a response
 _PAGE = "text/html"
 _JSON = "application/json"
+_INTERRUPTED = frozenset({FailureKind.RESET, FailureKind.CUT})
+_LOST = _INTERRUPTED | {FailureKind.NO_CONNECTION, FailureKind.TIMEOUT}
+_REPEATS = 2  # of a probe whose connection was interrupted
 
 
 class EndpointUnusableError(Exception):
@@ -37,6 +40,12 @@ class KeyRefusedError(EndpointUnusableError):
     def message_with_variable(self, variable: str | None) -> str:
         """Return the message, with the name of the variable that held the key if it is known."""
         return str(self) if variable is None else f"invalid API key in {variable} (HTTP {self.status})"
+
+
+def explain_missing_chat(problem: EndpointUnusableError, command: str) -> str:
+    """Return the message for a command that sends Chat Completions alone. A 404 may mean that the endpoint offers another API only."""
+    hint = f"; {command} needs Chat Completions, POST {CHAT_PATH}" if f"HTTP {_NOT_FOUND}" in str(problem) else ""
+    return f"{problem}{hint}"
 
 
 def describe_missing_models(response: Response) -> str:
@@ -67,20 +76,41 @@ def describe_rate_limit(failure: Failure | None, response: Response | None) -> s
     return f"rate limited: {failure.detail}" + (f" ({error})" if error else "")
 
 
-class RateLimitedProbes:
-    """Probes without a result because of a rate limit. State: the reason for each API, by its name."""
+def describe_lost_probe(failure: Failure | None) -> str:
+    """Describe a probe that shows nothing about the endpoint: rate limited, or without a whole answer. Empty if the failure is another."""
+    if failure is None or failure.kind not in _LOST:
+        return describe_rate_limit(failure, None)
+    return f"no whole answer: {failure.detail}"
+
+
+class UnansweredProbes:
+    """Probes without a result because of a rate limit or a lost connection. State: the reason for each API, by its name.
+
+    A lost connection may be chance, so the probe is repeated. It counts only before the first answer of an API: later it may be the server's reaction to a
+    member that it does not know.
+    """
 
     def __init__(self, send: SendRequest) -> None:
         self.why: dict[str, str] = {}
         self._send = send
+        self._answered = set[str]()
 
     def sender_for(self, api: str) -> SendRequest:
         """Return a sender for the probes of an API."""
 
         async def send(request: Request) -> SendResult:
             sent = await self._send(request)
-            if limited := describe_rate_limit(sent.failure, None):
-                self.why.setdefault(api, limited)
+            for _ in range(_REPEATS):
+                if sent.failure is None or sent.failure.kind not in _INTERRUPTED:
+                    break
+                sent = await self._send(request)
+            lost = (
+                describe_rate_limit(sent.failure, None) if api in self._answered else describe_lost_probe(sent.failure)
+            )
+            if lost:
+                self.why.setdefault(api, lost)
+            else:
+                self._answered.add(api)
             return sent
 
         return send

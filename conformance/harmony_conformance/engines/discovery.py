@@ -161,7 +161,7 @@ async def discover(send: SendRequest, question: ProbeOptions) -> Capabilities:
         EndpointUnusableError: The endpoint cannot be tested; the message has the reason.
     """
     engine, script = question.engine, question.script
-    limits = diagnosis.RateLimitedProbes(send)
+    limits = diagnosis.UnansweredProbes(send)
     send_chat = limits.sender_for(CHAT_COMPLETIONS.name)
     identity = await identify(send_chat, question.model, engine, is_open=question.detect_engine)
     engine, models, version = identity.engine or engine, identity.models, identity.version
@@ -222,7 +222,7 @@ async def discover(send: SendRequest, question: ProbeOptions) -> Capabilities:
 
 
 async def _without_chat(
-    limits: diagnosis.RateLimitedProbes, question: ProbeOptions, plain: JsonObject
+    limits: diagnosis.UnansweredProbes, question: ProbeOptions, plain: JsonObject
 ) -> Capabilities | None:
     """Return the capabilities of a server without a path for chat requests; None if no other API of the run responds.
 

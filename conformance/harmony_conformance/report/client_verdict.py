@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from harmony_conformance.apis.registry import APIS
 from harmony_conformance.golden.clients import ClientProfile, Need
-from harmony_conformance.json_value import JsonObject, text, value_at
+from harmony_conformance.json_value import JsonObject, members, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.client_rows import CLIENT, NeedState
 from harmony_conformance.report.model import Report, ResultLine
@@ -81,8 +81,12 @@ def _verdict(profile: ClientProfile, results: list[NeedResult], report: Report) 
     lost = [result.need.loss for result in results if result.state is NeedState.FAILS]
     if lost:
         return f"{profile.title} {', '.join(lost[:-1])}{' and ' if lost[1:] else ''}{lost[-1]} on this server."
-    if value_at(report.header, "capabilities", "apis", profile.api, "offered") is False:
+    support = members(value_at(report.header, "capabilities", "apis", profile.api))
+    if support.get("offered") is False:
         return f"{profile.title} cannot use this server: it does not offer {APIS[profile.api].title}."
+    if "offered" in support and support["offered"] is None:
+        why = f"it is unknown whether it offers {APIS[profile.api].title} ({text(support.get('reason'))})"
+        return f"Nothing is known about {profile.title} on this server: {why}."
     unknown = sum(result.state is NeedState.UNKNOWN for result in results)
     if unknown == len(results):
         return (

@@ -296,3 +296,8 @@ def _read_result(value: Json, position: int) -> ResultLine:
         script=text(read("script")),
         reason=text(read("reason")),
     )
+
+
+def rate_limited(results: Iterable[Result | ResultLine]) -> int:
+    """Return the number of results that a rate limit left open."""
+    return sum(one.outcome is Outcome.INCONCLUSIVE and "rate limited" in one.reason for one in results)

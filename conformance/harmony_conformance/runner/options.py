@@ -81,7 +81,8 @@ def read_options(arguments: Namespace) -> tuple[Target, Options]:
         script=arguments.script,
         timeout=arguments.timeout,
         seed=arguments.seed,
-        key=_key(arguments.api_key_env, target, network),
+        key=_key(arguments, target, network),
+        key_env=arguments.api_key_env,
         headers=tuple(_header(header) for header in arguments.header),
         extra_body=members(extra),
         max_requests=arguments.max_requests,
@@ -204,12 +205,15 @@ def read_plan(options: Options) -> Plan:
         raise UsageError(str(problem)) from None
 
 
-def _key(variable: str | None, target: Target, network: Network) -> str | None:
+def _key(arguments: Namespace, target: Target, network: Network) -> str | None:
+    variable: str | None = arguments.api_key_env
     if variable is None:
         return None
     if not _VARIABLE.match(variable):  # it may be the key itself, so it is not printed
         raise UsageError("invalid --api-key-env: expected the name of an environment variable, like EXAMPLE_KEY")
     key = os.environ.get(variable, "")
+    if not key and any(getattr(arguments, name, False) for name in ("dry_run", "list")):
+        return None  # nothing is sent
     if not key:
         name = f"the variable {variable}" if variable.isupper() else "that variable"  # as above
         raise UsageError(f"invalid --api-key-env: expected a key in {name}, got an unset or empty variable")

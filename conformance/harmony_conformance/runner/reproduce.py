@@ -14,6 +14,8 @@ from itertools import pairwise
 from shlex import quote as quote_visible
 from types import MappingProxyType
 
+from harmony_conformance.apis.messages import MESSAGES
+from harmony_conformance.apis.messages.client_headers import VERSION_HEADER
 from harmony_conformance.checks.helpers.counted_pairs import shorter_step
 from harmony_conformance.checks.helpers.counted_requests import REPEATED_BASE_STEP
 from harmony_conformance.engines.profiles import DERENDER_PATH
@@ -170,6 +172,8 @@ def _curl(base: str, request: Request, key_env: str | None, options: Sequence[st
     parts += ["--http2"] if "--http2" in options else []
     if key_env:
         parts += ["-H", f'"authorization: Bearer ${key_env}"']
+        if request.path.startswith(MESSAGES.path):
+            parts += ["-H", f'"x-api-key: ${key_env}"', "-H", quote(": ".join(VERSION_HEADER))]
     parts += ["--data-binary" if b"\n" in request.body or b"\r" in request.body else "-d", _quote_body(request.body)]
     return " ".join(parts)
 

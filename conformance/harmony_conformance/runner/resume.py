@@ -14,11 +14,15 @@ from harmony_conformance.transport.messages import FailureKind
 from harmony_conformance.transport.redaction import Mask
 
 _CUT_KINDS = INCOMPLETE_RUN_KINDS | {FailureKind.RATE_LIMITED}
+_KEY_VARIABLE = "api-key-env"  # older recordings lack it, and a key may be in another variable now
 _LONGEST_VALUE = 60  # characters in a message
 
 
 def recorded_options(target: Target, options: Options) -> JsonObject:
-    """Return the options that determine the requests of a run, with masked secrets. Names of headers are included, values are not."""
+    """Return the options that determine the requests of a run, with masked secrets.
+
+    The names of headers and of the variable with the key are included, values are not.
+    """
     values: JsonObject = {
         "target": str(target),
         "model": options.model,
@@ -30,6 +34,7 @@ def recorded_options(target: Target, options: Options) -> JsonObject:
         "seed": options.seed,
         "header": [*sorted({name.lower() for name, _ in options.headers})],
         "extra-body": options.extra_body,
+        **({_KEY_VARIABLE: options.key_env} if options.key_env is not None else {}),
     }
     return members(loads(Mask(options.secrets).mask_text(dumps(values))))
 
@@ -37,7 +42,7 @@ def recorded_options(target: Target, options: Options) -> JsonObject:
 def describe_difference(recorded: JsonObject, current: JsonObject) -> str:
     """Return the first difference of two headers of recordings, by the members of `current`; empty if they are equal."""
     for name, value in _flat(current):
-        if (before := value_at(recorded, *name)) != value:
+        if name[-1] != _KEY_VARIABLE and (before := value_at(recorded, *name)) != value:
             return f"expected {name[-1]} {_shown(before)} as in the recording, got {_shown(value)}"
     return ""
 

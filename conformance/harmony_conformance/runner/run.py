@@ -6,15 +6,14 @@ from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache
 
+from harmony_conformance.apis.messages.client_headers import client_headers
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS
 from harmony_conformance.engines.diagnosis import EndpointUnusableError
 from harmony_conformance.engines.discovery import Capabilities, ProbeOptions, discover
 from harmony_conformance.engines.startup import wait_for_start
 from harmony_conformance.engines.target import Target
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.golden import data as golden
 from harmony_conformance.golden.scenario import Scenario
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.judge.judge import Result
@@ -25,6 +24,7 @@ from harmony_conformance.runner.limits.access_loss import Access
 from harmony_conformance.runner.limits.rate_limiter import RateLimiter, rate_limited_send
 from harmony_conformance.runner.limits.run_limits import RunLimits
 from harmony_conformance.runner.limits.server_loss import ServerLoss
+from harmony_conformance.runner.public_text import is_public
 from harmony_conformance.runner.request_builder import RequestProfile
 from harmony_conformance.runner.selection import select_plan
 from harmony_conformance.runner.sender import ExchangeCallback, Progress, Sender
@@ -51,6 +51,7 @@ class Options:
     timeout: float = 60.0
     seed: int | None = None
     key: str | None = None
+    key_env: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
     extra_body: JsonObject = field(default_factory=dict[str, Json])
     max_requests: int | None = None
@@ -66,7 +67,7 @@ class Options:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Secrets in requests to the endpoint or to an HTTP proxy."""
-        custom = [word for word in custom_header_secrets(dict(self.headers)) if not _is_public(word)]
+        custom = [word for word in custom_header_secrets(dict(self.headers)) if not is_public(word)]
         words = (*header_secrets(self.key, dict(self.headers)), *custom, *request_secrets(self.extra_body))
         return tuple(dict.fromkeys((*words, *self.network.secrets)))
 
@@ -82,17 +83,6 @@ class Options:
         """Return new limits for a number of scenarios whose answers are kept; None if none is kept."""
         kept = None if scenarios is None else scenarios * self.tries
         return RunLimits(self.max_time, self.timeout, self.max_tokens, conversations=kept)
-
-
-@cache
-def _public_text() -> str:
-    """Return the text of the scenarios, in lower case: what the suite sends, and what a correct server answers."""
-    return "\n".join(file.read_text(encoding="utf-8") for file in (golden.root() / "scenarios").iterdir()).lower()
-
-
-def _is_public(word: str) -> bool:
-    """Return True for the name of a model and for text of the scenarios: masking it would change answers."""
-    return "gpt-oss" in word.lower() or word.lower() in _public_text()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +162,7 @@ async def connect_client(
         settings = ConnectionSettings(
             base_url=at,
             api_key=options.key,
-            headers=dict(options.headers),
+            headers={**client_headers(options.apis, options.key), **dict(options.headers)},
             timeout=options.timeout,
             network=options.network,
             secrets=options.secrets,

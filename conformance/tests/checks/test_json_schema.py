@@ -35,3 +35,8 @@ def test_the_first_violation_is_found_where_it_is_certain(value, schema, where):
 @pytest.mark.parametrize(("value", "expected"), [({}, True), (WORD, True), ({"type": "strnig"}, False), ([], False)])
 def test_a_schema_is_distinguished_from_what_is_none(value, expected):
     assert is_schema(value) is expected
+
+
+def test_an_odd_pattern_of_a_client_prints_no_warning(recwarn):
+    assert is_schema({"type": "string", "pattern": "[[a]"})
+    assert not recwarn.list

@@ -1,4 +1,4 @@
-"""What a rate limit kept from being found out is not told as if the endpoint did not offer it."""
+"""What a rate limit or a lost connection kept from being found out is not told as if the endpoint did not offer it."""
 
 import asyncio
 import json
@@ -102,6 +102,74 @@ def test_it_stands_in_the_report_and_is_the_same_when_it_is_judged_again(endpoin
         for each in lines
     )
     assert first == again
+
+
+def torn(connection):
+    """Answer with less than the announced length, and close the connection."""
+    connection.sendall(b"HTTP/1.1 200 X\r\nconnection: close\r\ncontent-length: 323\r\n\r\n{")
+
+
+@pytest.fixture
+def flaky(raw_server):
+    """A plain endpoint that cuts its first answers over the Messages API; further ones are a 404."""
+
+    def serve(cuts):
+        left = [b"/v1/messages"] * cuts
+
+        def answer(connection, request):
+            path = request.split(b" ", 2)[1]
+            if path in left:
+                left.remove(path)
+                torn(connection)
+            elif path.startswith(b"/v1/chat/completions"):
+                connection.sendall(http(200, COMPLETION))
+            else:
+                connection.sendall(
+                    http(200, {"data": [{"id": "m"}]}) if path == b"/v1/models" else http(404, {"error": "no"})
+                )
+
+        return raw_server(answer).url
+
+    return serve
+
+
+@pytest.mark.parametrize(
+    ("cuts", "offered", "reason"),
+    [
+        pytest.param(1, False, "HTTP 404", id="once"),
+        pytest.param(2, False, "HTTP 404", id="twice"),
+        pytest.param(
+            9,
+            None,
+            "no whole answer: peer closed connection without sending complete message body (received 1 bytes, expected 323)",
+            id="always",
+        ),
+    ],
+)
+def test_a_cut_probe_is_repeated_and_leaves_open_whether_the_api_is_offered(flaky, cuts, offered, reason):
+    done = finished(f"openai:{flaky(cuts)}", select=("simple_answer",), apis=("chat", "messages"))
+    assert done.capabilities.to_json()["apis"]["messages"] == {"offered": offered, "reason": reason}
+    over = {result.outcome for result in done.results if result.api == "messages"}
+    assert over == (set() if offered is False else {Outcome.INCONCLUSIVE})
+
+
+@pytest.mark.parametrize(
+    ("cuts", "verdict"),
+    [
+        pytest.param(1, "Claude Code cannot use this server: it does not offer Messages.", id="once"),
+        pytest.param(
+            9,
+            "Nothing is known about Claude Code on this server: it is unknown whether it offers Messages (no whole answer:"
+            " peer closed connection without sending complete message body (received 1 bytes, expected 323)).",
+            id="always",
+        ),
+    ],
+)
+def test_the_verdict_for_a_client_says_whether_its_api_is_missing_or_unknown(flaky, cuts, verdict, tmp_path, capsys):
+    main(["run", f"openai:{flaky(cuts)}", "--client", "claude-code", "--latency", "0", "--out", str(tmp_path / "run")])
+    shown = capsys.readouterr().out
+    assert " ".join(shown.split()).startswith(verdict)
+    assert "UNKNOWN" not in shown
 
 
 def paced(came, rate):

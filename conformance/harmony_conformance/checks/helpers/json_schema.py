@@ -7,6 +7,7 @@ references to other documents, formats. The default is Draft 2020-12, named by O
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -44,7 +45,8 @@ class _HashableObject:
 def _is_schema(candidate: _HashableObject) -> bool:
     # cached: the same tools are declared in many requests, and the meta-schema is long
     try:
-        _validator_class(candidate.value).check_schema(candidate.value)
+        with warnings.catch_warnings(action="ignore"):  # of odd patterns, which are the client's
+            _validator_class(candidate.value).check_schema(candidate.value)
     except (SchemaError, RecursionError, re.error):
         return False
     return True

@@ -132,7 +132,7 @@ def finish_reason_tells_why(x: Exchange) -> Iterator[Finding]:
         valid.add("length")
     elif not valid:
         valid |= {"length", "eos_token"}  # a limit of the server, or a stop token of other models
-    if reason not in valid:
+    if not isinstance(reason, str) or reason not in valid:
         last = format_ids([one for one in ids[-1:] if one is not None])
         message = "finish_reason does not match the end of the output"
         actual = RedactableText("{} after {}", shorten(dumps(reason)), last)

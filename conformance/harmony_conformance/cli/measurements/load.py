@@ -12,7 +12,7 @@ from itertools import product
 from harmony_conformance.cli.measurements.rates import read_measured
 from harmony_conformance.cli.run.run_folder import open_run_folder, report_write_errors
 from harmony_conformance.cli.run.run_recording import RunRecording
-from harmony_conformance.engines.diagnosis import EndpointUnusableError
+from harmony_conformance.engines.diagnosis import EndpointUnusableError, explain_missing_chat
 from harmony_conformance.engines.target import Target
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.evidence.exchange import Exchange
@@ -63,7 +63,7 @@ def execute(arguments: Namespace) -> int:
         try:
             measured, stopped = run_async(_send(target, options, loads, arguments.warm_up, record))
         except EndpointUnusableError as problem:
-            raise UsageError(f"{target}: {problem}") from None
+            raise UsageError(f"{target}: {explain_missing_chat(problem, 'load')}") from None
         except KeyboardInterrupt:
             raise KeyboardInterrupt(recording.describe_stop()) from None
         recording.end()

@@ -16,7 +16,7 @@ from harmony_conformance.cli.run.dry_run import Cost, print_assumptions, request
 from harmony_conformance.cli.run.run_against import second_endpoint
 from harmony_conformance.cli.run.run_folder import open_run_folder, report_write_errors
 from harmony_conformance.cli.run.run_recording import RunRecording
-from harmony_conformance.engines.diagnosis import EndpointUnusableError
+from harmony_conformance.engines.diagnosis import EndpointUnusableError, explain_missing_chat
 from harmony_conformance.engines.target import InvalidTargetError, Target, parse_target
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.json_value import JsonObject, dumps, value_at
@@ -72,7 +72,7 @@ def execute(arguments: Namespace) -> int:
                 sample_endpoints(endpoints, tasks, arguments.tries, minima, partial(print, file=sys.stderr))
             )
         except EndpointUnusableError as problem:
-            raise UsageError(f"{target}: {problem}") from None
+            raise UsageError(f"{target}: {explain_missing_chat(problem, 'rates')}") from None
         except KeyboardInterrupt:
             raise KeyboardInterrupt(recording.describe_stop()) from None
         if not any(one.samples for one in sampled):

@@ -136,6 +136,8 @@ def _run_options(facts: JsonObject, engine: str, target: str, given: Sequence[st
         raise UsageError(str(problem)) from None
     replaced = {word.partition("=")[0] for word in given}
     names = [name for name in ("model", "script", "seed", "extra-body") if f"--{name}" not in replaced]
+    if target == text(facts.get("target")) and "--api-key-env" not in replaced:
+        names.append("api-key-env")  # a key is for one endpoint
     is_other = bool(engine) and not other.is_engine_unknown and other.engine.name != engine
     used, dropped = list[str](), list[str]()
     for name in names:

@@ -27,9 +27,10 @@ from harmony_conformance.evidence.exchange import Series
 from harmony_conformance.evidence.recording_file import Recording, read_recording
 from harmony_conformance.json_value import JsonObject, members, text, value_at
 from harmony_conformance.report.files import read_report_file
-from harmony_conformance.report.model import InvalidReportError, Report
+from harmony_conformance.report.model import InvalidReportError, Report, rate_limited
 from harmony_conformance.runner.judge_run import Plan, explain_incomplete_probes, judge_all, observe, sort_series
 from harmony_conformance.runner.options import read_options, read_plan
+from harmony_conformance.runner.resume import is_finished
 from harmony_conformance.runner.run import Options, Run
 from harmony_conformance.runner.shared_run import EXCHANGES, recording_in
 from harmony_conformance.runner.websocket_use import WebSocketUse
@@ -85,7 +86,14 @@ def execute(arguments: Namespace) -> int:
                     f"; to continue: {_resuming_command(arguments, options, out)}" if recording.has_responses else ""
                 )
                 raise KeyboardInterrupt(f"{stopped}{again}") from None
-        return report_run(arguments, target, options, finished, observed, out, baselines)
+        code = report_run(arguments, target, options, finished, observed, out, baselines)
+        if target.replay is None and (finished.unsent_part or not all(map(is_finished, finished.series))):
+            limited = rate_limited(finished.results)
+            reason = (
+                f"{number_of(limited, 'result')} inconclusive because of the rate limit (HTTP 429); " if limited else ""
+            )
+            print(f"{reason}to continue: {_resuming_command(arguments, options, out)}", file=sys.stderr)
+        return code
 
 
 def _resuming_command(arguments: Namespace, options: Options, out: Path) -> str:

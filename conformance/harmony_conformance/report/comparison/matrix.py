@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harmony_conformance.json_value import Json, JsonObject, integer, items, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.evidence_grade import evidence_grade
-from harmony_conformance.report.model import Report
+from harmony_conformance.report.model import Report, rate_limited
 from harmony_conformance.report.summary import (
     CheckResults,
     Standing,
@@ -28,6 +28,9 @@ _LATENCIES = {
 }
 _MILLI = 1000
 _THREADS = 4
+_JUDGED = (Outcome.PASS, Outcome.VARIANT, Outcome.FAIL)
+_NOT_JUDGED = "not judged"
+"""The cell of a run that did not judge what failed in another: an empty one would look like a pass."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +129,10 @@ def _summary(reports: Sequence[Report | None]) -> Iterator[MatrixRow]:
     yield MatrixRow(
         name="judged", meaning="Checks that could judge the server, of all.", cells=tuple(map(_judged, reports))
     )
+    limited = [rate_limited(report.results) if report is not None else 0 for report in reports]
+    if any(limited):
+        meaning = "Results that a rate limit (HTTP 429) left open. --resume continues a run."
+        yield MatrixRow(name="rate limited", meaning=meaning, cells=tuple(str(count or "") for count in limited))
     for metric, meaning in _LATENCIES.items():
         cells = tuple(_median(report, metric) for report in reports)
         if any(cells):
@@ -161,7 +168,7 @@ def _family_cell(checks: Sequence[CheckResults]) -> str:
     judged = [check for check in checks if check.applied]
     failed = with_outcome(judged, Outcome.FAIL)
     if not judged:
-        return "not judged"
+        return _NOT_JUDGED
     if not failed:
         return f"all {len(judged)} pass"
     return f"{len(failed)} of {len(judged)} fail" + ("" if _failed_must(checks) else " (SHOULD)")
@@ -175,19 +182,32 @@ def _causes(reports: Sequence[Report | None]) -> Iterator[MatrixRow]:
     sentences: dict[str, str] = {}
     extents: dict[str, dict[int, int]] = {}
     threads: dict[str, dict[str, None]] = {}
+    failed: dict[str, set[str]] = {}
     for run, report in enumerate(reports):
         for cause in report.causes if report is not None else ():
             name = _shared_id(cause)
             sentences.setdefault(name, text(value_at(cause, "sentence")))
             threads.setdefault(name, {}).update(dict.fromkeys(map(text, items(value_at(cause, "threads")))))
+            failed.setdefault(name, set()).update(map(text, items(value_at(cause, "failed"))))
             of_cause = extents.setdefault(name, {})
             of_cause[run] = of_cause.get(run, 0) + (integer(value_at(cause, "results")) or 0)
+    judged = [_judged_results(report) for report in reports]
     for name in sorted(extents, key=lambda one: (-len(extents[one]), one)):
-        cells = tuple(str(extents[name].get(run, "")) for run in range(len(reports)))
+        is_open = [
+            report is not None and bool(failed[name]) and not one & failed[name]
+            for report, one in zip(reports, judged, strict=True)
+        ]
+        cells = tuple(str(extents[name].get(run, _NOT_JUDGED if is_open[run] else "")) for run in range(len(reports)))
         worse = tuple(sorted(extents[name]))
         yield MatrixRow(
             name=name, meaning=sentences[name], cells=cells, worse=worse, threads=tuple(threads[name])[:_THREADS]
         )
+
+
+def _judged_results(report: Report | None) -> frozenset[str]:
+    """Return the names of the results that say something about the server."""
+    results = report.results if report is not None else ()
+    return frozenset(one.name for one in results if one.outcome in _JUDGED)
 
 
 def _shared_id(cause: JsonObject) -> str:

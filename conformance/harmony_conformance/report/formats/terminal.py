@@ -16,13 +16,14 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from harmony_conformance.json_value import JsonObject, integer, items, text, value_at
+from harmony_conformance.golden.clients import client_profiles
+from harmony_conformance.json_value import JsonObject, integer, items, members, text, value_at
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.cause_summary import CauseSummary, cause_summaries
 from harmony_conformance.report.client_rows import CLIENT, NeedState, client_rows
 from harmony_conformance.report.evidence_grade import evidence_grade
 from harmony_conformance.report.latency_table import COLUMNS, rows
-from harmony_conformance.report.model import WORDS, Report, ResultLine
+from harmony_conformance.report.model import WORDS, Report, ResultLine, rate_limited
 from harmony_conformance.report.plugins_used import plugin_options
 from harmony_conformance.report.summary import (
     DEFAULT_FAILS_ON,
@@ -107,10 +108,12 @@ def summary_line(report: Report, fails_on: frozenset[Severity], folder: Path) ->
     """Return a run in one line: verdict, causes, counts, reason of an early end, folder."""
     causes = f"causes: {len(report.causes)}" if report.causes else ""
     incomplete = text(value_at(report.header, "incomplete"))
+    limited = rate_limited(report.results)
+    open_ = f"{limited} rate limited: --resume continues" if limited else ""
     stopped = f"incomplete: {incomplete}" if incomplete else ""
     client = text(value_at(report.header, CLIENT, "verdict")).removesuffix(".")
     parts = filter(
-        None, (client, run_verdict(report, fails_on).headline, causes, report.summary(), stopped, str(folder))
+        None, (client, run_verdict(report, fails_on).headline, causes, report.summary(), open_, stopped, str(folder))
     )
     return visible(f"{title(report)}: {'; '.join(parts)}")
 
@@ -159,12 +162,21 @@ def _client(report: Report) -> Iterator[str]:
     if not rows:
         return
     yield f"[bold]{escape(visible(text(value_at(report.header, CLIENT, 'verdict'))))}[/]"
+    if {state for _, state, _ in rows} == {NeedState.UNKNOWN.value} and not _offers_api_of_client(report):
+        return  # the verdict has the reason
     for need, state, explanation in rows:
         if state != NeedState.WORKS:
             yield f"  [{_NEED_STYLE[state]}]{state.upper()}[/] {escape(visible(need))}: {escape(visible(explanation))}"
     works = [need for need, state, _ in rows if state == NeedState.WORKS]
     if works:
         yield f"  [{_NEED_STYLE[NeedState.WORKS]}]{NeedState.WORKS.upper()}[/] {escape(', '.join(works))}"
+
+
+def _offers_api_of_client(report: Report) -> bool:
+    """Return False if the endpoint does not offer the API of the client, or if that is unknown."""
+    profile = client_profiles().get(text(value_at(report.header, CLIENT, "name")))
+    support = members(value_at(report.header, "capabilities", "apis", profile.api if profile is not None else ""))
+    return support.get("offered", True) is True
 
 
 def _causes(report: Report, width: int, rows: int) -> Iterator[Text]:
@@ -221,6 +233,8 @@ def _open_questions(report: Report) -> Iterator[str]:
     yield f"{grade.judged} of {number_of(grade.checks, 'check')} could judge this server"
     for need, count in grade.missing:
         yield f"  {count} more {need}"
+    if limited := rate_limited(report.results):
+        yield f"  {limited} inconclusive because of the rate limit (HTTP 429): repeat the run with --resume, or with a lower --max-rps"
     if grade.missing or report.counts[Outcome.INCONCLUSIVE]:
         yield "  all reasons: report.md, or --verbose"
 

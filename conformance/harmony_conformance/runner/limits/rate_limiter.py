@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from heapq import heappop, heappush
 from itertools import count
@@ -13,7 +13,7 @@ from harmony_conformance.golden.scenario import Scenario, Step
 from harmony_conformance.runner.limits.run_limits import RunLimits
 from harmony_conformance.transport.client import Client, SendRequest, SendResult, now
 from harmony_conformance.transport.messages import Request
-from harmony_conformance.transport.waits import Notice, ignore_wait
+from harmony_conformance.transport.waits import Notice, Wait, ignore_wait
 
 slot_rank: ContextVar[int] = ContextVar("slot_rank", default=0)
 """The rank of a task's requests among those that wait for a slot: the lowest goes first."""
@@ -144,15 +144,20 @@ class RateLimiter:
                     return None
                 self._left -= 1
             await self.wait_for_rate()
-        return await client.send(request, leave_after=leave_after)
+        with ExitStack() as stack:
+
+            def hold_others(notice: Notice) -> None:
+                """Hold back new requests: they would take the place of this one's retry, which would give up."""
+                if isinstance(notice, Wait):
+                    stack.enter_context(self.pause_others())
+
+            return await client.send(request, on_wait=hold_others, leave_after=leave_after)
 
     async def wait_for_rate(self) -> None:
         """Wait until the rate allows one more request."""
         started = now()
-        due, self._next = (
-            self._next,
-            max(self._next, started) + self._interval,
-        )  # before the wait, during which others enter
+        due = self._next
+        self._next = max(due, started) + self._interval  # before the wait, during which others enter
         if due > started:
             await asyncio.sleep(due - started)
 

@@ -65,6 +65,25 @@ def test_causes_of_two_engines_share_a_row_by_the_catalogue_or_the_defect():
     assert rows == {"V07": ("2", "7"), "leak": ("1", ""), "vllm-own": ("5", "")}
 
 
+def test_a_run_that_did_not_judge_a_failure_of_another_does_not_look_like_one_that_passed():
+    failed = {**cause("a", 1), "failed": ["tools.a@one"]}
+    runs = [report({"tools.a": outcome}) for outcome in (PASS, Outcome.INCONCLUSIVE, NOT_APPLICABLE)]
+    (row,) = make_matrix([report({"tools.a": FAIL}, failed), *runs, None]).causes
+    assert row.cells == ("1", "", "not judged", "not judged", "")
+
+
+def test_results_that_a_rate_limit_left_open_are_counted():
+    whole, limited = (
+        report({"tools.a": PASS}),
+        report({"tools.a": Outcome.INCONCLUSIVE, "tools.b": Outcome.INCONCLUSIVE}),
+    )
+    for result in limited.results[:1]:
+        object.__setattr__(result, "reason", "rate limited: one/chat/a/0")
+    rows = {row.name: row.cells for row in make_matrix([whole, limited]).summary}
+    assert rows["rate limited"] == ("", "1")
+    assert "rate limited" not in {row.name for row in make_matrix([whole, whole]).summary}
+
+
 def test_a_bar_in_code_does_not_end_a_cell():
     shown = table(("cause", "what happens"), [("`a`", prose("`<|end|>` is missing, or a | is.")), ("`b`", "c")])
     assert shown.splitlines()[2] == r"| `a` | `<\|end\|>` is missing, or a \| is\. |"

@@ -9,6 +9,7 @@ from harmony_conformance.runner.limits.run_limits import RunLimits
 from harmony_conformance.runner.selection import load_scenarios
 from harmony_conformance.transport.client import SendResult
 from harmony_conformance.transport.messages import Chunk, Request, Response
+from harmony_conformance.transport.waits import Wait
 
 
 class Recorder:
@@ -17,8 +18,10 @@ class Recorder:
     def __init__(self, status=200):
         self.begun, self.gates, self.status = [], {}, status
 
-    async def send(self, request, leave_after=None):
+    async def send(self, request, on_wait=None, leave_after=None):
         self.begun.append(request.path)
+        if request.path == "busy":
+            on_wait(Wait(requested_seconds=1.0, seconds=1.0, attempt=1))
         self.gates[request.path] = gate = asyncio.Event()
         await gate.wait()
         chunk = Chunk(arrival_time=0.0, data=request.path.encode())
@@ -81,6 +84,24 @@ def test_the_next_request_goes_before_the_processing_of_an_answer_that_cannot_en
         return client.begun
 
     assert asyncio.run(run()) == order
+
+
+def test_no_request_begins_while_another_waits_as_the_server_asks():
+    async def run():
+        limiter, client = RateLimiter(2, 2, None, None), Recorder()
+        first = ranked(limiter, client, 0, "busy")
+        await settle()
+        second = ranked(limiter, client, 1, "a")
+        await settle()
+        during = [*client.begun]
+        client.gates["busy"].set()
+        await first
+        await settle()
+        client.gates["a"].set()
+        await second
+        return during, client.begun
+
+    assert asyncio.run(run()) == (["busy"], ["busy", "a"])
 
 
 def test_a_request_that_is_cancelled_loses_no_slot():

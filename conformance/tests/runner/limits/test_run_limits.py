@@ -253,7 +253,9 @@ def test_a_run_that_ended_at_its_limit_is_no_success_and_its_recording_neither(e
     assert main(["run", f"openai:{server.url}", "--max-time", "1s", "--latency", "0", *words, "--out", "o"]) == 2
     err = capsys.readouterr().err
     assert err.count("the time limit of 1 s was reached\n") == 1
-    assert err.splitlines()[-1].startswith("run stopped early: ")
+    *_, stopped, again = err.splitlines()
+    assert stopped.startswith("run stopped early: ")
+    assert again.startswith("to continue: ")
     assert main(["run", "replay:o/exchanges.jsonl", *words, "--out", "again"]) == 2
     assert "the time limit of 1 s was reached\n" in capsys.readouterr().err
 
