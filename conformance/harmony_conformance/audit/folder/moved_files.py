@@ -40,7 +40,9 @@ def _matches(log: InputFile, known: Mapping[str, JudgedRecords], *, has_new: boo
         checksum = checksum_of(record, checksum)
         if count == 1:
             possible = {name: one for name, one in known.items() if one.first == checksum}
-            if not has_new and list(possible) == [log.name]:  # it has grown: the audit itself verifies its other records
+            if not has_new and list(possible) == [
+                log.name
+            ]:  # it has grown: the audit itself verifies its other records
                 return [log.name]
         found = [*(name for name, one in possible.items() if (one.count, one.checksum) == (count, checksum)), *found]
         if not any(one.count > count for one in possible.values()):

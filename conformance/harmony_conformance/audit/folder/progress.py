@@ -11,7 +11,7 @@ from harmony_conformance.audit.folder.journal import InvalidEntryError, JournalE
 from harmony_conformance.audit.readers.files.container import InputFile, Records
 from harmony_conformance.audit.readers.files.sources import is_url
 from harmony_conformance.errors import UsageError
-from harmony_conformance.evidence.file_lines import Line
+from harmony_conformance.evidence.file_lines import Line, UnreadableLine
 from harmony_conformance.json_value import (
     InvalidJsonError,
     Json,

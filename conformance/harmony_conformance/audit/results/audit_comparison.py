@@ -90,7 +90,9 @@ class AuditComparison:
     def to_json(self) -> JsonObject:
         """Return the JSON form."""
         changes: list[Json] = [one.to_json() for one in self.changes]
-        any_must = {name: it for name, it in self.any_must.to_json().items() if name != "check"} if self.any_must else None
+        any_must = (
+            {name: it for name, it in self.any_must.to_json().items() if name != "check"} if self.any_must else None
+        )
         return {"before": self.before.name, "after": self.after.name, "any_must": any_must, "checks": changes}
 
     def lines(self) -> Iterator[str]:

@@ -124,7 +124,9 @@ def _baseline(compared: Json) -> list[tuple[str, Json]]:
 
 
 def _largest(audit: StoredAudit, dimension: str) -> list[GroupRate]:
-    found = sorted(audit.by(dimension), key=lambda one: (-one.tally.exchanges * one.has_share, -one.tally.failed, one.name))
+    found = sorted(
+        audit.by(dimension), key=lambda one: (-one.tally.exchanges * one.has_share, -one.tally.failed, one.name)
+    )
     return [] if [one.name for one in found] == ["unknown"] else found[:_GROUPS]
 
 

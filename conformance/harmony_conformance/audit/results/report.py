@@ -135,7 +135,10 @@ class Audit:
         )
         yield from (dumps({"kind": "cause", **cause}) for cause in self.causes)
         yield from (dumps(line.to_json()) for line in self.lines)
-        yield from (dumps({"kind": "rate", **rate.to_json()}) for rate in rates(self.tally.groups, has_share=self.plan.has_rates))
+        yield from (
+            dumps({"kind": "rate", **rate.to_json()})
+            for rate in rates(self.tally.groups, has_share=self.plan.has_rates)
+        )
         counts: JsonObject = {outcome.value: self.counts[outcome] for outcome in ORDER}
         yield dumps(
             {

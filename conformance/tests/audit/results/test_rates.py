@@ -79,7 +79,9 @@ def test_audits_with_needles_are_compared_by_their_records(audit, tmp_path, caps
     assert (sums["before"], sums["after"]) == ({"failed": 1, "exchanges": 1}, {"failed": 1, "exchanges": 1})
     assert compared["any_must"] is None
     assert cli.main(["compare", f"{before}@2026-11-01..", after]) == Exit.USAGE
-    assert f"invalid period of {before}: expected an audit with --plan structure, got needles" in capsys.readouterr().err
+    assert (
+        f"invalid period of {before}: expected an audit with --plan structure, got needles" in capsys.readouterr().err
+    )
 
 
 def test_the_page_has_the_share_of_failing_exchanges(audit, tmp_path):
@@ -120,7 +122,10 @@ def test_failures_that_divide_over_checks_are_a_regression_together(audit, tmp_p
     assert [one["change"] for one in compared["checks"]] == ["no significant change"] * 2
     assert cli.main(["compare", before, after]) == Exit.DIVERGES
     printed = capsys.readouterr().out
-    assert "exchanges with a failure of any MUST check: higher\n  0 of 160 (0 %) before, 9 of 160 (5.62 %) after" in printed
+    assert (
+        "exchanges with a failure of any MUST check: higher\n  0 of 160 (0 %) before, 9 of 160 (5.62 %) after"
+        in printed
+    )
     assert "\nhigher: 0 checks\n" in printed
     assert cli.main(["compare", before, after, "--fail-on", "never"]) == Exit.CONFORMS
     assert cli.main(["compare", after, before]) == Exit.CONFORMS
