@@ -330,5 +330,5 @@ def test_the_live_page_has_the_status_that_a_client_got_for_a_blocked_answer(str
         while not (recent := httpx.get(f"http://{address}/live.json").json()["recent"]):
             assert time.monotonic() < deadline
             time.sleep(0.05)
+    assert answer.status_code == 502 or stream  # the head of a stream may be sent before the leak
     assert [(one["status"], one["verdict"]) for one in recent] == [(answer.status_code, "blocked")]
-    assert answer.status_code == 502
