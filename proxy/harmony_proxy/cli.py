@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from argparse import Namespace
 from functools import partial
 
@@ -38,6 +39,8 @@ def execute(arguments: Namespace) -> int:
     priority = _priority()
     settings = _settings(arguments, upstream.engine.name, priority)
     rules, base = _rules(arguments), upstream.base_url or ""
+    if rules.empty_file is not None:
+        sys.stderr.write(f"--policy {rules.empty_file}: the file is empty, so every check is observed\n")
     try:
         metrics = parse_metrics_address(arguments.metrics)
     except InvalidSettingError as problem:

@@ -58,11 +58,15 @@ class InvalidSettingError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """A policy and its handlers; no handlers if everything is observed. `memory_limit` in bytes; None: the default."""
+    """A policy and its handlers; no handlers if everything is observed. `memory_limit` in bytes; None: the default.
+
+    `empty_file` is a policy file without a setting: an editor may have truncated it.
+    """
 
     policy: Policy = OBSERVE_POLICY
     handlers: Handlers | None = None
     memory_limit: int | None = None
+    empty_file: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +116,7 @@ def load_rules(  # noqa: PLR0913 - all policy flags
             document = cast("Json", read_toml_file(file))
             size = parse_size(value_at(document, "memory_limit") if memory_limit is None else memory_limit)
             rules = _rules(partial(read_policy, document), value_at(document, "reasoning_field"))
-            return replace(rules, memory_limit=size)
+            return replace(rules, memory_limit=size, empty_file=None if document else file)
         size = parse_size(memory_limit)
         if repair or block:
             rules = _rules(partial(flag_policy, repair, block, fail, fallback), reasoning_field)

@@ -28,7 +28,7 @@ from harmony_conformance.errors import error_place
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.file_lines import Line, LinePosition, UnreadableLine
 from harmony_conformance.json_value import Json, JsonObject, dumps
-from harmony_conformance.judge.check import Outcome
+from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.judge.judge import Result, judge_split
 from harmony_conformance.plugins.loading import restore_plugins
 from harmony_conformance.plugins.registry import PluginSource
@@ -212,7 +212,8 @@ def scan_batch(batch: Batch, reading: ReadOptions) -> BatchResult:
                             counting.add_discovery()
                         case CountedExchange():
                             source = source_of_counted(judged, reading.user_key, is_full=_has_routes(reading))
-                            counting.add_counted(judged, source)
+                            must = any(_SEVERITIES[one] is Severity.MUST for one in judged.checks[Outcome.FAIL])
+                            counting.add_counted(judged, source, must=must)
                             failures += _counted_rows(where, judged, source)
                         case one, rows:
                             counting.add(one)

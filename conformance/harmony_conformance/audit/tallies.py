@@ -17,7 +17,7 @@ from typing import TypeVar
 from harmony_conformance.audit.rates.groups import GroupCounter, Groups, GroupTally, add_each, add_groups
 from harmony_conformance.audit.readers.records.record import CountedExchange
 from harmony_conformance.evidence.file_lines import LinePosition, UnreadableLine
-from harmony_conformance.judge.check import Finding, Outcome
+from harmony_conformance.judge.check import Finding, Outcome, Severity
 from harmony_conformance.judge.judge import Result
 
 Key = TypeVar("Key", bound=str)
@@ -208,7 +208,8 @@ class TallyBuilder:
             self._add_shared(shared, 1)
         if len(self._asides) > _MOST_ASIDES:
             self._count_shared()
-        self._groups.add(judged.source, [one.check for one in judged.results if one.outcome is Outcome.FAIL])
+        failed = [one for one in judged.results if one.outcome is Outcome.FAIL]
+        self._groups.add(judged.source, [one.check for one in failed], must=any(map(_is_must, failed)))
         for result in judged.results:
             if result.outcome is Outcome.PASS:
                 self._passes[result.check, result.evidence] += 1
@@ -248,11 +249,11 @@ class TallyBuilder:
         _, times = self._asides.get(id(shared), ((), 0))
         self._asides[id(shared)] = shared, times + more
 
-    def add_counted(self, counted: CountedExchange, source: Mapping[str, str]) -> None:
-        """Count an exchange by the outcomes that the log has instead of its content."""
+    def add_counted(self, counted: CountedExchange, source: Mapping[str, str], *, must: bool) -> None:
+        """Count an exchange by the outcomes that the log has instead of its content. `must`: whether a MUST check failed."""
         self._exchanges += 1
         self._counted += 1
-        self._groups.add(source, counted.checks[Outcome.FAIL])
+        self._groups.add(source, counted.checks[Outcome.FAIL], must=must)
         for outcome, checks in counted.checks.items():
             self._counted_checks.update(checks)
             self._counts.update((check, outcome) for check in checks)
@@ -329,6 +330,10 @@ class TallyBuilder:
         )
         examples.sort(key=_PLACE)
         del examples[MAX_EXAMPLES:]
+
+
+def _is_must(result: Result) -> bool:
+    return result.severity is Severity.MUST
 
 
 def _by_check(values: Mapping[tuple[str, Key], Value]) -> dict[str, dict[Key, Value]]:

@@ -16,6 +16,7 @@ from harmony_conformance.audit.answer_source import hash_user
 from harmony_conformance.audit.batches import ReadOptions, batches
 from harmony_conformance.audit.explain_format import explain_format
 from harmony_conformance.audit.folder.failures_table import prepare_table, write_table
+from harmony_conformance.audit.folder.moved_files import follow, moved_files
 from harmony_conformance.audit.folder.out_folder import ROW_FILES, open_folder, read_journal_options
 from harmony_conformance.audit.folder.progress import (
     PROGRESS,
@@ -267,6 +268,10 @@ def _scan_into(out: Path, paths: list[str], reading: ReadOptions, arguments: Nam
     progress = read_progress(out, options) if arguments.incremental else AuditProgress(options=options)
     killed = read_journal_options(out) if arguments.resume else {}
     paths = _killed_paths([path for path in paths if not progress.is_unchanged(path)], killed)
+    moved = moved_files(progress, stamps(paths), reading.form)
+    for old, name in moved.items():
+        print(f"{old}: now {name}, its {number_of(progress.records[old].count, 'record')} were judged", file=sys.stderr)
+    progress = follow(progress, moved)
     every = tuple(dict.fromkeys((*progress.files, *map(_shown, paths))))
     seen = _seen(paths, killed)
     files = list[Json](map(_shown, paths))

@@ -35,12 +35,13 @@ from harmony_proxy.capture.asgi_observer import (
 )
 from harmony_proxy.capture.recorder import HEADER_COST, LIMIT, End, Recorder
 from harmony_proxy.capture.routes import PathKind, classify_path, is_plain
-from harmony_proxy.configuration import Rules, from_environment, load_rules
+from harmony_proxy.configuration import InvalidSettingError, Rules, from_environment, load_rules
 from harmony_proxy.guard.error_responses import OVERLOADED, UNKNOWN_PATH, overloaded_response, unguarded_response
 from harmony_proxy.guard.guard import Guard
 from harmony_proxy.guard.response_head import HeadTiming
 from harmony_proxy.judging.counters import Gauges
 from harmony_proxy.judging.judge_queue import LARGE_BYTES, JudgeQueue
+from harmony_proxy.judging.judge_settings import EXCERPT_MODES
 
 _BYPASSES = frozenset({"http.response.pathsend", "http.response.zerocopysend", "http.response.trailers"})
 """ASGI extensions that would bypass a guard that repairs or blocks."""
@@ -82,6 +83,11 @@ class HarmonyGuard:
         environment = from_environment(os.environ)
         loaded = load_rules(Path(policy)) if isinstance(policy, str | Path) else policy
         self._rules = environment.rules if loaded is None else loaded
+        if self._rules.empty_file is not None and not isinstance(policy, Rules):  # the command warns itself
+            sys.stderr.write(f"harmony guard: {self._rules.empty_file} is empty, so every check is observed\n")
+        for name, mode in (("excerpts", excerpts), ("capture", capture)):
+            if mode is not None and mode not in EXCERPT_MODES:
+                raise InvalidSettingError(f"invalid {name}: expected one of {', '.join(EXCERPT_MODES)}, got {mode!r}")
         self._observes = self._rules.policy.observes
         self._limit, self._clock = limit, clock
         options: dict[str, Any] = {

@@ -241,7 +241,7 @@ def read_note(note: Note, epoch: float) -> RecordedExchange:
         (
             *(f"{run}-{number}", epoch + begun, "POST", path, request_headers, request),
             *(parsed.status, parsed.headers, parts, times, begun, parsed.end_time, ENDS.index(end), parsed.limit),
-            (detail, totals and totals[:4], dict[str, int](), (), dict[str, str](), 0.0, None),
+            (detail, totals and totals[:4], dict[str, int](), (), dict[str, str](), 0.0, None, None),
         )
     )
 

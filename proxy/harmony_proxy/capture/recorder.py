@@ -82,15 +82,23 @@ class RecordedExchange(NamedTuple):
     unrepaired_reasons: dict[str, str]
     added_seconds: float
     sent: RecordedResponse | None = None  # what the client got instead, if that was recorded
+    client_status: int | None = None  # if the client got another status
 
 
 OversizeTotals = tuple[int, int, int, float | None]
 """Totals of an exchange that was too large: bytes of request and response, chunks, time of the first byte."""
 
 EndDetails = tuple[
-    str, OversizeTotals | None, dict[str, int], tuple[str, ...], dict[str, str], float, PackedResponse | None
+    str,
+    OversizeTotals | None,
+    dict[str, int],
+    tuple[str, ...],
+    dict[str, str],
+    float,
+    PackedResponse | None,
+    int | None,
 ]
-"""Detail of the end, totals, and actions: repaired, blocked, left, seconds added, and the response that was sent instead."""
+"""Detail of the end, totals, and actions: repaired, blocked, left, seconds added, response and status that were sent instead."""
 
 _Request = tuple[str, str, Headers, list[bytes]]  # method, path, headers and body
 _Response = tuple[int | None, Headers, list[bytes], list[float]]  # status, headers, chunks and their times
@@ -103,7 +111,7 @@ Then the time of the end, the end (an index of `ENDS`), the limit, and `EndDetai
 
 
 class Recorder:
-    """State: the recorded bytes, the free memory, and the end. The guard sets `repair_counts`, `blocked_checks`, `unrepaired_reasons` and `added_seconds`."""
+    """State: the recorded bytes, the free memory, and the end. The guard sets `repair_counts` and the other members of the class."""
 
     added_seconds = 0.0
     repair_counts: Mapping[str, int] = MappingProxyType({})
@@ -112,6 +120,7 @@ class Recorder:
     is_partial = False  # true while more of the request is to come
     copies = 1  # number of times that the guard holds each byte, for the memory
     sent: SentResponse | None = None  # what the client gets, if that is recorded
+    client_status: int | None = None  # of the response that the guard sends instead
 
     def __init__(self, limit: int = LIMIT, memory: MemoryBudget | None = None) -> None:
         self._limit = limit
@@ -223,6 +232,7 @@ class Recorder:
                 dict(self.unrepaired_reasons),
                 self.added_seconds,
                 self._pack_sent(),
+                self.client_status,
             ),
         )
 
@@ -288,7 +298,7 @@ class _Totals:
 def decode_packed(packed: PackedExchange) -> RecordedExchange:
     """Decode a packed exchange, which may come from another process."""
     name, started, method, path, headers, request, status, fields, parts, times, begun, over, end, limit, more = packed
-    detail, totals, repaired, blocked, left, added, sent = more
+    detail, totals, repaired, blocked, left, added, sent, client_status = more
     request_body = b"".join(request)
     path, _, query = path.partition("?")
     sizes = [len(part) for part in parts]
@@ -321,4 +331,5 @@ def decode_packed(packed: PackedExchange) -> RecordedExchange:
         unrepaired_reasons=left,
         added_seconds=added,
         sent=None if sent is None else decode_response(sent),
+        client_status=client_status,
     )

@@ -357,6 +357,7 @@ class Guard:
 
     def _end_with(self, closing: Closing) -> Closing:
         self.head = closing.head
+        self.recorder.client_status = closing.head.status if closing.head is not None else None
         return closing
 
     def _record_actions(self, actions: Actions) -> None:

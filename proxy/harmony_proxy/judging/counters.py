@@ -54,6 +54,7 @@ _MICROSECONDS = 1_000_000
 SERVER_FAULTS = frozenset({End.NO_CONNECTION, End.TIMEOUT, End.RESET, End.CUT})
 """Ends for which the server, or the way to it, is responsible."""
 _FIRST_ERROR, _FIRST_SERVER_ERROR = 400, 500
+_UNANSWERED = "errors.valid_request_is_answered"
 _BUCKET_NAMES = tuple(str(index) for index in range(len(BUCKETS) + 1))
 
 
@@ -80,7 +81,7 @@ def count_exchange(
         counts["outcomes", Outcome.PASS] += len(applied) - len(others)
     counts.update([("outcomes", result.outcome) for result in others])
     if is_failing(others):
-        counts["failing",] += 1
+        counts["unreachable" if built.end is End.NO_CONNECTION else "failing",] += 1
     if route := route_of(record.path):
         model = model_label(built, models)
         kind = "stream" if built.is_stream else "whole"
@@ -139,6 +140,7 @@ def summary_line(counts: Tally) -> str:
         number_of(exchanges, "exchange"),
         f"{counts['judged',]} judged",
         f"{counts['failing',]} failed a MUST check",
+        *([f"{unreachable} without a connection to the upstream"] if (unreachable := counts["unreachable",]) else []),
     ]
     verdicts: Counter[str] = Counter()
     for name, times in counts.items():
@@ -154,6 +156,7 @@ def summary_line(counts: Tally) -> str:
         if times := counts[name]:
             parts.append(f"{number_of(times, one) if one else times} {description}")
     failed = Counter({name[1]: times for name, times in counts.items() if name[0] == "verdicts" and name[2] == "fail"})
+    failed -= Counter({_UNANSWERED: unreachable})  # no failure of the server's answers
     worst = ", ".join(f"{check} {times}" for check, times in failed.most_common(5))
     return ", ".join(parts) + (f"; most frequent failures: {worst}" if worst else "")
 

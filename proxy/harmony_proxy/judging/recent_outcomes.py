@@ -36,7 +36,7 @@ class RecentOutcomes:
                 "seconds": round(record.seconds, 3),
                 "route": route_of(record.path),
                 "model": model_label(built, self._models),
-                "status": record.status,
+                "status": record.status if record.client_status is None else record.client_status,
                 "end": built.end,
                 "verdict": answer_verdict(built, others),
                 "failed": [result.check for result in others if result.outcome is Outcome.FAIL],

@@ -1,4 +1,4 @@
-"""Reload of the policy, and of the log after rotation, on SIGHUP. The previous policy stays in force if the new one is invalid."""
+"""Reload of the policy, and of the log after rotation, on SIGHUP. The previous policy stays in force if the new one is invalid or empty."""
 
 from __future__ import annotations
 
@@ -44,6 +44,12 @@ class Reloader:
         except UsageError as problem:
             gauges.reloads_failed += 1
             return f"policy not reloaded, the previous one stays in force: {problem}"
+        if rules.empty_file is not None and not self._guard.rules.policy.observes:
+            gauges.reloads_failed += 1
+            return (
+                f"policy not reloaded, the previous one stays in force: {rules.empty_file}: expected a policy, got an empty file"
+                ' (to observe every check, write fail = "open")'
+            )
         memory_limit = self._guard.rules.memory_limit
         self._guard.use_rules(rules)
         gauges.reloads_done += 1

@@ -18,7 +18,7 @@ from harmony_proxy.capture.asgi_observer import END_CALLBACK_KEY
 from harmony_proxy.capture.build_exchange import build_exchange
 from harmony_proxy.capture.memory_budget import MemoryBudget
 from harmony_proxy.capture.recorder import End
-from harmony_proxy.configuration import Rules
+from harmony_proxy.configuration import InvalidSettingError, Rules
 from harmony_proxy.guard.response_head import REQUEST_ID, VERDICT
 from harmony_proxy.judging.judge_queue import JudgeQueue
 from harmony_proxy.judging.judge_settings import JudgeSettings
@@ -587,3 +587,46 @@ def test_metrics_without_a_port_fail_no_request(monkeypatch, capsys):
         sent, error = asked(guard)
     assert (sent[0]["status"], error, hands.problems) == (200, None, 0)
     assert capsys.readouterr().err == f"harmony guard: no metrics at {address}: Address already in use\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("excerpts", "none"),
+        ("capture", "redacted"),
+        ("limit", 1 << 20),
+        ("log", "log.jsonl"),
+        ("policy", "policy.toml"),
+    ],
+)
+def test_the_documented_arguments_are_taken(tmp_path, monkeypatch, name, value):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "policy.toml").write_text('fail = "open"\n')
+    assert HarmonyGuard(Starlette(), **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"excerpts": "some"}, "invalid excerpts: expected one of redacted, full, none, got 'some'"),
+        ({"capture": "all"}, "invalid capture: expected one of redacted, full, none, got 'all'"),
+        ({"policy": "missing.toml"}, "missing.toml: No such file or directory"),
+    ],
+)
+def test_an_application_that_is_wrapped_with_an_invalid_setting_fails_at_once(tmp_path, monkeypatch, settings, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidSettingError) as refused:
+        HarmonyGuard(Starlette(), **settings)
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize("name", ["metrics", "block", "repair", "fail"])
+def test_settings_of_the_environment_are_no_arguments(name):
+    with pytest.raises(TypeError):
+        HarmonyGuard(Starlette(), **{name: "closed"})
+
+
+def test_an_empty_policy_file_is_a_warning(tmp_path, capsys):
+    (policy := tmp_path / "policy.toml").touch()
+    assert HarmonyGuard(Starlette(), policy=policy).rules.policy.observes
+    assert capsys.readouterr().err == f"harmony guard: {policy} is empty, so every check is observed\n"

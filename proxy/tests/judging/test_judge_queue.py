@@ -85,6 +85,21 @@ def test_the_log_names_checks_and_holds_nothing_of_the_content():
     assert summary_line(counts).startswith("1 exchange, 1 judged, 1 failed a MUST check; most frequent failures: ")
 
 
+def test_the_last_line_counts_an_unreachable_upstream_apart():
+    counts: Tally = Counter()
+    judge = ExchangeJudge(JudgeSettings(), [].append, CHECKS)
+    for end in (End.NO_CONNECTION, End.NO_CONNECTION, End.CUT):
+        recorder = Recorder()
+        recorder.request_head("POST", "/v1/chat/completions", [(b"content-type", b"application/json")])
+        recorder.request_body(json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]}).encode())
+        recorder.abort(end, "", 0.1)
+        judge.judge(recorder.to_record("run-1", 1.5), counts)
+    assert summary_line(counts) == (
+        "3 exchanges, 3 judged, 1 failed a MUST check, 2 without a connection to the upstream;"
+        " most frequent failures: errors.valid_request_is_answered 1"
+    )
+
+
 def test_an_exchange_that_takes_too_long_is_given_up_and_counted(monkeypatch):
     @check(MUST, spec="harmony#final", when=has_response)
     def never_ends(_):

@@ -17,6 +17,7 @@ import pytest
 
 pytest.importorskip("aiohttp")
 
+from harmony_conformance.cli.main import main
 from harmony_conformance.reference_server.server.serving import running
 from harmony_proxy.configuration import create_listening_socket
 from harmony_proxy.standalone import readiness
@@ -143,6 +144,14 @@ def test_a_policy_is_reloaded_and_an_invalid_one_is_not(tmp_path):
     policy.write_text(BLOCKING)
     with running(defects=["output-unparsed"]) as server, proxied(server, "--policy", policy) as (process, base):
         assert ask(base).status_code == 502
+        policy.write_text("# truncated by an editor\n")
+        assert hang_up(process) == (
+            f"policy not reloaded, the previous one stays in force: {policy}: expected a policy, got an empty file"
+            ' (to observe every check, write fail = "open")'
+        )
+        assert ask(base).status_code == 502
+        policy.write_text('fail = "open"\n')
+        assert hang_up(process) == "policy reloaded: every check is observed"
         policy.write_text("")
         assert hang_up(process) == "policy reloaded: every check is observed"
         assert ask(base).status_code == 200
@@ -161,9 +170,19 @@ def test_a_policy_is_reloaded_and_an_invalid_one_is_not(tmp_path):
         assert process.wait(WAIT) == 0
 
 
+def test_an_empty_policy_at_the_start_is_a_warning(tmp_path, capsys, monkeypatch):
+    (policy := tmp_path / "policy.toml").touch()
+    served = []
+    monkeypatch.setattr("harmony_proxy.standalone.server.serve", lambda settings: served.append(settings) or 0)
+    address = ["--upstream", "http://127.0.0.1:1/v1", "--listen", "127.0.0.1:0"]
+    assert main(["proxy", *address, "--policy", str(policy)]) == 0
+    assert capsys.readouterr().err == f"--policy {policy}: the file is empty, so every check is observed\n"
+    assert served[0].rules.policy.observes
+
+
 def test_open_exchanges_keep_the_policy_that_they_began_with(tmp_path):
     policy = tmp_path / "policy.toml"
-    policy.write_text("")
+    policy.write_text('fail = "open"\n')
     with running() as server, proxied(server, "--policy", policy) as (process, base):
         body = {**ASKED, "stream": True, "harmony_token_delay": 0.05}
         with httpx.stream("POST", f"{base}/v1/chat/completions", json=body, timeout=WAIT) as response:
@@ -297,3 +316,19 @@ def test_each_process_takes_no_more_memory_than_the_page_says(options, tmp_path)
         used = peak_memory(process.pid)
     assert len(used) >= 2  # the program and the judge process
     assert max(used) <= int(most), used
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_the_live_page_has_the_status_that_a_client_got_for_a_blocked_answer(stream):
+    pytest.importorskip("prometheus_client")
+    with create_listening_socket("127.0.0.1", 0) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    options = ("--metrics", address, "--block", "channels.no_channel_words")
+    with running(defects=["output-unparsed"]) as upstream, proxied(upstream, *options) as (_, base):
+        answer = httpx.post(f"{base}/v1/chat/completions", json={**ASKED, "stream": stream}, timeout=WAIT)
+        deadline = time.monotonic() + WAIT
+        while not (recent := httpx.get(f"http://{address}/live.json").json()["recent"]):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    assert answer.status_code == 502 or stream  # the head of a stream may be sent before the leak
+    assert [(one["status"], one["verdict"]) for one in recent] == [(answer.status_code, "blocked")]

@@ -11,7 +11,7 @@ from harmony_conformance.audit.folder.journal import InvalidEntryError, JournalE
 from harmony_conformance.audit.readers.files.container import InputFile, Records
 from harmony_conformance.audit.readers.files.sources import is_url
 from harmony_conformance.errors import UsageError
-from harmony_conformance.evidence.file_lines import Line
+from harmony_conformance.evidence.file_lines import Line, UnreadableLine
 from harmony_conformance.json_value import (
     InvalidJsonError,
     Json,
@@ -31,10 +31,16 @@ _SOURCE = "harmony-conformance audit"
 
 @dataclass(kw_only=True)
 class JudgedRecords:
-    """The first records of a file that were judged: their number, and a checksum of them."""
+    """The first records of a file that were judged: their number, and checksums of them and of the first one."""
 
     count: int = 0
     checksum: int = 0
+    first: int = 0
+
+
+def checksum_of(record: Line | UnreadableLine, before: int) -> int:
+    """Return the checksum of records, given that of the records before the last one."""
+    return crc32(record.data if isinstance(record, Line) else str(record).encode(), before)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,12 +76,11 @@ class AuditProgress:
         count = checksum = 0
         is_tested = not known.count
         for record in log.records:
-            data = record.data if isinstance(record, Line) else str(record).encode()
             if log.format == "jsonl" and isinstance(record, Line) and _is_torn(log.name, record):
                 return
-            count, checksum = count + 1, crc32(data, checksum)
+            count, checksum = count + 1, checksum_of(record, checksum)
             if is_tested:
-                known.count, known.checksum = count, checksum
+                known.count, known.checksum, known.first = count, checksum, known.first if count > 1 else checksum
                 yield record
             elif count == known.count:
                 if checksum != known.checksum:
@@ -139,12 +144,15 @@ def read_progress(folder: Path, options: JsonObject) -> AuditProgress:
             f"invalid --incremental: expected the options of the last audit in {folder}, got other {', '.join(differing)}"
         )
     pairs = {name: [integer(one) or 0 for one in items(stamp)] for name, stamp in members(value.get("files")).items()}
-    records = {name: [integer(one) or 0 for one in items(pair)] for name, pair in members(value.get("records")).items()}
+    records = {name: [integer(one) or 0 for one in items(row)] for name, row in members(value.get("records")).items()}
     return AuditProgress(
         options=options,
         entry=entry,
         files={name: (size, changed) for name, (size, changed) in pairs.items()},
-        records={name: JudgedRecords(count=count, checksum=checksum) for name, (count, checksum) in records.items()},
+        records={
+            name: JudgedRecords(count=count, checksum=checksum, first=first)
+            for name, (count, checksum, first) in records.items()
+        },
     )
 
 
@@ -157,7 +165,7 @@ def write_progress(
         "source": _SOURCE,
         "options": progress.options,
         "files": stamps_json,
-        "records": {name: [one.count, one.checksum] for name, one in progress.records.items()},
+        "records": {name: [one.count, one.checksum, one.first] for name, one in progress.records.items()},
         "entry": entry_json(entry),
     }
     part = folder / f".{PROGRESS}.part"

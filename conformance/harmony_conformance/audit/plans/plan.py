@@ -8,8 +8,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from harmony_conformance.audit.plans.needles import NEEDLE_CHECKS
 from harmony_conformance.audit.plans.prefilter import LIBRARIES, installed_library
 from harmony_conformance.errors import UsageError
+from harmony_conformance.runtime.plural import number_of
 from harmony_ref.extras import install_command
 
 
@@ -35,6 +37,7 @@ _NO_LIBRARY: Final = (
     f"not needles, as for other logs above {LARGE_LOG >> 30} GiB: neither {' nor '.join(LIBRARIES)} is installed"
     " (extra needles)"
 )
+COUNTS_ONLY: Final = "counts without shares: the plan needles judged a part of each group only"
 _FACTOR, _RANGE = 0x9E3779B97F4A7C15, 2**64
 
 
@@ -53,6 +56,17 @@ class AuditPlan:
     sample: float = 1.0
     library: str = ""
     note: str = ""
+
+    @property
+    def has_rates(self) -> bool:
+        """False if the judged records are no sample of the log: most records of a group were not judged, and their source is not known."""
+        return self.name is not PlanName.NEEDLES
+
+    def records(self, check: str, count: int) -> str:
+        """Return a number of exchanges to which a check applied, in words: what they are of the log."""
+        if self.has_rates:
+            return number_of(count, "exchange")
+        return number_of(count, "record") if check in NEEDLE_CHECKS else f"{number_of(count, 'exchange')} of the sample"
 
     @property
     def judges_all(self) -> bool:
@@ -94,4 +108,4 @@ def choose_plan(name: PlanName, sample: float | None, paths: Iterable[str]) -> A
     return AuditPlan(name=name, sample=1.0 if sample is None else sample, note=note)
 
 
-__all__ = ["LARGE_LOG", "SAMPLE_OF_LARGE_LOG", "UNSEEN", "AuditPlan", "PlanName", "choose_plan"]
+__all__ = ["COUNTS_ONLY", "LARGE_LOG", "SAMPLE_OF_LARGE_LOG", "UNSEEN", "AuditPlan", "PlanName", "choose_plan"]

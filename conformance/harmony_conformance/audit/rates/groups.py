@@ -19,10 +19,11 @@ MAX_GROUPS = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class GroupTally:
-    """Exchanges of one group, those with a failure, and the exchanges that each check failed for."""
+    """Exchanges of one group, those with a failure, those with a failure of severity MUST, and the exchanges that each check failed for."""
 
     exchanges: int = 0
     failed: int = 0
+    must: int = 0
     checks: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def __add__(self, other: GroupTally) -> GroupTally:
@@ -30,6 +31,7 @@ class GroupTally:
         return GroupTally(
             exchanges=self.exchanges + other.exchanges,
             failed=self.failed + other.failed,
+            must=self.must + other.must,
             checks=add_each(self.checks, other.checks),
         )
 
@@ -68,8 +70,8 @@ class GroupCounter:
     def __init__(self) -> None:
         self._counts: dict[tuple[str, ...], tuple[Counter[str], Counter[str]]] = {}
 
-    def add(self, source: Mapping[str, str], failed: Sequence[str], times: int = 1) -> None:
-        """Count an exchange, and the checks that failed for it. `times`: the number of exchanges, if they have passed."""
+    def add(self, source: Mapping[str, str], failed: Sequence[str], times: int = 1, *, must: bool = False) -> None:
+        """Count an exchange, and the checks that failed for it, `must` if one is a MUST. `times`: the number of exchanges, if they have passed."""
         key = tuple([source.get(dimension, "") for dimension in DIMENSIONS])
         counts = self._counts.get(key)
         if counts is None:
@@ -78,13 +80,16 @@ class GroupCounter:
         total["exchanges"] += times
         if failed:
             total["failed"] += 1
+            total["must"] += must
             checks.update(failed)
 
     def groups(self) -> Groups:
         """Return the groups of everything added so far."""
         found: dict[str, dict[str, GroupTally]] = {dimension: {} for dimension in DIMENSIONS}
         for key, (total, checks) in self._counts.items():
-            one = GroupTally(exchanges=total["exchanges"], failed=total["failed"], checks=dict(checks))
+            one = GroupTally(
+                exchanges=total["exchanges"], failed=total["failed"], must=total["must"], checks=dict(checks)
+            )
             for dimension, name in zip(DIMENSIONS, key, strict=True):
                 found[dimension][name] = found[dimension].get(name, GroupTally()) + one
         return {dimension: _first(names) for dimension, names in found.items()} if self._counts else {}
@@ -93,13 +98,17 @@ class GroupCounter:
 def groups_json(groups: Groups) -> JsonObject:
     """Return the JSON form of groups."""
     return {
-        dimension: {name: [one.exchanges, one.failed, {**one.checks}] for name, one in names.items()}
+        dimension: {name: [one.exchanges, one.failed, {**one.checks}, one.must] for name, one in names.items()}
         for dimension, names in groups.items()
     }
 
 
 def read_groups(value: Json) -> Groups:
-    """Read the JSON form of groups."""
+    """Read the JSON form of groups.
+
+    Raises:
+        ValueError: An earlier version wrote it, which did not count failures of severity MUST.
+    """
     return {
         dimension: {name: _read_group(one) for name, one in members(names).items()}
         for dimension, names in members(value).items()
@@ -108,6 +117,7 @@ def read_groups(value: Json) -> Groups:
 
 def _read_group(value: Json) -> GroupTally:
     checks = {name: integer(count) or 0 for name, count in members(value_at(value, 2)).items()}
-    return GroupTally(
-        exchanges=integer(value_at(value, 0)) or 0, failed=integer(value_at(value, 1)) or 0, checks=checks
-    )
+    exchanges, failed, must = (integer(value_at(value, place)) for place in (0, 1, 3))
+    if must is None:
+        raise ValueError("a group has no number of MUST failures: an earlier version wrote it")
+    return GroupTally(exchanges=exchanges or 0, failed=failed or 0, must=must, checks=checks)

@@ -10,6 +10,7 @@ from harmony_conformance.json_value import JsonObject
 from harmony_conformance.report.intervals import wilson
 
 _DIGITS = 9
+_NO_SHARE: JsonObject = {"share": None, "low": None, "high": None}
 
 
 def percent(share: float) -> str:
@@ -25,14 +26,20 @@ def share_json(count: int, of: int) -> JsonObject:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupRate:
-    """The rate of failures in a group. The name of the unknown is empty."""
+    """The rate of failures in a group. The name of the unknown is empty.
+
+    Without `has_share`, the number of all exchanges of the group is not known, only that of the judged ones.
+    """
 
     dimension: str
     name: str
     tally: GroupTally
+    has_share: bool = True
 
     def __str__(self) -> str:
         """Return counts, share and interval in words."""
+        if not self.has_share:
+            return f"{self.tally.failed} failed"
         low, high = wilson(self.tally.failed, self.tally.exchanges)
         share = self.tally.failed / self.tally.exchanges
         return f"{self.tally.failed} of {self.tally.exchanges} ({percent(share)}, {percent(low)} to {percent(high)})"
@@ -44,14 +51,15 @@ class GroupRate:
             "name": self.name or "unknown",
             "exchanges": self.tally.exchanges,
             "failed": self.tally.failed,
-            **share_json(self.tally.failed, self.tally.exchanges),
+            "must": self.tally.must,
+            **(share_json(self.tally.failed, self.tally.exchanges) if self.has_share else _NO_SHARE),
             "checks": {name: self.tally.checks[name] for name in sorted(self.tally.checks)},
         }
 
 
-def rates(groups: Groups) -> Iterator[GroupRate]:
+def rates(groups: Groups, *, has_share: bool = True) -> Iterator[GroupRate]:
     """Yield the rates of all groups, by dimension and name."""
     for dimension, names in groups.items():
         for name in sorted(names):
             if names[name].exchanges:
-                yield GroupRate(dimension=dimension, name=name, tally=names[name])
+                yield GroupRate(dimension=dimension, name=name, tally=names[name], has_share=has_share)

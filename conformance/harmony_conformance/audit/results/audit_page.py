@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from harmony_conformance.audit.plans.plan import COUNTS_ONLY
 from harmony_conformance.audit.rates.groups import DIMENSIONS
 from harmony_conformance.audit.rates.rate import GroupRate, percent
 from harmony_conformance.audit.readers.records.record import counted_note, delivery_notes
@@ -49,7 +50,8 @@ def audit_html(audit: StoredAudit) -> str:
     """Return the page of an audit."""
     failed = tuple(_failed_checks(audit))
     days = [one for one in audit.by("day") if one.name != "unknown"]
-    groups = {dimension: _largest(audit, dimension) for dimension in DIMENSIONS if dimension != "day"}
+    trend = days[-_DAYS:] if audit.plan.has_rates else []
+    groups = {dimension: _largest(audit, dimension) for dimension in DIMENSIONS if dimension != "day" or not trend}
     exchanges = integer(audit.header.get("exchanges")) or 0
     return (
         environment()
@@ -61,11 +63,11 @@ def audit_html(audit: StoredAudit) -> str:
             else "pass"
             if exchanges
             else "inconclusive",
-            headline=f"{number_of(len(failed), 'check')} failed" if failed else "no failure found",
+            headline=f"{number_of(len(failed), 'check')} failed in {_extent(audit)}" if failed else "no failure found",
             facts=_facts(audit),
-            days=days[-_DAYS:],
-            bars=tuple(_bars(days[-_DAYS:])),
-            highest=max((wilson(one.tally.failed, one.tally.exchanges)[1] for one in days[-_DAYS:]), default=0),
+            days=trend,
+            bars=tuple(_bars(trend)),
+            highest=max((wilson(one.tally.failed, one.tally.exchanges)[1] for one in trend), default=0),
             size=(_WIDTH, _HEIGHT),
             groups={dimension: found for dimension, found in groups.items() if found},
             causes=[_cause(one) for one in audit.causes],
@@ -77,7 +79,18 @@ def audit_html(audit: StoredAudit) -> str:
     )
 
 
+def _extent(audit: StoredAudit) -> str:
+    """Return the number of exchanges with a failure."""
+    failed, exchanges = sum(one.tally.failed for one in audit.by("api")), integer(audit.header.get("exchanges")) or 0
+    return f"{failed} of {number_of(exchanges, 'exchange')}" if audit.plan.has_rates else number_of(failed, "exchange")
+
+
 def _notes(audit: StoredAudit) -> Iterator[str]:
+    if passed_over := integer(value_at(audit.header, "plan", "passed_over")):
+        yield text(value_at(audit.header, "plan", "sentence"))
+        yield f"{number_of(passed_over, 'record')} not judged"
+    if not audit.plan.has_rates:
+        yield f"By day, model and the like: {COUNTS_ONLY}"
     if note := text(audit.header.get("note")):
         yield note
     if counted := integer(audit.header.get("counted")):
@@ -111,7 +124,9 @@ def _baseline(compared: Json) -> list[tuple[str, Json]]:
 
 
 def _largest(audit: StoredAudit, dimension: str) -> list[GroupRate]:
-    found = sorted(audit.by(dimension), key=lambda one: (-one.tally.exchanges, one.name))
+    found = sorted(
+        audit.by(dimension), key=lambda one: (-one.tally.exchanges * one.has_share, -one.tally.failed, one.name)
+    )
     return [] if [one.name for one in found] == ["unknown"] else found[:_GROUPS]
 
 
@@ -142,7 +157,7 @@ def _failed_checks(audit: StoredAudit) -> Iterator[FailedCheck]:
         yield FailedCheck(
             check=text(one.get("check")),
             severity=text(one.get("severity")).upper(),
-            extent=f"{count} of {number_of(applied, 'exchange')} ({percent(count / applied)}, {percent(low)} to {percent(high)})",
+            extent=f"{count} of {audit.plan.records(text(one.get('check')), applied)} ({percent(count / applied)}, {percent(low)} to {percent(high)})",
             quotation=text(one.get("quotation")),
             examples=[(found, places[:_EXAMPLES]) for found, places in grouped(findings)[:_EXAMPLES]],
         )

@@ -16,8 +16,12 @@ from harmony_conformance.engines.answer_signature import FINGERPRINTS
 from harmony_conformance.judge.check import Check, Comparison, Finding, Outcome
 from harmony_conformance.judge.judge import Result
 from harmony_conformance.plugins.registry import all_checks, plugin_of
+from harmony_conformance.reference_server.defects import DEFECTS
+from harmony_conformance.reference_server.defects.stages import OnWebSocket
 
 SCENARIO = "traffic"
+_WEBSOCKET_CHECKS = "responses.websocket_"
+"""The beginning of the names of checks that judge WebSocket connections alone."""
 _USUAL = 0.5
 """The smallest share of the steps, or of the exchanges, in which a usual failure of a defect occurs."""
 
@@ -33,14 +37,30 @@ def log_causes(tally: Tally) -> tuple[Cause, ...]:
     ]
     if not places:  # reading the signatures takes a third of a second
         return ()
-    found = find_causes(
-        results,
-        signatures=_signatures([one for one in results if plugin_of(one.check) is None]),
-        known=list(_known(tally.groups.get("engine", {}))),
-    )
+    broken = _broken(results, places)
+    known = list(_known(tally.groups.get("engine", {})))
+    whole, cut = ([_only(one, places, broken, is_broken=is_broken) for one in results] for is_broken in (False, True))
+    signatures = _signatures([one for one in whole if plugin_of(one.check) is None])
+    found = (*find_causes(whole, signatures=signatures, known=known), *find_causes(cut, signatures={}, known=known))
     return tuple(
         replace(cause, example=replace(cause.example, exchange=places[int(cause.example.exchange)])) for cause in found
     )
+
+
+def _broken(results: Iterable[Result], places: Sequence[str]) -> frozenset[str]:
+    """Return the places of exchanges without a whole answer. What they lack is no likeness to a defect of the server."""
+    return frozenset(
+        places[int(finding.exchange)]
+        for result in results
+        for finding in result.findings
+        if result.check == _NO_ANSWER.check and message_kind(finding.message).startswith(_NO_ANSWER.message)
+    )
+
+
+def _only(result: Result, places: Sequence[str], broken: frozenset[str], *, is_broken: bool) -> Result:
+    """Return a result with the findings of the broken exchanges alone, or of the others."""
+    found = (one for one in result.findings if (places[int(one.exchange)] in broken) is is_broken)
+    return result._replace(findings=tuple(found))
 
 
 def _results(rule: Check | Comparison, tallied: CheckTally, places: list[str]) -> Iterator[Result]:
@@ -72,6 +92,10 @@ class _Kind(NamedTuple):
 
     check: str
     message: str
+
+
+_NO_ANSWER = _Kind("errors.valid_request_is_answered", "the exchange failed (")
+"""The check, and the beginning of its message, of an exchange that was cut, had no connection or the like."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +144,12 @@ def _signatures(results: Sequence[Result]) -> Mapping[str, Signature]:
         _Kind(result.check, message_kind(finding.message)) for result in results for finding in result.findings
     )
     failed = {one.check: (one.applied - one.passed) / one.applied for one in results}
-    seen = {name: found for name, defect in _defects().items() if (found := defect.seen(kinds))}
+    has_websocket = any(one.check.startswith(_WEBSOCKET_CHECKS) for one in results)
+    seen = {
+        name: found
+        for name, defect in _defects().items()
+        if (found := defect.seen(kinds)) and (has_websocket or not isinstance(DEFECTS[name].change, OnWebSocket))
+    }
     if whole := [name for name, found in seen.items() if found == kinds]:
         return {name: {"log": _keys(kinds)} for name in _likeliest(whole, failed, kinds)}
     return {

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from harmony_conformance.audit.plans.needles import NEEDLE_CHECKS
-from harmony_conformance.audit.plans.plan import AuditPlan
+from harmony_conformance.audit.plans.plan import AuditPlan, PlanName
 from harmony_conformance.audit.rates.rate import rates, share_json
 from harmony_conformance.audit.readers.records.proxy_log import WITHOUT_SHARE
 from harmony_conformance.audit.redaction import Excerpts
@@ -85,6 +85,16 @@ class Audit:
         """False if the log of a proxy has samples of failures alone: their number is no share of the traffic."""
         return not WITHOUT_SHARE & self.tally.unreadable_by_kind.keys()
 
+    @property
+    def failed(self) -> int:
+        """Number of exchanges with a failure."""
+        return sum(group.failed for group in self.tally.groups.get("api", {}).values())
+
+    @property
+    def must_failed(self) -> int:
+        """Number of exchanges with a failure of severity MUST."""
+        return sum(group.must for group in self.tally.groups.get("api", {}).values())
+
     def summary(self) -> str:
         """Return the last line of the printed report."""
         return count_all(self.counts)
@@ -108,7 +118,9 @@ class Audit:
                     "name": self.plan.name.value,
                     "sample": self.plan.sample,
                     "passed_over": self.tally.passed_over,
+                    "sentence": str(self.plan),
                 },
+                **({"must": self.must_failed} if self.plan.has_rates else {}),
                 "unreadable": self.tally.unreadable,
                 "unread": _problems_json(self.tally.unreadable_by_kind),
                 **({"empty_files": [*self.empty_files]} if self.empty_files else {}),
@@ -123,7 +135,10 @@ class Audit:
         )
         yield from (dumps({"kind": "cause", **cause}) for cause in self.causes)
         yield from (dumps(line.to_json()) for line in self.lines)
-        yield from (dumps({"kind": "rate", **rate.to_json()}) for rate in rates(self.tally.groups))
+        yield from (
+            dumps({"kind": "rate", **rate.to_json()})
+            for rate in rates(self.tally.groups, has_share=self.plan.has_rates)
+        )
         counts: JsonObject = {outcome.value: self.counts[outcome] for outcome in ORDER}
         yield dumps(
             {
@@ -147,7 +162,8 @@ def make_audit(  # noqa: PLR0913 - what the log had, and how it was read
     empty_files: tuple[str, ...] = (),
 ) -> Audit:
     """Return the report of a tally. Every check has a line, even if no exchange was read."""
-    lines = (_line(rule, tally) for rule in all_checks())
+    plan = plan or AuditPlan()
+    lines = (_line(rule, tally, plan) for rule in all_checks())
     return Audit(
         files=files,
         tally=tally,
@@ -155,7 +171,7 @@ def make_audit(  # noqa: PLR0913 - what the log had, and how it was read
         causes=tuple(cause.to_json() for cause in log_causes(tally)),
         excerpts=excerpts,
         version=version,
-        plan=plan or AuditPlan(),
+        plan=plan,
         empty_files=empty_files,
     )
 
@@ -228,11 +244,13 @@ def _problems_json(problems: Mapping[str, LineProblems]) -> JsonObject:
     }
 
 
-def _line(rule: Check | Comparison, tally: Tally) -> AuditLine:
+def _line(rule: Check | Comparison, tally: Tally, plan: AuditPlan) -> AuditLine:
     tallied = tally.checks.get(rule.id, CheckTally())
     applied = sum(tallied.counts.get(outcome, 0) for outcome in WORST_FIRST[:4])
     if tallied.counts.get(Outcome.FAIL):  # a line without content does not name the checks that passed
         applied += tally.counted.exchanges - tally.counted.checks.get(rule.id, 0)
+    is_by_needle = plan.name is PlanName.NEEDLES and rule.id in NEEDLE_CHECKS
+    unseen = tally.passed_over if applied and is_by_needle else 0  # these records cannot fail the check
     examples = tallied.examples
     outcome = next((outcome for outcome in WORST_FIRST if tallied.counts.get(outcome)), Outcome.NOT_APPLICABLE)
     result = ResultLine(
@@ -245,8 +263,8 @@ def _line(rule: Check | Comparison, tally: Tally) -> AuditLine:
         quotation=rule.clause.quotation,
         evidence=tuple(sorted(tallied.evidence)),
         exchanges=tuple(str(example.place) for example in examples),
-        passed=tallied.counts.get(Outcome.PASS, 0) + tallied.counts.get(Outcome.VARIANT, 0),
-        applied=applied,
+        passed=tallied.counts.get(Outcome.PASS, 0) + tallied.counts.get(Outcome.VARIANT, 0) + unseen,
+        applied=applied + unseen,
         tries=tally.exchanges,
         findings=tuple(finding_json(finding) for example in examples for finding in example.findings),
         reason=_reason(rule, tally, outcome, examples),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from harmony_conformance.audit.folder.folder_marks import AUDIT
+from harmony_conformance.audit.plans.plan import AuditPlan, PlanName
 from harmony_conformance.audit.rates.groups import GroupTally
 from harmony_conformance.audit.rates.rate import GroupRate
 from harmony_conformance.errors import UsageError
@@ -24,11 +25,20 @@ _SEVERITIES = frozenset(one.value for one in Severity)
 
 @dataclass(frozen=True, kw_only=True)
 class AuditPart:
-    """An audit, or the days of it in a period: its exchanges, and those that each check failed for."""
+    """An audit, or the days of it in a period.
+
+    Attributes:
+        exchanges: The number of exchanges that were judged.
+        failures: Those that each check failed for.
+        must: Those with a failure of severity MUST; None if this is not known of the whole log.
+        applied: The exchanges that each check applied to, if all checks judged only some of them (plan `needles`).
+    """
 
     name: str
     exchanges: int
     failures: Mapping[str, int]
+    must: int | None = None
+    applied: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +56,12 @@ class StoredAudit:
         """The severity of each check; of one that failed, the severity of its failures."""
         return {text(value_at(one, "check")): Severity(text(value_at(one, "severity"))) for one in self.checks}
 
+    @property
+    def plan(self) -> AuditPlan:
+        """The plan, without its library."""
+        is_by_needle = text(value_at(self.header, "plan", "name")) == PlanName.NEEDLES
+        return AuditPlan(name=PlanName.NEEDLES if is_by_needle else PlanName.STRUCTURE)
+
     def by(self, dimension: str) -> tuple[GroupRate, ...]:
         """Return the rates of one dimension."""
         return tuple(rate for rate in self.rates if rate.dimension == dimension)
@@ -57,14 +73,26 @@ class StoredAudit:
             for one in self.checks
             if (count := integer(value_at(one, "counts", "fail")))
         }
-        return AuditPart(name=self.name, exchanges=integer(self.header.get("exchanges")) or 0, failures=failures)
+        applied = {text(one.get("check")): integer(one.get("applied")) or 0 for one in self.checks}
+        return AuditPart(
+            name=self.name,
+            exchanges=integer(self.header.get("exchanges")) or 0,
+            failures=failures,
+            must=integer(self.header.get("must")),
+            applied={} if self.plan.has_rates else applied,
+        )
 
     def between(self, first: str, last: str) -> AuditPart:
         """Return the exchanges of the days from `first` to `last`, both included. An empty bound is open."""
         days = [one for one in self.by("day") if one.name != _UNKNOWN and first <= one.name <= (last or "9999")]
         failures = sum((Counter(dict(day.tally.checks)) for day in days), Counter[str]())
         name = f"{self.name} from {first or 'the beginning'} to {last or 'the end'}"
-        return AuditPart(name=name, exchanges=sum(day.tally.exchanges for day in days), failures=failures)
+        return AuditPart(
+            name=name,
+            exchanges=sum(day.tally.exchanges for day in days),
+            failures=failures,
+            must=sum(day.tally.must for day in days) if "must" in self.header else None,
+        )
 
 
 def is_audit(name: str) -> bool:
@@ -82,6 +110,10 @@ def read_part(name: str) -> tuple[StoredAudit, AuditPart]:
     """
     found = None if Path(name).exists() else _PERIOD.fullmatch(name)
     audit = read_audit_file(Path(found[1] if found else name))
+    if found and not audit.plan.has_rates:
+        raise UsageError(
+            f"invalid period of {found[1]}: expected an audit with --plan structure, got needles, which judges a part of each day only"
+        )
     part = audit.between(found[2] or "", found[3] or "") if found else audit.whole()
     if not part.exchanges:
         days = [one.name for one in audit.by("day") if one.name != _UNKNOWN]
@@ -135,19 +167,23 @@ def _problem_of(line: JsonObject) -> str:
     if kind == "result" and text(line.get("severity")) not in _SEVERITIES:
         return "a severity"
     failed = value_at(line, "counts", "fail") if kind == "result" else line.get("failed")
-    counts = [line.get("exchanges")] if kind in ("header", "rate") else []
+    counts = [line.get("exchanges"), line.get("must")] if kind in ("header", "rate") else []
     counts += [failed, *members(line.get("checks")).values()] if kind in ("result", "rate") else []
     numbers = [integer(count) or 0 for count in counts]
-    is_plain = all(0 <= number <= (numbers[0] if kind == "rate" else _MOST_EXCHANGES) for number in numbers)
+    is_plain = all(0 <= number <= (_MOST_EXCHANGES if kind == "result" else numbers[0]) for number in numbers)
     return "" if is_plain and max(numbers, default=0) <= _MOST_EXCHANGES else "numbers of exchanges"
 
 
 def _read_rate(value: JsonObject) -> GroupRate:
     checks = {name: integer(count) or 0 for name, count in members(value.get("checks")).items()}
     tally = GroupTally(
-        exchanges=integer(value.get("exchanges")) or 0, failed=integer(value.get("failed")) or 0, checks=checks
+        exchanges=integer(value.get("exchanges")) or 0,
+        failed=integer(value.get("failed")) or 0,
+        must=integer(value.get("must")) or 0,
+        checks=checks,
     )
-    return GroupRate(dimension=text(value.get("by")), name=text(value.get("name")), tally=tally)
+    has_share = value.get("share") is not None
+    return GroupRate(dimension=text(value.get("by")), name=text(value.get("name")), tally=tally, has_share=has_share)
 
 
 def shown_files(audit: StoredAudit) -> str:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from harmony_conformance.audit.batches import NO_CONTENT
+from harmony_conformance.audit.plans.plan import COUNTS_ONLY
 from harmony_conformance.audit.rates.groups import DIMENSIONS
 from harmony_conformance.audit.rates.rate import rates
 from harmony_conformance.audit.readers.records.record import counted_note, delivery_notes
@@ -67,8 +68,10 @@ def _verdict(audit: Audit, fails_on: frozenset[Severity]) -> str:
     """Return the first line: how many checks failed, in how many exchanges, and what the exit code says of it."""
     failed = [line for line in audit.lines if line.counts.get(Outcome.FAIL)]
     must = sum(line.result.severity is Severity.MUST for line in failed)
-    exchanges = sum(group.failed for group in audit.tally.groups.get("api", {}).values())
-    counts = f"{exchanges} of {number_of(audit.tally.exchanges, 'exchange')}"
+    counts = f"{audit.failed} of {number_of(audit.tally.exchanges, 'exchange')}"
+    if not audit.plan.has_rates:
+        records = number_of(audit.tally.exchanges + audit.tally.passed_over, "record")
+        counts = f"{number_of(audit.failed, 'exchange')}; the plan judged {audit.tally.exchanges} of {records}"
     counts += "" if audit.has_share else f" ({NO_SHARE})"
     expected = [line for line in failed if _is_expected(audit, line)]
     match exit_code(audit, fails_on):
@@ -120,7 +123,7 @@ def _failure(audit: Audit, line: AuditLine) -> Iterator[str]:
     is_expected = outcome is Outcome.FAIL and _is_expected(audit, line)
     mark = "[dim]EXPECTED[/]" if is_expected else f"[{STYLE[outcome]}]{WORDS[outcome].upper()}[/]"
     yield ""
-    yield f"{mark} {word} [bold]{escape(result.check)}[/]: {line.counts[outcome]} of {number_of(result.applied, 'exchange')}"
+    yield f"{mark} {word} [bold]{escape(result.check)}[/]: {line.counts[outcome]} of {audit.plan.records(result.check, result.applied)}"
     if result.reason:
         yield f"  {escape(visible(result.reason))}"
     shown = [example for example in line.examples if example.outcome is outcome]
@@ -199,17 +202,19 @@ def _variants(audit: Audit) -> Iterator[str]:
 def _rates(audit: Audit) -> Iterator[str]:
     """Yield the share of exchanges with a failure by day, model and the like, where there are several."""
     for dimension in DIMENSIONS:
-        found = list(rates({dimension: audit.tally.groups.get(dimension, {})}))
+        found = list(rates({dimension: audit.tally.groups.get(dimension, {})}, has_share=audit.plan.has_rates))
         if len(found) < 2:  # noqa: PLR2004 - several
             continue
         yield ""
-        yield f"exchanges with a failure, by {dimension} (95 % intervals)"
+        yield f"exchanges with a failure, by {dimension} ({'95 % intervals' if audit.plan.has_rates else COUNTS_ONLY})"
         if dimension != "day":
             found.sort(key=lambda one: (-one.tally.exchanges, one.name))
-        for one in found[-_GROUPS_SHOWN:] if dimension == "day" else found[:_GROUPS_SHOWN]:
-            yield f"  {escape(visible(one.name)) or 'unknown'}: {one}"
-        if len(found) > _GROUPS_SHOWN:
-            yield f"  … and {len(found) - _GROUPS_SHOWN} more"
+        failing = [one for one in found if one.tally.failed]  # a first leak must not be hidden by the days after it
+        shown = failing if dimension == "day" and len(found) > _GROUPS_SHOWN else found[:_GROUPS_SHOWN]
+        yield from (f"  {escape(visible(one.name)) or 'unknown'}: {one}" for one in shown)
+        if rest := len(found) - len(shown):
+            word = "day without a failure" if dimension == "day" else "more"
+            yield f"  … and {number_of(rest, word, 'days without a failure' if dimension == 'day' else word)}"
 
 
 def _unread(audit: Audit) -> Iterator[str]:

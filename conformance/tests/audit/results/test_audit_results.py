@@ -52,7 +52,11 @@ def test_periods_of_an_audit_are_compared(two_weeks, capsys):
     assert 0.1 < change["difference"]["low"] < change["difference"]["high"] < 0.4
     assert cli.main(["compare", later, earlier]) == Exit.CONFORMS
     printed = capsys.readouterr().out
-    assert "60 exchanges\n1 check failed in one of them or in both\n" in printed
+    assert (
+        "60 exchanges\n\nexchanges with a failure of any MUST check: lower\n  15 of 60 (25 %) before, 1 of 60 (1.67 %) after"
+        in printed
+    )
+    assert "\n\n1 check failed in one of them or in both\n" in printed
     assert "lower: 1 check\n  MUST channels.no_marker_leak: 15 of 60 (25 %) before, 1 of 60 (1.67 %) after" in printed
     assert cli.main(["compare", earlier, later, "--fail-on", "never"]) == Exit.CONFORMS
     assert cli.main(["compare", str(two_weeks), str(two_weeks)]) == Exit.CONFORMS
