@@ -21,7 +21,8 @@ from harmony_conformance.apis.registry import APIS
 from harmony_conformance.causes.cause import Cause
 from harmony_conformance.causes.known import KnownCause, failure_parts, known_causes
 from harmony_conformance.causes.signatures import FailureKey, Signature, message_kind, read_signatures, step_of
-from harmony_conformance.evidence.exchange import ALL_APIS
+from harmony_conformance.causes.signs import SIGNS, has_sign
+from harmony_conformance.evidence.exchange import ALL_APIS, Exchange
 from harmony_conformance.judge.check import Finding, Outcome, Severity, Verdict
 from harmony_conformance.judge.judge import Result
 from harmony_conformance.judge.rulings import RULINGS
@@ -89,6 +90,7 @@ def find_causes(
     signatures: Mapping[str, Signature] | None = None,
     known: Sequence[KnownCause] = (),
     sizes: Mapping[str, int] | None = None,
+    exchanges: Mapping[str, Exchange] | None = None,
 ) -> tuple[Cause, ...]:
     """Return the causes of all failures, those of severity MUST first, then those with more results.
 
@@ -97,11 +99,14 @@ def find_causes(
         signatures: Signatures of defects. By default those in the golden data.
         known: Known causes of the engine. The first one that matches a failure owns it.
         sizes: Sizes of the exchanges by id. The example of a cause is in the smallest.
+        exchanges: Exchanges by id. With them, a defect is named only if one of its failures shows its sign.
     """
     found = list(_failures(results))
     if not found:
         return ()
     predicted = read_signatures() if signatures is None else signatures
+    if exchanges is not None:
+        predicted = _with_sign(found, predicted, exchanges)
     recognized = [_recognize(failure_parts(each.result, each.finding), known) for each in found]
     left = frozenset(failure.instance for failure, cause in zip(found, recognized, strict=True) if cause is None)
     named = _name_defects(found, left, _applied(results), predicted)
@@ -110,13 +115,30 @@ def find_causes(
         for instance in one.seen:
             owners[instance].append(one)
     _add_consequences(left, named, owners, predicted)
-    groups = _group(frozenset(key for _, key in left - owners.keys()))
+    must = {failure.key for failure in found if failure.severity is Severity.MUST}
+    keys = frozenset(key for _, key in left - owners.keys())
+    groups = {**_group(keys - must), **_group(keys & must)}
     owned: dict[_Owner, list[_Failure]] = defaultdict(list)
     for failure, cause in zip(found, recognized, strict=True):
         for owner in (cause,) if cause else owners.get(failure.instance) or (groups[failure.key],):
             owned[owner].append(failure)
     causes = (_cause(owner, of_owner, sizes or {}) for owner, of_owner in owned.items())
     return tuple(sorted(causes, key=lambda cause: (cause.severity is not Severity.MUST, -len(cause.results), cause.id)))
+
+
+def _with_sign(
+    found: Sequence[_Failure], known: Mapping[str, Signature], exchanges: Mapping[str, Exchange]
+) -> Mapping[str, Signature]:
+    """Return the signatures of the defects whose sign is in an exchange of one of the failures that they predict."""
+
+    def is_shown(defect: str, levels: Signature) -> bool:
+        return defect not in SIGNS or any(
+            has_sign(defect, exchanges.get(failure.finding.exchange))
+            for failure in found
+            if any(failure.key in level for level in levels.values())
+        )
+
+    return {defect: levels for defect, levels in known.items() if is_shown(defect, levels)}
 
 
 def _recognize(parts: Mapping[str, str], known: Iterable[KnownCause]) -> KnownCause | None:
@@ -355,7 +377,8 @@ def _cause(owner: _Owner, failures: list[_Failure], sizes: Mapping[str, int]) ->
         defects=defects,
         known=known,
         results=(first, *others),
-        severity=(owner.severity if isinstance(owner, KnownCause) else None) or example.severity,
+        severity=(owner.severity if isinstance(owner, KnownCause) else None)
+        or min((each.severity for each in failures), key=lambda one: one is not Severity.MUST),
         example=example.finding,
     )
 

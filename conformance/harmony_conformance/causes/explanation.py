@@ -47,7 +47,7 @@ def explain(name: str, scenarios: Mapping[str, Scenario]) -> tuple[Section, ...]
     if name in DEFECTS:
         return tuple(_defect(name))
     if name in causes:
-        return tuple(_cause(causes[name]))
+        return (*_carriers(name), *_cause(causes[name]))
     several = [
         *(_scenario(scenarios[name]) if name in scenarios else ()),
         *(_family(name) if name in families else ()),
@@ -138,6 +138,17 @@ def _cause(cause: KnownCause) -> Iterator[Section]:
     yield "checks that fail", _first(f"{check}: {_requirement(check)}" for check in checks)
     yield from _examples(_typical(checks, cause.defects), frozenset((cause.id, *cause.catalogue))) if checks else ()
     yield "try it", tuple(map(_command, cause.defects))
+
+
+def _carriers(number: str) -> Iterator[Section]:
+    """Yield the causes and defects that a report names with this number of the catalogue."""
+    if number not in catalogue():
+        return
+    own = catalogue()[number].defects
+    defects = (f"{name}: {one.summary}" for name, one in DEFECTS.items() if name in own or number in one.catalogue)
+    every = (cause for causes in engine_causes().values() for cause in causes)
+    causes = (f"{cause.id} ({cause.engine}): {cause.sentence}" for cause in every if number in cause.catalogue)
+    yield f"causes known as {number}", (*defects, *causes)
 
 
 def _requirement(check: str) -> str:

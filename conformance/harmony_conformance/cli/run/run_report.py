@@ -99,7 +99,9 @@ def _report(target: Target, options: Options, finished: Run, observed: Observati
     )
     engine, release = (text(value_at(header, "target", name)) for name in ("engine", "engine_version"))
     known = causes_of_version(engine, release)
-    causes = find_causes(finished.results, known=known, sizes={name: _size(x) for name, x in by_id.items()})
+    causes = find_causes(
+        finished.results, known=known, sizes={name: _size(x) for name, x in by_id.items()}, exchanges=by_id
+    )
     cause_lines = [cause.to_json() for cause in causes]
     for cause, line in zip(causes, cause_lines, strict=True):
         result = cause.results[0]._replace(findings=(cause.example,))
