@@ -59,7 +59,8 @@ def explain(name: str, scenarios: Mapping[str, Scenario]) -> tuple[Section, ...]
         name, (*(one.id for one in all_checks()), *DEFECTS, *causes, *scenarios, *sorted(families), *client_profiles())
     )
     hint = f" (similar: {', '.join(near)})" if near else ""
-    raise UnknownIdError(f"invalid id: expected a check, defect, cause or scenario, got {name!r}{hint}")
+    kinds = "a check, family, defect, cause, scenario, rate or client"
+    raise UnknownIdError(f"invalid id: expected {kinds}, got {name!r}{hint}")
 
 
 def _similar(name: str, known: Collection[str]) -> tuple[str, ...]:

@@ -144,7 +144,10 @@ def test_the_explanation_is_printed_as_text_and_as_json(capsys):
 def test_an_unknown_id_is_one_line_with_similar_ones(capsys):
     assert main(["explain", "channels.no_marker_leek"]) == Exit.USAGE
     error = capsys.readouterr().err
-    assert "invalid id: expected a check, defect, cause or scenario, got 'channels.no_marker_leek'" in error
+    assert (
+        "invalid id: expected a check, family, defect, cause, scenario, rate or client, got 'channels.no_marker_leek'"
+        in error
+    )
     assert "channels.no_marker_leak" in error
     assert len(error.splitlines()) == 1
 

@@ -19,12 +19,13 @@ Made by `harmony-conformance checks`; do not edit. {count} checks in {families} 
 - **must**: the Harmony guide, the API reference or HTTP states it, and a client or the model is harmed when it is broken.
 - **should**: the sources disagree about it, or only imply it.
 
-A check steps aside where its conditions do not hold, and says which; there is no other way to skip one. Each is shown passing and failing under
+A check does not apply if its conditions do not hold, and the report says which. Nothing else skips a check. Each is shown passing and failing under
 [golden/exchanges](../golden/exchanges). Defect ids are those of the catalogue of real servers' defects.
 
 ## Rulings
 
-Where the cited clause is silent, or the sources differ, the severity is settled here. A failure whose findings all have such a ruling has its severity.
+Where the cited clause is silent, or the sources differ, the severity is settled here.
+If every finding of a failure has such a ruling, the failure has the severity of the ruling.
 A request with a ruling may be refused with a 4xx status. An answer to it is judged, and a 5xx status is a failure.
 
 {rulings}
