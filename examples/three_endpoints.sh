@@ -30,14 +30,14 @@ load = ["--rate", "20", "--requests", "${REQUESTS:-80}", "--output-tokens", "16"
 
 [[endpoint]]
 name = "right"
-target = "$right/v1"
+target = "$right"
 
 [[endpoint]]
 name = "broken"
-target = "$broken/v1"
+target = "$broken"
 
 [[endpoint]]
 name = "slow"
-target = "$slow/v1"
+target = "$slow"
 TOML
 harmony-conformance run-all "$out/harmony-conformance.toml" --jobs 3 --out "$out"

@@ -74,7 +74,7 @@ async def probe_api(send: SendRequest, api: Api, engine: Engine, plain: JsonObje
     except UnsupportedByApiError as problem:
         return ApiSupport(api=api, path=path, unsupported_reason=f"the API has no {problem}")
     if first.turn is None:
-        lost = describe_lost_probe(first.failure)
+        lost = describe_lost_probe(first.failure, first.response)
         reason = lost or _describe_failure(first)
         return ApiSupport(api=api, path=path, unsupported_reason=reason, is_known=not lost, exchanges=(first,))
     probes = [first, await probe.ask("plain again", plain)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from codecs import BOM_UTF8
 
 from harmony_conformance.apis.api import CHAT_PATH
@@ -22,7 +23,10 @@ _PAGE = "text/html"
 _JSON = "application/json"
 _INTERRUPTED = frozenset({FailureKind.RESET, FailureKind.CUT})
 _LOST = _INTERRUPTED | {FailureKind.NO_CONNECTION, FailureKind.TIMEOUT}
-_REPEATS = 2  # of a probe whose connection was interrupted
+_OVERLOADED = (502, 503, 504)
+_SERVER_ERROR = 500
+_REPEATS = 2  # of a probe whose connection was interrupted, or whose answer is a server error
+_PAUSE = 0.5  # seconds before the first repetition after a server error
 
 
 class EndpointUnusableError(Exception):
@@ -76,18 +80,25 @@ def describe_rate_limit(failure: Failure | None, response: Response | None) -> s
     return f"rate limited: {failure.detail}" + (f" ({error})" if error else "")
 
 
-def describe_lost_probe(failure: Failure | None) -> str:
-    """Describe a probe that shows nothing about the endpoint: rate limited, or without a whole answer. Empty if the failure is another."""
+def describe_overload(response: Response | None) -> str:
+    """Describe a status that says that the server cannot answer now; empty for any other."""
+    return _status(response) if response is not None and response.status in _OVERLOADED else ""
+
+
+def describe_lost_probe(failure: Failure | None, response: Response | None) -> str:
+    """Describe a probe that shows nothing about the endpoint: rate limited, overloaded, or without a whole answer. Empty for any other."""
+    if overload := describe_overload(response):
+        return overload
     if failure is None or failure.kind not in _LOST:
         return describe_rate_limit(failure, None)
     return f"no whole answer: {failure.detail}"
 
 
 class UnansweredProbes:
-    """Probes without a result because of a rate limit or a lost connection. State: the reason for each API, by its name.
+    """Probes without a result because of a rate limit, an overload or a lost connection. State: the reason for each API, by its name.
 
-    A lost connection may be chance, so the probe is repeated. It counts only before the first answer of an API: later it may be the server's reaction to a
-    member that it does not know.
+    An overload and a lost connection may be chance, so the probe is repeated. A lost connection counts only before the first answer of an API.
+    Later it may be the server's reaction to a member that it does not know.
     """
 
     def __init__(self, send: SendRequest) -> None:
@@ -100,13 +111,17 @@ class UnansweredProbes:
 
         async def send(request: Request) -> SendResult:
             sent = await self._send(request)
-            for _ in range(_REPEATS):
-                if sent.failure is None or sent.failure.kind not in _INTERRUPTED:
+            for repetition in range(_REPEATS):
+                status = sent.response.status if sent.response is not None else 0
+                if status in (_SERVER_ERROR, *_OVERLOADED):
+                    await asyncio.sleep(_PAUSE * (repetition + 1))
+                elif sent.failure is None or sent.failure.kind not in _INTERRUPTED:
                     break
                 sent = await self._send(request)
-            lost = (
-                describe_rate_limit(sent.failure, None) if api in self._answered else describe_lost_probe(sent.failure)
-            )
+            if api in self._answered:
+                lost = describe_overload(sent.response) or describe_rate_limit(sent.failure, None)
+            else:
+                lost = describe_lost_probe(sent.failure, sent.response)
             if lost:
                 self.why.setdefault(api, lost)
             else:

@@ -306,8 +306,8 @@ async def _probe_script(send: SendRequest, plain: JsonObject, method: ScriptMeth
     is_derendered = method is ScriptMethod.DERENDER
     answered = await render_and_derender(send, x, 1) if is_derendered else with_response(x, await send(x.request))
     if answered is None or not response_contains(answered, PROBE_WORD):
-        limit = diagnosis.describe_rate_limit(answered.failure, answered.response) if answered is not None else ""
-        raise _script_error(method, limit)
+        limit = diagnosis.describe_lost_probe(answered.failure, answered.response) if answered is not None else ""
+        raise _script_error(method, limit and f"the script of discovery was not answered: {limit}")
     return answered
 
 

@@ -568,7 +568,11 @@ def test_a_run_that_was_cut_short_is_incomplete_and_says_what_was_left_open(caps
     words = ["--latency", "0", "--concurrency", "1", "--max-requests", "5"]
     code, _, err = run(capsys, "reference", *words, "--out", "run")
     open_ones = [line for line in results(tmp_path / "run") if line["outcome"] == "inconclusive"]
-    assert (code, err.splitlines()[-1]) == (2, "run stopped early: --max-requests 5 was reached")
+    again = f"harmony-conformance run reference {' '.join(words)} --out run --resume"
+    assert (code, err.splitlines()[-2:]) == (
+        2,
+        ["run stopped early: --max-requests 5 was reached", f"to continue: {again}"],
+    )
     (header, *_) = map(json.loads, (tmp_path / "run" / "report.jsonl").read_text().splitlines())
     assert header["incomplete"] == "--max-requests 5 was reached"
     assert "not sent: --max-requests 5 was reached" in {line["reason"] for line in open_ones}

@@ -153,6 +153,43 @@ def test_a_cut_probe_is_repeated_and_leaves_open_whether_the_api_is_offered(flak
     assert over == (set() if offered is False else {Outcome.INCONCLUSIVE})
 
 
+@pytest.fixture
+def overloaded(raw_server):
+    """A plain endpoint whose first answers over the Messages API are HTTP 503; further ones are a 404."""
+
+    def serve(times):
+        left = [b"/v1/messages"] * times
+
+        def answer(connection, request):
+            path = request.split(b" ", 2)[1]
+            if path in left:
+                left.remove(path)
+                connection.sendall(http(503, {"error": {"message": "overloaded"}}))
+            elif path.startswith(b"/v1/chat/completions"):
+                connection.sendall(http(200, COMPLETION))
+            else:
+                is_models = path == b"/v1/models"
+                connection.sendall(http(200, {"data": [{"id": "m"}]}) if is_models else http(404, {"error": "no"}))
+
+        return raw_server(answer).url
+
+    return serve
+
+
+@pytest.mark.parametrize(
+    ("times", "offered", "reason"),
+    [
+        pytest.param(1, False, "HTTP 404", id="once"),
+        pytest.param(9, None, "HTTP 503 (overloaded)", id="always"),
+    ],
+)
+def test_an_overloaded_probe_is_repeated_and_leaves_open_what_the_server_has(overloaded, times, offered, reason):
+    done = finished(f"openai:{overloaded(times)}", select=("simple_answer",), apis=("chat", "messages"))
+    assert done.capabilities.to_json()["apis"]["messages"] == {"offered": offered, "reason": reason}
+    over = {result.outcome for result in done.results if result.api == "messages"}
+    assert over == (set() if offered is False else {Outcome.INCONCLUSIVE})
+
+
 @pytest.mark.parametrize(
     ("cuts", "verdict"),
     [
@@ -165,7 +202,10 @@ def test_a_cut_probe_is_repeated_and_leaves_open_whether_the_api_is_offered(flak
         ),
     ],
 )
-def test_the_verdict_for_a_client_says_whether_its_api_is_missing_or_unknown(flaky, cuts, verdict, tmp_path, capsys):
+def test_the_verdict_for_a_client_says_whether_its_api_is_missing_or_unknown(
+    flaky, cuts, verdict, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "400")
     main(["run", f"openai:{flaky(cuts)}", "--client", "claude-code", "--latency", "0", "--out", str(tmp_path / "run")])
     shown = capsys.readouterr().out
     assert " ".join(shown.split()).startswith(verdict)

@@ -289,6 +289,7 @@ def test_every_option_of_a_run_can_be_given(monkeypatch):
         timeout=4.5,
         seed=7,
         key="sk-0123456789",
+        key_env="HARMONY_KEY",
         headers=(("a", "b=c"),),
         extra_body={"top_k": 1},
         max_requests=9,

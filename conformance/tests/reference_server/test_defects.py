@@ -952,7 +952,7 @@ def test_serve_prints_its_url_and_serves():
         try:
             url = process.stdout.readline().strip()
             body = {"model": MODEL, "messages": [USER]}
-            answer = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=30).json()
+            answer = httpx.post(f"{url}/chat/completions", json=body, timeout=30).json()
         finally:
             process.terminate()
     assert answer["usage"]["total_tokens"] == 0

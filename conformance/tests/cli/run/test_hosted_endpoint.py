@@ -156,6 +156,7 @@ def test_no_request_gives_up_at_a_rate_limit_below_the_number_of_workers(key, ca
 
 def test_results_that_a_rate_limit_left_open_are_counted_with_the_command_that_continues(key, capsys, monkeypatch):
     monkeypatch.setattr("harmony_conformance.transport.client.MOST_WAITS", 0)
+    monkeypatch.setenv("COLUMNS", "400")
     asked = ["--api-key-env", "A_KEY", "--select", "simple_answer", "--select", "tool_call"]
     with running() as base, gateway(base, per_second=10) as url:
         words = ["run", url, *asked, "--latency", "0", "--out", "a"]
@@ -166,6 +167,7 @@ def test_results_that_a_rate_limit_left_open_are_counted_with_the_command_that_c
         assert count > 1
         assert again in err.splitlines()
         assert f"{count} inconclusive because of the rate limit (HTTP 429): repeat the run with --resume" in out
+        time.sleep(1.5)  # the gateway answers again
         main([*words, "-q"])
     assert " rate limited: --resume continues; " in capsys.readouterr().out
 
