@@ -110,8 +110,9 @@ def torn(connection):
 
 
 @pytest.fixture
-def flaky(raw_server):
+def flaky(raw_server, monkeypatch):
     """A plain endpoint that cuts its first answers over the Messages API; further ones are a 404."""
+    monkeypatch.setenv("COLUMNS", "400")
 
     def serve(cuts):
         left = [b"/v1/messages"] * cuts
@@ -202,10 +203,7 @@ def test_an_overloaded_probe_is_repeated_and_leaves_open_what_the_server_has(ove
         ),
     ],
 )
-def test_the_verdict_for_a_client_says_whether_its_api_is_missing_or_unknown(
-    flaky, cuts, verdict, tmp_path, capsys, monkeypatch
-):
-    monkeypatch.setenv("COLUMNS", "400")
+def test_the_verdict_for_a_client_says_whether_its_api_is_missing_or_unknown(flaky, cuts, verdict, tmp_path, capsys):
     main(["run", f"openai:{flaky(cuts)}", "--client", "claude-code", "--latency", "0", "--out", str(tmp_path / "run")])
     shown = capsys.readouterr().out
     assert " ".join(shown.split()).startswith(verdict)
