@@ -16,7 +16,7 @@ PAGE = """# Leak detection: recall and false alarms
 <!-- Made by `make bench-leaks` (benchmarks/leaks/) from benchmarks/results/false_alarms.json. -->
 
 {cases:,} innocent exchanges ({distinct:,} different answers) in {strata} strata, and {leaks:,} leaks in {ways} ways. Each is judged twice: with the emitted ids, and
-with the text alone, as in an audit of a log. `naive` means the patterns of the catalogue's first two checks, on the same exchanges. They are any marker in
+with the text alone, as in an audit of a log. `naive` means a search for simple patterns in the same exchanges. These patterns are any marker in
 any field, and `^(analysis|commentary)`, `assistant(final|…)` or `to=functions.` in the content.
 
 Outcomes: *must fail* (a MUST check fails: proof or structure), *suspected* (only a SHOULD check fails), *variant* (the request quotes it, or is about

@@ -167,10 +167,10 @@ def test_graded_tasks():
 
 def test_readings_of_the_reports():
     groups, right, false = re.search(
-        r"all ([\d,]+) groups of published failures: ([\d.]+ %) right in everything, ([\d.]+ %) false",
+        r"all ([\d,]+) groups of published failures. They called ([\d.]+ %) right in everything and ([\d.]+ %) false",
         page("docs/concepts.md"),
     ).groups()
-    reading = page("reports/README.md")
+    reading = page("docs/accuracy.md")
     assert f"read all {groups} groups" in reading
     assert f"({right})" in reading
     assert f"({false})" in reading

@@ -99,4 +99,6 @@ def _row(runs: Sequence[Run]) -> str:
     newest = max(runs, key=lambda run: run.order)
     latest = [run for run in runs if run.version == newest.version]
     shown = (", ".join(cell for run in latest for judged, cell in run.cells if judged == api) for api in (*_APIS, _OWN))
-    return f"| {newest.engine} | {newest.version} | {max(run.day for run in latest)} | {' | '.join(shown)} |\n"
+    first, last = (chosen(run.day for run in latest if run.cells) for chosen in (min, max))
+    days = first if first == last else f"{first} to {last}"
+    return f"| {newest.engine} | {newest.version} | {days} | {' | '.join(shown)} |\n"

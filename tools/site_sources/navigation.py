@@ -31,6 +31,7 @@ SECTIONS: Mapping[str, Sequence[Listed]] = {
             "Test",
             (
                 ("Test an endpoint", "docs/run.md"),
+                ("Many causes: where to begin", "docs/triage.md"),
                 ("In CI", "docs/ci.md"),
                 ("vLLM, each night", "docs/vllm-nightly.md"),
                 ("Ready for a client?", "docs/clients.md"),
@@ -107,6 +108,7 @@ SECTIONS: Mapping[str, Sequence[Listed]] = {
     "Checks and causes": (),
     "Reports": (
         ("Published runs", "reports/README.md"),
+        ("How accurate they are", "docs/accuracy.md"),
         ("Engines side by side", "reports/matrix"),
         ("Findings", "reports/FINDINGS.md"),
         ("Runs through the proxy", "reports/proxied/*.md"),
