@@ -309,7 +309,7 @@ def read_targets() -> Mapping[str, str]:
 
 def read_hand_counts() -> Mapping[str, int]:
     """Read the number of causes by hand from the page about the reports."""
-    rows = _HAND_ROW.findall((REPORTS / "README.md").read_text("utf-8"))
+    rows = _HAND_ROW.findall((ROOT / "docs" / "accuracy.md").read_text("utf-8"))
     return {folder: int(count) for folder, count in rows}
 
 

@@ -47,7 +47,8 @@ def explain(name: str, scenarios: Mapping[str, Scenario]) -> tuple[Section, ...]
     if name in DEFECTS:
         return tuple(_defect(name))
     if name in causes:
-        return (*_carriers(name), *_cause(causes[name]))
+        own, *more = _cause(causes[name])
+        return (own, *_carriers(name), *more)
     several = [
         *(_scenario(scenarios[name]) if name in scenarios else ()),
         *(_family(name) if name in families else ()),

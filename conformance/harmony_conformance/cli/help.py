@@ -30,7 +30,7 @@ def execute(arguments: Namespace) -> int:
         for name, page in pages.items():
             print(f"  {name:{width}}  {_title(page)}")
         print(
-            "`harmony-conformance COMMAND --help` has the options of a command, `explain ID` a check, defect, cause or scenario."
+            "`harmony-conformance COMMAND --help` has the options of a command, `explain ID` a check, family, defect, cause, scenario, rate or client."
         )
     elif topic in pages:
         console = report_console()

@@ -170,7 +170,7 @@ def test_the_command_of_a_defect_sends_requests_to_the_api_that_shows_it(defect,
 @pytest.mark.parametrize(
     ("number", "names"), [("M15", ("output-unparsed:", "effort-ignored:")), ("P04", ("demanded-call-as-content:",))]
 )
-def test_a_number_begins_with_each_cause_that_it_is_shown_beside(number, names):
-    (heading, lines), *_ = explain(number, {})
+def test_a_number_lists_each_cause_that_it_is_shown_with(number, names):
+    _, (heading, lines), *_ = explain(number, {})
     assert heading == f"causes known as {number}"
     assert [name for name in names if any(line.startswith(name) for line in lines)] == [*names]

@@ -68,7 +68,7 @@ def test_unknown_topic_is_refused_in_one_line(capsys):
     assert main(["help", "nothing"]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert error.startswith("harmony-conformance help: invalid TOPIC: expected a command or one of architecture, ")
+    assert error.startswith("harmony-conformance help: invalid TOPIC: expected a command or one of accuracy, ")
 
 
 def complete(shell_words, tmp_path):
